@@ -1,0 +1,108 @@
+# A new user needs two of these: `make demo` and `make test`. `make` alone lists them all.
+# Needs: Python >= 3.11. Java >= 17 is installed where that may be done (deploy/ensure_java.sh says what to type elsewhere).
+
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV ?= .venv
+PYTHON := $(VENV)/bin/python
+BIN := $(VENV)/bin
+# Spark would start its Python workers with the first python3 on the PATH, which lacks what .venv has.
+export PYSPARK_PYTHON := $(abspath $(PYTHON))
+export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
+
+# Kinds of tests, in the order in which they run: the quick ones first.
+KINDS := unit property contract golden tidy simulation integration spark
+TEST_DIRECTORIES := $(foreach kind,$(KINDS),$(wildcard tests/$(kind)))
+PYTEST := $(PYTHON) -m pytest -p tests.kind_summary
+# More arguments for pytest: make test PYTEST_ARGS='-x -k chain'
+PYTEST_ARGS ?=
+
+DEMO := examples.flights
+DEMO_ARGS ?=
+BENCH_SMOKE := benchmarks.smoke
+BENCH := benchmarks.smoke
+BENCH_ARGS ?=
+
+.PHONY: help
+help: ## List the commands
+	@echo "varve: keyed state with a changelog for PySpark Structured Streaming"
+	@echo
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: java $(VENV)/.installed-dev ## Make .venv with everything that a developer needs
+
+# --- the environment -------------------------------------------------------------------------------------------------
+
+.PHONY: java
+java:
+	@deploy/ensure_java.sh
+
+$(PYTHON):
+	deploy/make_venv.sh $(VENV)
+
+# One stamp per extra; the project itself is installed as a link to this directory.
+$(VENV)/.installed-%: pyproject.toml | $(PYTHON)
+	@echo "Installing varve[$*] into $(VENV); the first time this downloads a few hundred MB."
+	$(PYTHON) -m pip install --disable-pip-version-check --editable '.[$*]'
+	@touch $@
+
+# --- the demo --------------------------------------------------------------------------------------------------------
+
+.PHONY: demo
+demo: java $(VENV)/.installed-demo ## Run a job over all New York flights of 2013 and check its state
+	$(PYTHON) -m $(DEMO) $(DEMO_ARGS)
+
+.PHONY: demo-crash
+demo-crash: java $(VENV)/.installed-demo ## The same while its processes are killed at random; same result
+	$(PYTHON) -m $(DEMO) --crash $(DEMO_ARGS)
+
+# --- tests -----------------------------------------------------------------------------------------------------------
+
+.PHONY: test
+test: java $(VENV)/.installed-test ## Run the tests
+	$(PYTEST) $(TEST_DIRECTORIES) $(PYTEST_ARGS)
+
+.PHONY: test-all
+test-all: java $(VENV)/.installed-test ## Run the tests and list what was skipped, with the reason
+	$(PYTEST) -rs $(TEST_DIRECTORIES) $(PYTEST_ARGS)
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+.PHONY: check check-lint check-format check-types check-imports check-spelling
+check: check-lint check-format check-types check-imports check-spelling ## Lint, format, types, import direction, spelling
+
+check-lint: $(VENV)/.installed-dev
+	$(BIN)/ruff check .
+
+check-format: $(VENV)/.installed-dev
+	$(BIN)/ruff format --check .
+
+check-types: $(VENV)/.installed-dev
+	$(BIN)/pyright --pythonpath $(PYTHON)
+
+check-imports: $(VENV)/.installed-dev
+	$(BIN)/lint-imports
+
+check-spelling: $(VENV)/.installed-dev
+	$(BIN)/codespell
+
+# --- measurements ----------------------------------------------------------------------------------------------------
+
+.PHONY: bench-smoke
+bench-smoke: java $(VENV)/.installed-bench ## Compare varve with Spark's own state in a few minutes
+	$(PYTHON) -m $(BENCH_SMOKE) $(BENCH_ARGS)
+
+.PHONY: bench
+bench: java $(VENV)/.installed-bench ## Run all benchmarks
+	$(PYTHON) -m $(BENCH) $(BENCH_ARGS)
+
+# --- cleaning --------------------------------------------------------------------------------------------------------
+
+.PHONY: clean
+clean: ## Remove everything that these commands have made, .venv included
+	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
+	rm -rf build dist src/varve.egg-info .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf metastore_db spark-warehouse derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

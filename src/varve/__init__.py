@@ -1,0 +1,95 @@
+"""varve: keyed state with an append-only changelog for PySpark Structured Streaming.
+
+The public names of the library; everything else is imported by its full name, such as `varve.storage.errors`. Names
+are loaded when they are first used, so that a process that needs no Spark, such as the materializer, loads none.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from varve.changelog.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        ValueStateDescriptor,
+    )
+    from varve.changelog.functions import AggregateFunction, ReduceFunction
+    from varve.changelog.row import Row
+    from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.types import Types
+    from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+    from varve.spark_integration.environment import StreamExecutionEnvironment
+    from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
+    from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varve.storage.errors import VarveError
+
+__version__ = "0.1.0"
+
+_MODULE_OF: Final = {
+    "AggregateFunction": "varve.changelog.functions",
+    "AggregatingState": "varve.changelog.state",
+    "AggregatingStateDescriptor": "varve.changelog.descriptors",
+    "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
+    "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_config",
+    "HashMapStateBackend": "varve.spark_integration.state_backends",
+    "KeyedProcessFunction": "varve.spark_integration.functions",
+    "ListState": "varve.changelog.state",
+    "ListStateDescriptor": "varve.changelog.descriptors",
+    "MapState": "varve.changelog.state",
+    "MapStateDescriptor": "varve.changelog.descriptors",
+    "ReduceFunction": "varve.changelog.functions",
+    "ReducingState": "varve.changelog.state",
+    "ReducingStateDescriptor": "varve.changelog.descriptors",
+    "Row": "varve.changelog.row",
+    "RuntimeContext": "varve.spark_integration.functions",
+    "Sink": "varve.spark_integration.sinks",
+    "StreamExecutionEnvironment": "varve.spark_integration.environment",
+    "Types": "varve.changelog.types",
+    "ValueState": "varve.changelog.state",
+    "ValueStateDescriptor": "varve.changelog.descriptors",
+    "VarveError": "varve.storage.errors",
+}
+
+__all__ = [
+    "AggregateFunction",
+    "AggregatingState",
+    "AggregatingStateDescriptor",
+    "EmbeddedRocksDBStateBackend",
+    "FileSystemCheckpointStorage",
+    "HashMapStateBackend",
+    "KeyedProcessFunction",
+    "ListState",
+    "ListStateDescriptor",
+    "MapState",
+    "MapStateDescriptor",
+    "ReduceFunction",
+    "ReducingState",
+    "ReducingStateDescriptor",
+    "Row",
+    "RuntimeContext",
+    "Sink",
+    "StreamExecutionEnvironment",
+    "Types",
+    "ValueState",
+    "ValueStateDescriptor",
+    "VarveError",
+    "__version__",
+]
+
+
+def __getattr__(name: str) -> Any:
+    module = _MODULE_OF.get(name)
+    if module is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(module), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
