@@ -1,0 +1,160 @@
+"""ADOPT: which published snapshots the driver takes over with its next commit (design 7a), as a pure decision.
+
+A snapshot may replace tiles if all of this holds:
+
+* it is of this job, published, and its number is above the floor of its range;
+* it was built on exactly the tiles it replaces (`base` is the `at` of each of them), so that it contains all that they
+  do; a tile that was replaced meanwhile makes it useless;
+* its own `at` is on the base's line (same seq *and* token) and newer than those tiles;
+* it replaces whole tiles: its range is one tile's, or exactly that of several; or several snapshots together cover
+  exactly one tile (after the parallelism grew). Nothing is clipped, because a snapshot is named by its whole range;
+* each of its files is its own upload or is named by the snapshot of a tile that it replaces. Only those are safe from
+  a stalled collector: a tile of the base entry can never have been given up.
+
+Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them.
+
+Invariants: I5, I7.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.storage import layout
+from varve.storage.commit_plan import Adoption
+from varve.storage.layout import SnapshotName
+from varve.storage.records import SnapshotFloor, Tile
+from varve.storage.tile_cover import TileCover
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from varve.storage.line_view import LineView
+    from varve.storage.records import SnapshotDescriptor
+
+
+TileSnapshot = SnapshotName
+"""The snapshot that a tile names."""
+
+
+class _Choice(NamedTuple):
+    snapshots: tuple[SnapshotDescriptor, ...]
+    replaced: tuple[Tile, ...]
+
+
+def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
+    """The snapshots that the view's tiles name; their descriptors are an input of the decision."""
+    return tuple(SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in view.tiles if t.snapshot is not None)
+
+
+def decide_adoption(
+    view: LineView,
+    floors: Sequence[SnapshotFloor],
+    candidates: Iterable[SnapshotDescriptor],
+    tile_files: Mapping[SnapshotName, frozenset[str]],
+    job_id: str,
+) -> Adoption:
+    """Choose among the published snapshots, the newest for each range.
+
+    Args:
+        view: Of the base that the next batch is executed on.
+        floors: The chain's.
+        candidates: Descriptors whose number is above their range's floor, in any order.
+        tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
+        job_id: This job's.
+
+    Returns:
+        New tiles, and the floors to raise.
+    """
+    floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
+    new = [c for c in candidates if c.job_id == job_id and c.number > floor_of.get((c.operator, c.low, c.high), 0)]
+    cover = TileCover(view.tiles)
+    possible = [c for c in new if _is_possible(c, view, cover, tile_files)]
+    taken: list[SnapshotDescriptor] = []
+    replaced: set[Tile] = set()
+    for choice in sorted(_choices(possible, cover), key=_merit, reverse=True):
+        if replaced.isdisjoint(choice.replaced):
+            taken += choice.snapshots
+            replaced.update(choice.replaced)
+    tiles = (_tile(d) for d in taken)
+    return Adoption(tuple(sorted(tiles, key=lambda t: (t.operator, t.low))), _raised_floors(new, taken, cover))
+
+
+def _tile(d: SnapshotDescriptor) -> Tile:
+    return Tile(operator=d.operator, low=d.low, high=d.high, at=d.at, snapshot=d.number)
+
+
+def _is_possible(
+    d: SnapshotDescriptor, view: LineView, cover: TileCover, tile_files: Mapping[SnapshotName, frozenset[str]]
+) -> bool:
+    """Everything that can be said of one snapshot alone."""
+    tiles = cover.over(d.operator, d.low, d.high)
+    if d.status != "published" or not tiles or any(t.at != d.base or d.at.seq <= t.at.seq for t in tiles):
+        return False
+    if not view.holds(d.at):
+        return False
+    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
+    shared = {f.name for f in d.files if not f.name.startswith(own)}
+    allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
+    return shared <= frozenset[str]().union(*allowed)
+
+
+def _choices(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[_Choice]:
+    """All ways to replace whole tiles: one snapshot for one or several tiles, or several for one tile."""
+    found: list[_Choice] = []
+    parts: dict[Tile, list[SnapshotDescriptor]] = defaultdict(list)
+    for d in possible:
+        tiles = cover.over(d.operator, d.low, d.high)
+        if (tiles[0].low, tiles[-1].high) == (d.low, d.high):
+            found.append(_Choice((d,), tiles))
+        elif len(tiles) == 1:
+            parts[tiles[0]].append(d)
+    for tile, snapshots in parts.items():
+        tiling = _tiling(snapshots, tile.low, tile.high)
+        if tiling:
+            found.append(_Choice(tiling, (tile,)))
+    return found
+
+
+def _tiling(snapshots: Sequence[SnapshotDescriptor], low: int, high: int) -> tuple[SnapshotDescriptor, ...]:
+    """Snapshots that cover `[low, high)` exactly, at each place the newest that fits; empty if there is no such set."""
+    follows: dict[int, SnapshotDescriptor] = {}
+    for d in sorted(snapshots, key=lambda s: (-s.low, s.at.seq, s.number)):
+        if d.high == high or d.high in follows:
+            follows[d.low] = d
+    found: list[SnapshotDescriptor] = []
+    while low in follows:
+        found.append(follows[low])
+        low = follows[low].high
+    return tuple(found) if low == high else ()
+
+
+def _merit(choice: _Choice) -> tuple[int, int, int]:
+    """Newest first, then what replaces more tiles, then the higher number."""
+    return min(d.at.seq for d in choice.snapshots), len(choice.replaced), max(d.number for d in choice.snapshots)
+
+
+def _raised_floors(
+    new: Sequence[SnapshotDescriptor], taken: Sequence[SnapshotDescriptor], cover: TileCover
+) -> tuple[SnapshotFloor, ...]:
+    """Per range: past what was taken, and past what is hopeless with nothing hopeful below it."""
+    by_range: dict[tuple[str, int, int], list[SnapshotDescriptor]] = defaultdict(list)
+    for d in new:
+        by_range[d.operator, d.low, d.high].append(d)
+    floors: list[SnapshotFloor] = []
+    for key, snapshots in sorted(by_range.items()):
+        number = max((d.number for d in taken if (d.operator, d.low, d.high) == key), default=0)
+        for d in sorted(snapshots, key=lambda s: s.number):
+            if d.number > number and not _is_hopeless(d, cover):
+                break
+            number = max(number, d.number)
+        if number:
+            floors.append(SnapshotFloor(*key, number))
+    return tuple(floors)
+
+
+def _is_hopeless(d: SnapshotDescriptor, cover: TileCover) -> bool:
+    """Given up by its writer, or built on a tile that the line has left behind."""
+    tiles = cover.over(d.operator, d.low, d.high)
+    return d.status == "aborted" or any(t.at.seq > d.base.seq for t in tiles)

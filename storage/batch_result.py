@@ -1,0 +1,180 @@
+"""What one executed batch hands to the commit plan, and the checks that it is whole and uses winners only; pure.
+
+Invariants: I2 (exactly one attempt per partition; what it read upstream came from the attempts that are committed), I7
+(uploaded objects carry the slot of the entry that will name them).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.storage import layout
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError
+from varve.storage.records import ObjectSlice, OperatorLayout, SnapshotFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.line_view import LineView
+    from varve.storage.records import Commit, Tile
+
+INLINE_BYTES_MAX: Final = 4 << 20
+"""Limit of all inline segments of one batch."""
+ENTRY_BYTES_MAX: Final = 16 << 20
+"""Limit of a whole chain entry."""
+
+
+class ConsumedTag(NamedTuple):
+    """A task read rows of this attempt of an upstream partition."""
+
+    operator: str
+    partition: int
+    tag: str
+
+
+class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
+    """What the winning attempt of one (operator, partition) did in the batch.
+
+    No inline bytes, no uploaded slices and no files: the state of key groups `[low, high)` did not change.
+    """
+
+    operator: str
+    partition: int
+    low: int
+    high: int
+    tag: str
+    mutations: int = 0
+    inline: bytes = b""
+    """The last part of the segment, small enough to travel in the entry."""
+    uploaded: tuple[ObjectSlice, ...] = ()
+    """Earlier parts, under `seg/<slot>/`, in order."""
+    files: tuple[SnapshotFile, ...] | None = None
+    """Changelog off: the whole state after the batch; None if it did not change."""
+    consumed: tuple[ConsumedTag, ...] = ()
+    """The upstream attempts whose rows this attempt read."""
+
+
+class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything the driver knows of an executed batch."""
+
+    batch: int
+    query_id: str
+    source_hash: str
+    time_ms: int
+    """The batch's time as the tasks were told it: `entry_time(base, clock)`."""
+    watermark_ms: int | None
+    operators: tuple[OperatorLayout, ...]
+    results: tuple[PartitionResult, ...]
+    dropped: frozenset[str] = frozenset()
+    """Operators whose state is given up on purpose; leaving one out otherwise is an error."""
+
+
+def entry_time(base: Commit | None, now_ms: int) -> int:
+    """The time of the batch that is executed on `base`: it never goes back (I5)."""
+    return max(base.time_ms, now_ms) if base else now_ms
+
+
+def check_results(facts: BatchFacts, slot: int, view: LineView) -> None:
+    """Raise unless the results are exactly one per (operator, partition), cover the key groups and fit the slot.
+
+    Raises:
+        InvariantError: results are missing, doubled, of wrong ranges, or name objects of another slot.
+        InvalidRequestError: two operators have one uid.
+    """
+    by_operator: dict[str, list[PartitionResult]] = defaultdict(list)
+    for result in facts.results:
+        by_operator[result.operator].append(result)
+    uids = [o.uid for o in facts.operators]
+    if len(set(uids)) != len(uids):
+        raise InvalidRequestError(f"two operators have one uid among {uids}; give each its own", batch=facts.batch)
+    if set(by_operator) - set(uids):
+        raise InvariantError(f"results of unknown operators {sorted(set(by_operator) - set(uids))}", batch=facts.batch)
+    reusable = {f.name for tile in view.tiles for f in tile.files}
+    for operator in facts.operators:
+        results = sorted(by_operator[operator.uid], key=lambda r: r.partition)
+        _check_partitions(operator, results, view.max_parallelism)
+        for result in results:
+            _check_objects(result, slot, reusable)
+
+
+def _check_partitions(operator: OperatorLayout, results: Sequence[PartitionResult], max_parallelism: int) -> None:
+    if [r.partition for r in results] != list(range(operator.parallelism)):
+        raise InvariantError(
+            f"expected one result per partition 0-{operator.parallelism - 1}, got {[r.partition for r in results]}",
+            operator=operator.uid,
+        )
+    position = 0
+    for result in results:
+        if result.low != position or result.high < result.low:
+            raise InvariantError(
+                f"the partition says key groups {result.low}-{result.high}, the one before ends at {position}",
+                operator=operator.uid,
+                partition=result.partition,
+            )
+        position = result.high
+    if position != max_parallelism:
+        raise InvariantError(f"the partitions cover 0-{position} of 0-{max_parallelism}", operator=operator.uid)
+
+
+def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> None:
+    if result.files is not None and (result.inline or result.uploaded):
+        where = {"operator": result.operator, "partition": result.partition}
+        raise InvariantError("a result has both files and segments", **where)
+    own = f"{layout.SEGMENTS}{slot:0{layout.DIGITS}d}/"
+    names = [s.name for s in result.uploaded]
+    names += [f.name for f in result.files or () if f.name not in reusable]
+    for name in names:
+        if not name.startswith(own):
+            raise InvariantError(
+                f"a result for slot {slot} names an object that neither belongs to the slot nor to its base",
+                operator=result.operator,
+                partition=result.partition,
+                object_name=name,
+            )
+
+
+def check_consumed(results: Sequence[PartitionResult]) -> None:
+    """Raise `DidNotHappenError` if a task read rows of an upstream attempt that is not the one to be committed.
+
+    Spark re-runs an upstream partition when a map output is lost, possibly after some downstream tasks have read the
+    first attempt's rows. Nothing is durable yet then: the batch is to be executed again.
+    """
+    winners = {(r.operator, r.partition): r.tag for r in results}
+    for result in results:
+        for consumed in result.consumed:
+            if winners.get((consumed.operator, consumed.partition)) != consumed.tag:
+                raise DidNotHappenError(
+                    f"the partition read rows of attempt {consumed.tag} of {consumed.operator}/{consumed.partition}, "
+                    "which was re-run meanwhile; execute the batch again",
+                    operator=result.operator,
+                    partition=result.partition,
+                )
+
+
+def check_operators(base: Commit | None, facts: BatchFacts) -> None:
+    """Raise `InvalidRequestError` if an operator of the base is left out and not given up on purpose."""
+    before = {o.uid for o in base.operators} if base else set[str]()
+    lost = before - {o.uid for o in facts.operators} - facts.dropped
+    if lost:
+        raise InvalidRequestError(
+            f"the state of operators {sorted(lost)} would be lost: the job no longer has them; restore their uid, or "
+            "say that their state may be dropped",
+            batch=facts.batch,
+        )
+
+
+def files_to_rewrite(tile: Tile, slot: int, age_max: int) -> tuple[str, ...]:
+    """The tile's files that were uploaded `age_max` or more slots before `slot`, by their RocksDB names.
+
+    With the changelog off a commit names its files directly, so an old file holds back the deletion of every older
+    chain entry. A worker that uploads these files anew with its next change keeps the chain bounded (I10).
+    """
+    return tuple(f.file for f in tile.files if layout.slot_of(f.name).slot <= slot - age_max)
+
+
+def inline_total(results: Iterable[PartitionResult]) -> int:
+    """Bytes of all inline segments."""
+    return sum(len(r.inline) for r in results)

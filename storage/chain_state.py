@@ -1,0 +1,129 @@
+"""What a driver run keeps in memory of its chain between two batches; a frozen value, replaced at each commit.
+
+Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`keep_from` and floors only rise), I10
+(how much has gathered since the last full entry is counted, so that a full entry is written in time).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.line_view import LineView, StoredCommit, advance
+from varve.storage.pack import is_packable
+from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFloor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+RETAINED_MIN: Final = 2
+"""The newest commit and the one before must stay: Spark may ask for the newest batch again."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitPolicy:
+    """How the chain is kept short."""
+
+    retained: int = RETAINED_MIN
+    """How many commits of the line stay complete, the newest included; at least 2."""
+    full_every: int = 32
+    """A full entry is due after this many commits since the last one."""
+    pack_bytes: int = 16 << 20
+    """A full entry is also due when this many inline bytes have gathered."""
+    path_max: int = 128
+    """A full entry is written after this many commits even without a pack; it then names inline segments in place."""
+
+    def __post_init__(self) -> None:
+        if self.retained < RETAINED_MIN:
+            raise InvalidRequestError(f"{self.retained} retained checkpoints are too few: keep at least {RETAINED_MIN}")
+        if not 1 <= self.full_every <= self.path_max:
+            raise InvalidRequestError(f"full_every is {self.full_every}: choose 1 to path_max ({self.path_max})")
+        if self.pack_bytes < 1:
+            raise InvalidRequestError(f"pack_bytes is {self.pack_bytes}: choose 1 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class ChainState:
+    """A driver run's place in the chain."""
+
+    job_id: str
+    epoch: int
+    last_seq: int
+    """The last entry that this run wrote: its fence or its last commit."""
+    keep_from: int
+    floors: tuple[SnapshotFloor, ...]
+    base: Commit | None
+    """The commit that the next batch is executed on."""
+    view: LineView
+    """The view of `base`."""
+    retained: tuple[int, ...]
+    """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
+    packable_bytes: int
+    """Bytes of segments in the view that are still slices of chain entries."""
+
+    @property
+    def slot(self) -> int:
+        """The slot of the next entry."""
+        return self.last_seq + 1
+
+    @property
+    def commits_since_full(self) -> int:
+        """Commits after the newest full entry, up to the base."""
+        return len(self.view.path)
+
+    def packable(self) -> tuple[SegmentRef, ...]:
+        """The view's segments that a pack would take up."""
+        return tuple(ref for ref in self.view.segments if is_packable(ref))
+
+    def is_full_due(self, policy: CommitPolicy) -> bool:
+        """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
+        if self.base is None:
+            return True
+        return self.commits_since_full + 1 >= policy.full_every or self.packable_bytes >= policy.pack_bytes
+
+    def after(self, stored: StoredCommit, policy: CommitPolicy, view: LineView | None = None) -> ChainState:
+        """The state once `stored`, planned from this state, is durable; `view` saves resolving it again."""
+        commit = stored.commit
+        if (commit.seq, commit.epoch) != (self.slot, self.epoch):
+            raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
+        view = advance(self.view, stored) if view is None else view
+        return replace(
+            self,
+            last_seq=commit.seq,
+            keep_from=commit.keep_from,
+            floors=commit.floors,
+            base=commit,
+            view=view,
+            retained=(*self.retained, commit.needs_from)[-policy.retained :],
+            packable_bytes=_packable_bytes(view.segments),
+        )
+
+
+def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:
+    """The state of a run that owns `fence` and starts from the view's base.
+
+    Args:
+        fence: The run's own fence.
+        view: The base's view, or the empty one.
+        commits: The newest commits of the base's line that are known, oldest first, the base last; empty without base.
+        policy: How many commits are retained.
+    """
+    base = commits[-1] if commits else None
+    if (base.link if base else ORIGIN) != view.base:
+        raise InvariantError(f"the view is of commit {view.base.seq}, not of the chosen base", epoch=fence.epoch)
+    return ChainState(
+        job_id=fence.job_id,
+        epoch=fence.epoch,
+        last_seq=fence.seq,
+        keep_from=fence.keep_from,
+        floors=fence.floors,
+        base=base,
+        view=view,
+        retained=tuple(c.needs_from for c in commits[-policy.retained :]),
+        packable_bytes=_packable_bytes(view.segments),
+    )
+
+
+def _packable_bytes(segments: Iterable[SegmentRef]) -> int:
+    return sum(ref.data.length for ref in segments if is_packable(ref))

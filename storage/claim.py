@@ -1,0 +1,98 @@
+"""Claiming a name: put-if-absent whose outcome is always known (design 7a, PUT-IF-ABSENT).
+
+A client, a proxy or the HTTP library may send a write twice, so "it exists already" can mean "you wrote it", and a
+lost reply means nothing at all. Every body carries a token that only its writer knows; reading back settles it:
+
+* my token: won;
+* nothing there: the same bytes are sent again;
+* another body: lost, which is a value and not an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.backoff import Backoff
+from varve.storage.errors import (
+    DidNotHappenError,
+    InvalidRequestError,
+    MayHaveHappenedError,
+    MissingObjectError,
+    RetryableError,
+)
+
+if TYPE_CHECKING:
+    from varve.storage.clock import Clock
+    from varve.storage.object_store import ObjectStore
+
+CLAIM_BACKOFF: Final = Backoff(attempts=6, initial_s=0.05, maximum_s=2.0)
+"""Six tries within about 1.6 s of pauses; the store's own timeouts come on top."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """The outcome of a claim."""
+
+    won: bool
+    body: bytes | None
+    """The other writer's body if the claim was lost, None if it was won."""
+
+
+def claim(
+    store: ObjectStore, name: str, body: bytes, token: str, clock: Clock, backoff: Backoff = CLAIM_BACKOFF
+) -> Claim:
+    """Create `name` with `body` unless it exists; who did is settled by reading back.
+
+    Args:
+        store: Where.
+        name: The name to claim.
+        body: What to store; it must carry `token` verbatim.
+        token: Known to this writer only, and fresh for every new body.
+        clock: Makes the pauses.
+        backoff: How often to try.
+
+    Raises:
+        DidNotHappenError: Every try failed without effect.
+        MayHaveHappenedError: The storage gave no answer that settles it: `name` may or may not hold `body` now.
+        InvalidRequestError: The body lacks the token, or the store refuses the call.
+    """
+    mark = token.encode()
+    if not mark or mark not in body:
+        raise InvalidRequestError("the body to claim a name with must carry its token", object_name=name)
+    unclear = False
+    last: RetryableError | None = None
+    for pause_s in backoff.pauses():
+        if pause_s:
+            clock.sleep(pause_s)
+        try:
+            if store.put_if_absent(name, body):
+                return Claim(won=True, body=None)
+        except DidNotHappenError as error:
+            last = error
+            continue
+        except MayHaveHappenedError as error:
+            last = error
+        unclear = True  # also after a plain refusal: it may have met this claim's own object
+        try:
+            return _judged(store.get(name), mark)
+        except MissingObjectError:
+            continue
+        except RetryableError as error:
+            last = error
+    raise _unsettled(name, backoff, last, unclear=unclear)
+
+
+def _judged(found: bytes, mark: bytes) -> Claim:
+    return Claim(won=True, body=None) if mark in found else Claim(won=False, body=found)
+
+
+def _unsettled(name: str, backoff: Backoff, last: RetryableError | None, *, unclear: bool) -> RetryableError:
+    what = f"{backoff.attempts} tries to create the object gave no clear answer"
+    error: RetryableError
+    if unclear or last is None:
+        error = MayHaveHappenedError(f"{what}; read it back before going on ({last})", object_name=name)
+    else:
+        error = DidNotHappenError(f"{what} and had no effect; try again ({last})", object_name=name)
+    error.__cause__ = last
+    return error

@@ -1,0 +1,162 @@
+"""GC: what may be deleted, as pure decisions on what was read (design 7a). `collector` does the reading and deleting.
+
+Everything decided here stays right for ever, so a collector may stall anywhere between reading and deleting:
+
+* below the cut no retained commit needs anything, and the cut only rises along the chain;
+* an object under `seg/<q>` or `pack/<q>` may only be named by `chain/<q>`, which never changes;
+* a snapshot at or below the floor is never adopted again, and a later commit names an older snapshot only if its base
+  already did, so the retained entries name all that will ever be needed;
+* an upload that nobody published is given up by claiming its number, never by age alone.
+
+Invariants: I7.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from varve.storage import layout
+from varve.storage.protocol_rules import ALL_RULES
+from varve.storage.records import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from varve.storage.object_store import ObjectMeta
+    from varve.storage.protocol_rules import ProtocolRules
+    from varve.storage.records import Entry, Pin, SnapshotDescriptor, SnapshotFloor
+
+EntryKind = Literal["fence", "commit"]
+
+
+class EntryNames(NamedTuple):
+    """What one retained entry names."""
+
+    objects: frozenset[str]
+    """Under `seg/` and `pack/`, those of its own slot and older ones."""
+    snapshots: frozenset[layout.SnapshotName]
+
+
+class UploadGroup(NamedTuple):
+    """The files of one upload, of a snapshot that nobody has published."""
+
+    snapshot: layout.SnapshotName
+    uid: str
+    files: tuple[str, ...]
+
+
+class SnapshotCollection(NamedTuple):
+    """What to do about snapshots, in this order."""
+
+    descriptors: tuple[str, ...]
+    """Delete these first."""
+    files: tuple[str, ...]
+    """Then these."""
+    abandoned: tuple[UploadGroup, ...]
+    """Claim each number as aborted, and delete the files only if `may_delete_upload`."""
+
+
+def cut_of(head: Entry, pins: Iterable[Pin]) -> int:
+    """The seq below which nothing is needed; the pins must have been listed after the head was read."""
+    return min([head.keep_from, *(pin.needs_from for pin in pins)])
+
+
+def retained_seqs(seqs: Iterable[int], head: Entry, cut: int) -> tuple[int, ...]:
+    """The entries whose names count: from the cut to the head."""
+    return tuple(seq for seq in seqs if cut <= seq <= head.seq)
+
+
+def suspect_seqs(seqs: Iterable[int], head: Entry, cut: int) -> tuple[int, ...]:
+    """The entries below the cut: to be deleted if they are commits."""
+    return tuple(seq for seq in seqs if seq < min(cut, head.seq))
+
+
+def collect_chain(kinds: Mapping[int, EntryKind], rules: ProtocolRules = ALL_RULES) -> tuple[str, ...]:
+    """Which of the `suspect_seqs` to delete, given their kinds: commits. A fence is never deleted (I6)."""
+    doomed = (seq for seq, kind in sorted(kinds.items()) if kind == "commit" or not rules.keep_fences)
+    return tuple(layout.chain(seq) for seq in doomed)
+
+
+def names_of(entry: Entry) -> EntryNames:
+    """Everything that an entry names."""
+    if not isinstance(entry, Commit):
+        return EntryNames(frozenset(), frozenset())
+    objects = {one.name for part in entry.parts for one in part.uploaded}
+    objects |= {ref.data.name for ref in entry.log}
+    objects |= {file.name for tile in entry.tiles for file in tile.files}
+    snapshots = {
+        layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in entry.tiles if t.snapshot is not None
+    }
+    return EntryNames(frozenset(objects), frozenset(snapshots))
+
+
+def collect_slots(
+    listed: Iterable[str], head_seq: int, cut: int, retained: Mapping[int, EntryNames]
+) -> tuple[str, ...]:
+    """Which of the objects under `seg/` and `pack/` to delete.
+
+    Args:
+        listed: Their names.
+        head_seq: The head's; objects of later slots may be about to be named.
+        cut: From `cut_of`.
+        retained: What the entries from cut to head name; an entry that is left out keeps its slot's objects.
+    """
+    return tuple(name for name in listed if _is_garbage(name, head_seq, cut, retained))
+
+
+def _is_garbage(name: str, head_seq: int, cut: int, retained: Mapping[int, EntryNames]) -> bool:
+    slot = layout.slot_of(name).slot
+    if slot < cut:
+        return True
+    return slot <= head_seq and slot in retained and name not in retained[slot].objects
+
+
+def collect_snapshots(
+    floors: Iterable[SnapshotFloor],
+    named: frozenset[layout.SnapshotName],
+    descriptors: Mapping[layout.SnapshotName, SnapshotDescriptor],
+    files: Iterable[ObjectMeta],
+    stale_before_s: float,
+) -> SnapshotCollection:
+    """What to do about snapshots.
+
+    Args:
+        floors: The head's.
+        named: What the retained entries name.
+        descriptors: All that were listed, after `files` were.
+        files: Everything under `snapdata/`.
+        stale_before_s: An unpublished upload whose newest file is older (seconds since the epoch, the storage's
+            clock) is to be given up; only a hint, the claim decides.
+    """
+    floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
+    kept = {n: d for n, d in descriptors.items() if n in named or n.number > floor_of.get(n[:3], 0)}
+    needed = {file.name for d in kept.values() for file in d.files}
+    doomed: list[str] = []
+    unpublished: dict[tuple[layout.SnapshotName, str], list[ObjectMeta]] = defaultdict(list)
+    for meta in files:
+        upload = layout.snapshot_upload(meta.name)
+        if meta.name in needed:
+            continue
+        if upload.snapshot in descriptors or upload.snapshot.number <= floor_of.get(upload.snapshot[:3], 0):
+            doomed.append(meta.name)
+        else:
+            unpublished[upload.snapshot, upload.uid].append(meta)
+    abandoned = (
+        UploadGroup(snapshot, uid, tuple(m.name for m in metas))
+        for (snapshot, uid), metas in sorted(unpublished.items())
+        if max(m.modified_s for m in metas) < stale_before_s
+    )
+    gone = (layout.snapshot(*n) for n in sorted(set(descriptors) - set(kept)))
+    return SnapshotCollection(tuple(gone), tuple(doomed), tuple(abandoned))
+
+
+def may_delete_upload(group: UploadGroup, won: bool, holder: SnapshotDescriptor | None) -> bool:
+    """Whether an upload's files may go once its number was claimed as aborted.
+
+    Args:
+        group: The upload.
+        won: Whether this collector's claim won the number.
+        holder: Who holds the number otherwise.
+    """
+    return won or (holder is not None and (holder.status == "aborted" or holder.uid != group.uid))

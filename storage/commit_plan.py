@@ -1,0 +1,253 @@
+"""COMMIT: the next chain entry from the run's state and an executed batch (design 7a), as a pure function.
+
+A plan holds the commit, the bytes to put, and the view after it; nothing is durable until the bytes are. A full entry
+names every tile and every segment that still counts; the others name their own batch and point at the last full one.
+
+Invariants: I2 (one tag per partition), I5 (tiles cover exactly; time and watermark never go back), I7 (`keep_from`
+never passes what a retained commit needs; objects carry the slot of the entry), I10 (limits on blob and entry).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from varve.storage.batch_result import (
+    ENTRY_BYTES_MAX,
+    INLINE_BYTES_MAX,
+    BatchFacts,
+    PartitionResult,
+    check_consumed,
+    check_operators,
+    check_results,
+    inline_total,
+)
+from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.line_view import LineView, StoredCommit, advance
+from varve.storage.pack import is_packable, replace_packed
+from varve.storage.records import (
+    BlobSlice,
+    Commit,
+    Link,
+    PartitionCommit,
+    SegmentRef,
+    SnapshotFloor,
+    Tile,
+    encode_entry,
+)
+from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.chain_state import ChainState, CommitPolicy
+    from varve.storage.pack import Pack
+
+
+class Adoption(NamedTuple):
+    """What the driver takes over from the materializer with its next commit."""
+
+    tiles: tuple[Tile, ...] = ()
+    floors: tuple[SnapshotFloor, ...] = ()
+
+
+class CommitPlan(NamedTuple):
+    """The next entry, ready to be put."""
+
+    stored: StoredCommit
+    body: bytes
+    """The object `chain/<seq>`."""
+    view: LineView
+    """The view after the commit."""
+
+    @property
+    def commit(self) -> Commit:
+        return self.stored.commit
+
+
+NOTHING_ADOPTED = Adoption()
+
+
+def plan_commit(
+    state: ChainState,
+    facts: BatchFacts,
+    policy: CommitPolicy,
+    token: str,
+    adoption: Adoption = NOTHING_ADOPTED,
+    pack: Pack | None = None,
+) -> CommitPlan:
+    """Plan the commit of an executed batch at `state.slot`.
+
+    Args:
+        state: Where the run stands; its base is what the batch was executed on.
+        facts: The batch and its results.
+        policy: Retention and full entries.
+        token: Fresh; names this entry's writer.
+        adoption: From `adopt_decision`, decided on this very state.
+        pack: An uploaded pack for this very slot, if one is ready; the entry is full then.
+
+    Raises:
+        InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
+        DidNotHappenError: a task consumed an attempt that is not the winner; execute the batch again.
+        InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
+    """
+    _check_facts(state, facts)
+    cover = _next_cover(state, facts, Link(state.slot, token), adoption)
+    parts, blob = _parts(facts.results)
+    draft = Commit(
+        seq=state.slot,
+        token=token,
+        job_id=state.job_id,
+        epoch=state.epoch,
+        parent=state.view.base,
+        keep_from=state.keep_from,
+        floors=_raised(state.floors, adoption.floors),
+        batch=facts.batch,
+        query_id=facts.query_id,
+        source_hash=facts.source_hash,
+        time_ms=facts.time_ms,
+        watermark_ms=facts.watermark_ms,
+        max_parallelism=state.view.max_parallelism,
+        operators=facts.operators,
+        needs_from=0,
+        parts=parts,
+        tiles=_changed_tiles(state.view, cover),
+        full=state.view.full,
+        path=state.view.path,
+    )
+    if _is_full(state, policy, cover, pack):
+        draft = _made_full(draft, state, cover, pack)
+    commit = _with_needs(draft, state, policy)
+    return _encoded(commit, blob, state)
+
+
+def _check_facts(state: ChainState, facts: BatchFacts) -> None:
+    base = state.base
+    check_operators(base, facts)
+    check_results(facts, state.slot, state.view)
+    check_consumed(facts.results)
+    total = inline_total(facts.results)
+    if total > INLINE_BYTES_MAX:
+        raise InvariantError(f"{total} inline bytes exceed the limit of {INLINE_BYTES_MAX}", batch=facts.batch)
+    if base is None:
+        return
+    if facts.time_ms < base.time_ms or _is_before(facts.watermark_ms, base.watermark_ms):
+        raise InvariantError("time or watermark of the batch is before its base's", batch=facts.batch)
+    if facts.query_id == base.query_id and facts.batch != base.batch + 1:
+        raise InvariantError(f"the batch does not follow its base, batch {base.batch}", batch=facts.batch)
+
+
+def _is_before(watermark_ms: int | None, base_ms: int | None) -> bool:
+    return base_ms is not None and (watermark_ms is None or watermark_ms < base_ms)
+
+
+def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adoption) -> TileCover:
+    """The tiles after the commit: new operators begin empty, then adopted snapshots, then files of the results."""
+    uids = [o.uid for o in facts.operators]
+    known = {t.operator for t in state.view.tiles}
+    kept = [t for t in state.view.tiles if t.operator in set(uids)]
+    begun = [empty_tile(uid, state.view.max_parallelism, state.view.base) for uid in uids if uid not in known]
+    written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
+    off = {t.operator for t in written}
+    adopted = [t for t in adoption.tiles if t.operator in known & set(uids) and t.operator not in off]
+    cover = replace_tiles(replace_tiles(TileCover([*kept, *begun]), adopted), written)
+    cover.check(state.view.max_parallelism)
+    return cover
+
+
+def _file_tile(result: PartitionResult, link: Link) -> Tile:
+    return Tile(operator=result.operator, low=result.low, high=result.high, at=link, files=result.files or ())
+
+
+def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
+    before = set(view.tiles)
+    return tuple(t for t in cover.tiles if t not in before)
+
+
+def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, ...], bytes]:
+    """The parts in order of operator and partition, and the blob of their inline segments."""
+    parts: list[PartitionCommit] = []
+    blobs: list[bytes] = []
+    offset = 0
+    for result in sorted(results, key=lambda r: (r.operator, r.partition)):
+        inline = None
+        if result.inline:
+            inline = BlobSlice(offset, len(result.inline), zlib.crc32(result.inline))
+            blobs.append(result.inline)
+            offset += len(result.inline)
+        parts.append(
+            PartitionCommit(
+                operator=result.operator,
+                partition=result.partition,
+                low=result.low,
+                high=result.high,
+                tag=result.tag,
+                mutations=result.mutations,
+                inline=inline,
+                uploaded=result.uploaded,
+            )
+        )
+    return tuple(parts), b"".join(blobs)
+
+
+def _raised(floors: Iterable[SnapshotFloor], raised: Iterable[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
+    """Both, the higher number where they meet, in order."""
+    merged: dict[tuple[str, int, int], int] = {}
+    for floor in (*floors, *raised):
+        key = (floor.operator, floor.low, floor.high)
+        merged[key] = max(floor.number, merged.get(key, 0))
+    return tuple(SnapshotFloor(*key, number) for key, number in sorted(merged.items()))
+
+
+def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pack | None) -> bool:
+    if state.base is None or pack is not None:
+        return True
+    if state.commits_since_full + 1 >= policy.path_max:
+        return True
+    return state.is_full_due(policy) and not any(is_packable(ref) for ref in _log(state, cover, None))
+
+
+def _log(state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[SegmentRef, ...]:
+    """Every segment before the entry that still counts for some key group."""
+    segments = state.view.segments if pack is None else replace_packed(state.view.segments, pack)
+    return tuple(s for s in segments if cover.floors(s.operator, s.low, s.high, s.seq_last))
+
+
+def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> Commit:
+    if pack is not None and pack.slot != state.slot:
+        raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
+    if pack is not None and not pack.packed <= frozenset(state.view.segments):
+        raise InvariantError("the pack holds segments that are not on the base's line", object_name=pack.name)
+    oldest = cover.oldest()
+    return msgspec.structs.replace(
+        draft,
+        tiles=cover.tiles,
+        full=draft.link,
+        path=(),
+        log=_log(state, cover, pack),
+        line=tuple(link for link in state.view.line if link.seq >= oldest),
+    )
+
+
+def _with_needs(draft: Commit, state: ChainState, policy: CommitPolicy) -> Commit:
+    """Fill in `needs_from` and `keep_from`; neither depends on where the blob begins."""
+    needs_from = advance(state.view, StoredCommit(draft, 0)).needs_from
+    retained = (*state.retained, needs_from)[-policy.retained :]
+    complete = len(retained) == policy.retained
+    keep_from = max(state.keep_from, min(retained)) if complete else state.keep_from
+    return msgspec.structs.replace(draft, needs_from=needs_from, keep_from=keep_from)
+
+
+def _encoded(commit: Commit, blob: bytes, state: ChainState) -> CommitPlan:
+    body = encode_entry(commit, blob)
+    if len(body) > ENTRY_BYTES_MAX:
+        raise InvalidRequestError(
+            f"the entry has {len(body)} bytes, {len(commit.log)} log references among them, above the limit of "
+            f"{ENTRY_BYTES_MAX}; run the materializer, so that the log becomes shorter",
+            batch=commit.batch,
+            epoch=commit.epoch,
+        )
+    stored = StoredCommit(commit, len(body) - len(blob))
+    return CommitPlan(stored, body, advance(state.view, stored))

@@ -1,0 +1,104 @@
+r"""One container for every object that varve writes: magic, kind, version, checksums, a JSON header and a blob.
+
+```
+offset  size  field
+0       6     magic b"varve\0"
+6       4     kind, four ASCII letters: what the object is
+10      2     format version of the kind, big endian
+12      4     header length in bytes, big endian
+16      8     blob length in bytes, big endian
+24      4     CRC-32 of the header
+28      4     CRC-32 of the blob
+32      4     CRC-32 of bytes [0, 32)
+36      n     header: JSON, UTF-8
+36+n    m     blob
+```
+
+Invariants: I8 (what is read is verified; a mismatch is `CorruptDataError` with the object's name).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Final, NamedTuple
+
+from varve.storage.errors import CorruptDataError, IncompatibleError
+
+MAGIC: Final = b"varve\0"
+_PREFIX: Final = struct.Struct(">6s4sHIQII")
+_CRC: Final = struct.Struct(">I")
+PREFIX_BYTES: Final = _PREFIX.size + _CRC.size
+
+
+class Frame(NamedTuple):
+    """A verified frame."""
+
+    version: int
+    header: bytes
+    blob: memoryview
+
+
+def frame(kind: bytes, version: int, header: bytes, blob: bytes = b"") -> bytes:
+    """Put a header and a blob into the container."""
+    prefix = _PREFIX.pack(MAGIC, kind, version, len(header), len(blob), zlib.crc32(header), zlib.crc32(blob))
+    return b"".join((prefix, _CRC.pack(zlib.crc32(prefix)), header, blob))
+
+
+def blob_offset(header: bytes) -> int:
+    """Where in the framed object the blob begins."""
+    return PREFIX_BYTES + len(header)
+
+
+def frame_length(data: bytes | memoryview, name: str) -> int:
+    """Length in bytes of the frame that starts `data`; for frames that stand one after another."""
+    return _read_prefix(data, name).length
+
+
+def unframe(kind: bytes, version_max: int, data: bytes | memoryview, name: str) -> Frame:
+    """Verify and open a frame that fills `data` exactly.
+
+    Raises:
+        CorruptDataError: not a frame, another kind, truncated, or a checksum does not match.
+        IncompatibleError: written in a format version above `version_max`.
+    """
+    prefix = _read_prefix(data, name)
+    if prefix.kind != kind:
+        raise CorruptDataError(f"expected an object of kind {kind!r}, found {prefix.kind!r}", object_name=name)
+    if prefix.version > version_max:
+        raise IncompatibleError(
+            f"format version {prefix.version} is newer than {version_max}, the newest this varve reads; upgrade varve",
+            object_name=name,
+        )
+    if prefix.length != len(data):
+        raise CorruptDataError(f"object has {len(data)} bytes, its frame says {prefix.length}", object_name=name)
+    view = memoryview(data)
+    header = bytes(view[PREFIX_BYTES : PREFIX_BYTES + prefix.header_length])
+    blob = view[PREFIX_BYTES + prefix.header_length :]
+    if zlib.crc32(header) != prefix.header_crc or zlib.crc32(blob) != prefix.blob_crc:
+        raise CorruptDataError("checksum mismatch; restore an older checkpoint or repair the object", object_name=name)
+    return Frame(prefix.version, header, blob)
+
+
+class _Prefix(NamedTuple):
+    kind: bytes
+    version: int
+    header_length: int
+    blob_length: int
+    header_crc: int
+    blob_crc: int
+
+    @property
+    def length(self) -> int:
+        return PREFIX_BYTES + self.header_length + self.blob_length
+
+
+def _read_prefix(data: bytes | memoryview, name: str) -> _Prefix:
+    view = memoryview(data)
+    if len(view) < PREFIX_BYTES:
+        raise CorruptDataError(f"object has only {len(view)} bytes: truncated", object_name=name)
+    if bytes(view[: len(MAGIC)]) != MAGIC:
+        raise CorruptDataError("not a varve object (wrong magic)", object_name=name)
+    if _CRC.unpack_from(view, _PREFIX.size)[0] != zlib.crc32(view[: _PREFIX.size]):
+        raise CorruptDataError("checksum mismatch in the frame's prefix", object_name=name)
+    return _Prefix(*_PREFIX.unpack_from(view)[1:])

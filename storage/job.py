@@ -1,0 +1,77 @@
+"""`job.json`: what never changes for a job, and who creates it first.
+
+Invariants: I11 (a job with other key groups or another key hash is refused, never reinterpreted).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from varve.storage import layout
+from varve.storage.claim import claim
+from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError
+from varve.storage.records import KEY_HASH, JobRecord, decode_record, encode_record
+
+if TYPE_CHECKING:
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_store import ObjectStore
+
+MAX_PARALLELISM_MAX = 32768
+"""Key groups are stored in two bytes."""
+
+
+def read_job(store: ObjectStore) -> JobRecord:
+    """The job whose root the store is at. Raises `MissingObjectError` if there is none, `IncompatibleError`."""
+    record = decode_record(store.get(layout.JOB), JobRecord, layout.JOB)
+    if record.key_hash != KEY_HASH:
+        raise IncompatibleError(
+            f"the job's keys are hashed by {record.key_hash!r}, this varve hashes by {KEY_HASH!r}; use the version "
+            "that made the job",
+            job=record.name,
+            object_name=layout.JOB,
+        )
+    return record
+
+
+def open_or_create_job(
+    store: ObjectStore, *, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource
+) -> JobRecord:
+    """The job at the store's root, created if it is new.
+
+    Args:
+        store: Rooted at `<root>/<job>`.
+        name: For people; an existing job keeps its own.
+        max_parallelism: Number of key groups, 1 to 32768; fixed for ever when the job is created.
+        clock: For the creation time.
+        tokens: For the job id and the writer's token.
+
+    Raises:
+        IncompatibleError: the job exists with another max_parallelism or key hash.
+        InvalidRequestError: max_parallelism is out of bounds.
+    """
+    if not 1 <= max_parallelism <= MAX_PARALLELISM_MAX:
+        raise InvalidRequestError(f"max_parallelism is {max_parallelism}: choose 1 to {MAX_PARALLELISM_MAX}")
+    try:
+        record = read_job(store)
+    except MissingObjectError:
+        record = _create(store, name, max_parallelism, clock, tokens)
+    if record.max_parallelism != max_parallelism:
+        raise IncompatibleError(
+            f"the job has {record.max_parallelism} key groups for ever, not {max_parallelism}; set max_parallelism to "
+            f"{record.max_parallelism}, or start a new job",
+            job=record.name,
+        )
+    return record
+
+
+def _create(store: ObjectStore, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource) -> JobRecord:
+    record = JobRecord(
+        job_id=tokens.token(),
+        token=tokens.token(),
+        name=name,
+        max_parallelism=max_parallelism,
+        created_ms=clock.now_ms(),
+    )
+    if claim(store, layout.JOB, encode_record(record), record.token, clock).won:
+        return record
+    return read_job(store)

@@ -1,0 +1,154 @@
+"""One driver run of a job, as far as storage goes: take over, find the base, commit batch after batch.
+
+Spark knows nothing of this module and it knows nothing of Spark, so that simulations can drive it.
+
+Invariants: I1 (`commit` returns only when the entry is durable), I6 (`FencedError` ends the run), I7 (only published
+snapshots that pass the adoption rules are taken over), I11 (`choose_base`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from varve.storage.chain import Chain
+from varve.storage.chain_reader import ChainReader
+from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, plan_commit
+from varve.storage.errors import InvariantError
+from varve.storage.fail_point import fail_point
+from varve.storage.job import open_or_create_job
+from varve.storage.pack_upload import PackUpload
+from varve.storage.start_decision import newest_commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.storage.base_decision import Adopt, Execute, SinkCommit, SparkProgress
+    from varve.storage.batch_result import BatchFacts
+    from varve.storage.chain_state import ChainState, CommitPolicy
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Commit, Fence, JobRecord, SnapshotFloor
+
+    AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """A commit that is durable."""
+
+    commit: Commit
+    sent_s: float
+    """Monotonic time at which it was sent, for `still_owner`."""
+    entry_bytes: int
+    pack_bytes: int
+    """Size of the pack that the commit names as new; 0 without one."""
+
+
+def nothing_to_adopt(_view: LineView, _floors: tuple[SnapshotFloor, ...]) -> Adoption:
+    """The adoption source of a run without a materializer."""
+    return NOTHING_ADOPTED
+
+
+class JobRun:
+    """See the module. Used by one thread; a run that raised is over."""
+
+    def __init__(
+        self, store: ObjectStore, record: JobRecord, policy: CommitPolicy, clock: Clock, tokens: TokenSource
+    ) -> None:
+        self.store = store
+        self.record = record
+        self._policy = policy
+        self._clock = clock
+        self.reader = ChainReader(store, record.job_id)
+        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens)
+        self._packs = PackUpload(store, tokens, policy)
+        self._state: ChainState | None = None
+        self._sent_s: float | None = None
+
+    @classmethod
+    def open(
+        cls,
+        store: ObjectStore,
+        name: str,
+        max_parallelism: int,
+        policy: CommitPolicy,
+        clock: Clock,
+        tokens: TokenSource,
+    ) -> JobRun:
+        """The run of a job that is created if it is new; `store` is rooted at `<root>/<job>`.
+
+        Raises `IncompatibleError` if the job exists with another max_parallelism.
+        """
+        record = open_or_create_job(store, name=name, max_parallelism=max_parallelism, clock=clock, tokens=tokens)
+        return cls(store, record, policy, clock, tokens)
+
+    @property
+    def state(self) -> ChainState:
+        """Where the run stands. Raises `InvariantError` before a base was chosen."""
+        if self._state is None:
+            raise InvariantError("no base was chosen yet", job=self.record.name)
+        return self._state
+
+    @property
+    def has_base(self) -> bool:
+        """Whether `choose_base` was answered."""
+        return self._state is not None
+
+    @property
+    def fence(self) -> Fence:
+        """This run's fence."""
+        return self._chain.fence
+
+    def take_over(self, restore: str | int | None = None) -> Fence:
+        """Fence every older run off.
+
+        Args:
+            restore: "latest", or the seq of a commit, that a new query is to start from; None: an ordinary start.
+        """
+        if restore == "latest":
+            newest = newest_commit(self.reader.head())
+            return self._chain.take_over(newest.seq or None)
+        return self._chain.take_over(None if restore is None else int(restore))
+
+    def choose_base(self, spark: SparkProgress, sink: SinkCommit | None) -> Execute | Adopt:
+        """Decide what the run's first batch is executed on; errors as `decide_base`."""
+        decision = self._chain.choose_base(spark, sink)
+        self._state = self._chain.begin(decision, self._policy)
+        self._packs.start(self._state)
+        return decision
+
+    def commit(self, facts: BatchFacts, token: str, adoption: AdoptionSource = nothing_to_adopt) -> Acknowledged:
+        """Make an executed batch durable; `token` is fresh and names the commit.
+
+        Raises:
+            FencedError: another run has the slot; the batch does not count.
+            DidNotHappenError, MayHaveHappenedError: the storage failed; start a new run.
+            InvalidRequestError, InvariantError: see `plan_commit`; nothing was written.
+        """
+        state = self.state
+        pack = self._packs.take(state.slot)
+        adopted = adoption(state.view, state.floors)
+        plan = plan_commit(state, facts, self._policy, token, adopted, pack)
+        fail_point("driver.before_commit")
+        self._sent_s = self._chain.append(plan)
+        fail_point("driver.after_commit")
+        self._state = state.after(plan.stored, self._policy, plan.view)
+        self._packs.remember(plan.stored, plan.body)
+        self._chain.still_owner(self._sent_s)
+        pack_bytes = len(pack.body) if pack is not None else 0
+        return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes)
+
+    def batch_done(self) -> None:
+        """Sink and all are done: do ahead what the next commit needs."""
+        self._packs.start(self.state)
+
+    def still_owner(self) -> None:
+        """Raise `FencedError` if much time has passed since the last commit and another run took over (I6)."""
+        if self._sent_s is not None:
+            self._chain.still_owner(self._sent_s)
+
+    def close(self) -> None:
+        """End background work; the chain needs no goodbye."""
+        self._packs.close()

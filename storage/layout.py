@@ -1,0 +1,145 @@
+"""The names of all objects of a job; the only module that builds or parses one (design 7a).
+
+Numbers in names are 20 digits, so that names sort like numbers. `seg/`, `pack/` names carry the only slot whose
+chain entry may refer to them (I7).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import quote, unquote
+
+from varve.storage.errors import InvalidRequestError
+
+DIGITS: Final = 20
+SEQ_MAX: Final = 10**DIGITS - 1
+_JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def check_job_name(name: str) -> str:
+    """A job's directory name: letters, digits, `.`, `_`, `-`; 1 to 128 of them. Raises `InvalidRequestError`."""
+    if not _JOB_NAME.fullmatch(name):
+        raise InvalidRequestError(
+            f"job name {name!r} cannot be a directory name; use 1 to 128 letters, digits, '.', '_' or '-', "
+            "beginning with a letter or digit"
+        )
+    return name
+
+
+def _number(n: int) -> str:
+    if not 0 <= n <= SEQ_MAX:
+        raise InvalidRequestError(f"number {n} does not fit an object name")
+    return f"{n:0{DIGITS}d}"
+
+
+def _segment(text: str) -> str:
+    """Any text as one path segment."""
+    return quote(text, safe="").replace(".", "%2E")
+
+
+class SnapshotName(NamedTuple):
+    """The parts of a snapshot descriptor's name."""
+
+    operator: str
+    low: int
+    """First key group, inclusive."""
+    high: int
+    """Last key group, exclusive."""
+    number: int
+
+
+class SlotName(NamedTuple):
+    """The parts of a name under `seg/` or `pack/` that the collector needs."""
+
+    area: str
+    slot: int
+
+
+JOB: Final = "job.json"
+CHAIN: Final = "chain/"
+SEGMENTS: Final = "seg/"
+PACKS: Final = "pack/"
+SNAPSHOTS: Final = "snap/"
+SNAPSHOT_FILES: Final = "snapdata/"
+PINS: Final = "pins/"
+SAVEPOINTS: Final = "savepoints/"
+MEMBERS: Final = "members/"
+
+
+def chain(seq: int) -> str:
+    """Entry `seq` of the chain."""
+    return f"{CHAIN}{_number(seq)}"
+
+
+def chain_seq(name: str) -> int:
+    """The seq of a chain entry's name."""
+    return int(name.removeprefix(CHAIN))
+
+
+def segment(slot: int, operator: str, partition: int, tag: str, index: int) -> str:
+    """Part `index` of what attempt `tag` of one partition uploaded for `slot`; only `chain/<slot>` may name it."""
+    return f"{SEGMENTS}{_number(slot)}/{_segment(operator)}/{partition:05d}-{tag}-{index:05d}"
+
+
+def pack(slot: int, tag: str) -> str:
+    """Segments of earlier batches packed for the full entry at `slot`; only `chain/<slot>` may name it."""
+    return f"{PACKS}{_number(slot)}/{tag}"
+
+
+def slot_of(name: str) -> SlotName:
+    """Area and slot of a name under `seg/` or `pack/`."""
+    area, slot, _ = name.split("/", 2)
+    return SlotName(area, int(slot))
+
+
+def _range(low: int, high: int) -> str:
+    return f"{low:05d}-{high:05d}"
+
+
+def snapshot(operator: str, low: int, high: int, number: int) -> str:
+    """Descriptor of snapshot `number` of key groups `[low, high)` of an operator."""
+    return f"{SNAPSHOTS}{_segment(operator)}/{_range(low, high)}/{_number(number)}"
+
+
+def snapshot_name(name: str) -> SnapshotName:
+    """The parts of a snapshot descriptor's name."""
+    _, operator, key_groups, number = name.split("/")
+    low, high = key_groups.split("-")
+    return SnapshotName(unquote(operator), int(low), int(high), int(number))
+
+
+def snapshot_file(operator: str, low: int, high: int, number: int, uid: str, file: str) -> str:
+    """One file uploaded for snapshot `number` by the uploader `uid`; later snapshots of the range may share it."""
+    return f"{SNAPSHOT_FILES}{_segment(operator)}/{_range(low, high)}/{_number(number)}-{uid}/{file}"
+
+
+class SnapshotUpload(NamedTuple):
+    """The parts of a snapshot file's name."""
+
+    snapshot: SnapshotName
+    uid: str
+    file: str
+
+
+def snapshot_upload(name: str) -> SnapshotUpload:
+    """The parts of a snapshot file's name."""
+    _, operator, key_groups, upload, file = name.split("/")
+    low, high = key_groups.split("-")
+    number, uid = upload.split("-", 1)
+    return SnapshotUpload(SnapshotName(unquote(operator), int(low), int(high), int(number)), uid, file)
+
+
+def pin(pin_id: str) -> str:
+    """A pin: who holds it needs everything from its `needs_from` on."""
+    return f"{PINS}{_segment(pin_id)}"
+
+
+def savepoint(name: str) -> str:
+    """A savepoint's manifest."""
+    return f"{SAVEPOINTS}{_segment(name)}"
+
+
+def member(member_id: str) -> str:
+    """A materializer's heartbeat counter."""
+    return f"{MEMBERS}{_segment(member_id)}"

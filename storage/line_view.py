@@ -1,0 +1,214 @@
+"""What a commit's state is made of, resolved: tiles, segments and the line, from the full entry and the path after it.
+
+`resolve` builds the view of a commit from what was read; `advance` takes a view one commit further without reading.
+Both end at the same value. A view is a frozen struct of plain values, so it can be sent to tasks.
+
+Invariants: I5 (tile at S, then the segments with seq > S on the line, in order), I7 (`needs_from` covers every chain
+entry, segment, pack and directly named file that the view refers to), I8 (what does not fit together is
+`CorruptDataError` with the entry's name).
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.storage import layout
+from varve.storage.errors import CorruptDataError, InvariantError
+from varve.storage.records import ORIGIN, Commit, Link, ObjectSlice, SegmentRef, Tile
+from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LINE_MAX: Final = 8192
+"""Links of the line that a view keeps. A snapshot or a worker whose commit is older counts as off the line."""
+
+
+class StoredCommit(NamedTuple):
+    """A commit and where in its object `chain/<seq>` the blob begins, in bytes."""
+
+    commit: Commit
+    blob_offset: int
+
+
+class ReplaySegment(NamedTuple):
+    """A segment reference, or a run of them, to be replayed for some key groups.
+
+    A mutation in it with seq q and key group g counts iff one of `floors` has `low <= g < high` and `q > seq`.
+    """
+
+    ref: SegmentRef
+    floors: tuple[KeyGroupFloor, ...]
+
+
+class LineView(msgspec.Struct, frozen=True, kw_only=True):
+    """The state after commit `base`, as names; `LineView(max_parallelism=...)` is the empty beginning."""
+
+    max_parallelism: int
+    base: Link = ORIGIN
+    full: Link = ORIGIN
+    """Newest full entry on the line, `base` included."""
+    path: tuple[Link, ...] = ()
+    """The commits after `full` up to and with `base`, in order; empty if `base` is full."""
+    tiles: tuple[Tile, ...] = ()
+    """By operator and key group; they cover every operator exactly."""
+    segments: tuple[SegmentRef, ...] = ()
+    """Every segment that is newer than a tile it touches. For any one key group this order is replay order."""
+    line: tuple[Link, ...] = ()
+    """The commits of the line from the oldest tile's `at` up to and with `base`; at most the newest `LINE_MAX`."""
+    needs_from: int = 0
+    """Lowest slot of any object named here except snapshots; 0 for the empty beginning."""
+
+    def tiles_for(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
+        """The tiles that intersect key groups `[low, high)`; for an operator that is not in the state, an empty one."""
+        found = _cover(self.tiles).over(operator, low, high)
+        return found or (empty_tile(operator, self.max_parallelism, self.base),)
+
+    def segments_for(self, operator: str, low: int, high: int) -> tuple[ReplaySegment, ...]:
+        """What must be replayed over the tiles for key groups `[low, high)`, in order."""
+        cover = _cover(self.tiles)
+        touching = (r for r in self.segments if r.operator == operator and r.low < high and low < r.high)
+        replay = ((r, cover.floors(operator, max(low, r.low), min(high, r.high), r.seq_last)) for r in touching)
+        return tuple(ReplaySegment(ref, floors) for ref, floors in replay if floors)
+
+    def holds(self, link: Link) -> bool:
+        """Whether this very commit is on the line (as far as the line is kept); `ORIGIN` always is."""
+        return link == ORIGIN or link in _links(self.line)
+
+
+def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]) -> LineView:
+    """The view of `base` from its full entry (itself, if it is full) and the commits between the two, in order.
+
+    Raises `CorruptDataError` if they do not fit together.
+    """
+    expected = base.commit.full, base.commit.path
+    given = full.commit.link, tuple(p.commit.link for p in path)
+    if expected != given:
+        raise CorruptDataError(
+            f"commit {base.commit.seq} is on {expected}, but {given} were read; restore an older checkpoint",
+            object_name=layout.chain(base.commit.seq),
+        )
+    view = _from_full(full)
+    for stored in [*path, *([] if base.commit.is_full else [base])]:
+        view = advance(view, stored)
+    return view
+
+
+def advance(view: LineView, stored: StoredCommit) -> LineView:
+    """The view of the next commit, whose parent is the view's base. Raises `CorruptDataError` if it is not."""
+    commit = stored.commit
+    if commit.parent != view.base or (not commit.is_full and (commit.full, commit.path) != (view.full, view.path)):
+        raise CorruptDataError(
+            f"commit {commit.seq} does not follow commit {view.base.seq}: its parent is {commit.parent.seq}, its full "
+            f"entry {commit.full.seq}; restore an older checkpoint",
+            object_name=layout.chain(commit.seq),
+        )
+    if commit.is_full:
+        return _from_full(stored)
+    operators = frozenset(o.uid for o in commit.operators)
+    cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
+    if commit.tiles or operators != cover.operators():
+        cover = _changed_cover(cover, commit, operators)
+        segments = tuple(_not_covered(segments, cover))
+        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments)
+    return LineView(
+        max_parallelism=view.max_parallelism,
+        base=commit.link,
+        full=view.full,
+        path=(*view.path, commit.link),
+        tiles=cover.tiles,
+        segments=segments + own_segments(stored),
+        line=_cut_line((*view.line, commit.link), cover),
+        needs_from=needs_from,
+    )
+
+
+def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
+    """What the commit's own batch changed; inline segments are slices of the chain object."""
+    commit, name = stored.commit, layout.chain(stored.commit.seq)
+    found: list[SegmentRef] = []
+    for part in commit.parts:
+        slices = list(part.uploaded)
+        if part.inline is not None:
+            offset = stored.blob_offset + part.inline.offset
+            slices.append(ObjectSlice(name, offset, part.inline.length, part.inline.crc32))
+        found += [SegmentRef(part.operator, part.low, part.high, commit.seq, commit.seq, s) for s in slices]
+    return tuple(found)
+
+
+def object_slot(name: str) -> int:
+    """The slot that an object of `chain/`, `seg/` or `pack/` belongs to."""
+    return layout.chain_seq(name) if name.startswith(layout.CHAIN) else layout.slot_of(name).slot
+
+
+def _from_full(stored: StoredCommit) -> LineView:
+    commit = stored.commit
+    if commit.full != commit.link or commit.path:
+        raise CorruptDataError("the entry is not a full one", object_name=layout.chain(commit.seq))
+    cover = _checked(TileCover(commit.tiles), commit)
+    segments = commit.log + own_segments(stored)
+    return LineView(
+        max_parallelism=commit.max_parallelism,
+        base=commit.link,
+        full=commit.link,
+        tiles=cover.tiles,
+        segments=segments,
+        line=_cut_line((*commit.line, commit.link), cover),
+        needs_from=_lowest_slot(commit.seq, cover.tiles, segments),
+    )
+
+
+def _changed_cover(cover: TileCover, commit: Commit, operators: frozenset[str]) -> TileCover:
+    try:
+        changed = replace_tiles(TileCover(t for t in cover.tiles if t.operator in operators), commit.tiles)
+    except InvariantError as error:
+        raise _corrupt(error, commit) from error
+    return _checked(changed, commit)
+
+
+def _checked(cover: TileCover, commit: Commit) -> TileCover:
+    try:
+        cover.check(commit.max_parallelism)
+    except InvariantError as error:
+        raise _corrupt(error, commit) from error
+    missing = {o.uid for o in commit.operators} ^ cover.operators()
+    if missing:
+        raise _corrupt(InvariantError(f"tiles and operators differ: {sorted(missing)}"), commit)
+    return cover
+
+
+def _corrupt(error: InvariantError, commit: Commit) -> CorruptDataError:
+    text = f"{error.message}; restore an older checkpoint"
+    return CorruptDataError(text, object_name=layout.chain(commit.seq), batch=commit.batch, **error.context)
+
+
+def _not_covered(segments: Iterable[SegmentRef], cover: TileCover) -> Iterable[SegmentRef]:
+    """Those segments that are newer than some tile they touch."""
+    return (s for s in segments if cover.floors(s.operator, s.low, s.high, s.seq_last))
+
+
+def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
+    """The line without what is older than every tile, and not above the limit."""
+    line = line[-LINE_MAX:]
+    oldest, first = cover.oldest(), 0
+    while first < len(line) and line[first].seq < oldest:
+        first += 1
+    return line[first:] if first else line
+
+
+def _lowest_slot(full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef]) -> int:
+    slots = {object_slot(s.data.name) for s in segments} | {object_slot(f.name) for t in tiles for f in t.files}
+    return min(slots | {full_seq})
+
+
+@lru_cache(maxsize=64)
+def _cover(tiles: tuple[Tile, ...]) -> TileCover:
+    return TileCover(tiles)
+
+
+@lru_cache(maxsize=16)
+def _links(line: tuple[Link, ...]) -> frozenset[Link]:
+    return frozenset(line)

@@ -1,0 +1,53 @@
+"""What an OSError of a local filesystem means to the caller."""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+
+if TYPE_CHECKING:
+    from varve.storage.errors import VarveError
+
+_ADVICE: Final[dict[int, str]] = {
+    errno.EACCES: "permission denied: give this process read and write permission on the directory",
+    errno.EPERM: "operation not permitted: the filesystem must allow hard links, and this process writing",
+    errno.EROFS: "the filesystem is read-only: mount it writable or choose another location",
+    errno.ENOTDIR: "a part of the path is a file, not a directory: choose another location or name",
+    errno.EISDIR: "the name is a directory here: a local store cannot hold both 'a' and 'a/b'; choose another name",
+    errno.ENOTEMPTY: "the name is a directory here: a local store cannot hold both 'a' and 'a/b'; choose another name",
+    errno.EEXIST: "a part of the path is a file, not a directory: choose another location or name",
+    errno.ENAMETOOLONG: "the path is too long for this filesystem: choose a shorter location or name",
+    errno.EXDEV: "a directory under the root is another filesystem: the whole store must lie on one filesystem",
+    errno.ENOTSUP: "the filesystem has no hard links, which put-if-absent needs: choose another filesystem",
+    errno.ENOSYS: "the filesystem has no hard links, which put-if-absent needs: choose another filesystem",
+    errno.ELOOP: "too many symbolic links in the path: correct the location",
+}
+
+_PASSING: Final[dict[int, str]] = {
+    errno.ENOSPC: "the disk is full: free space, then try again",
+    errno.EDQUOT: "the disk quota is used up: free space, then try again",
+    errno.EMFILE: "this process has too many open files: raise its limit, then try again",
+    errno.ENFILE: "the machine has too many open files: raise the limit, then try again",
+    errno.EIO: "the disk reports an input/output error: check the disk, then try again",
+    errno.ESTALE: "the network filesystem dropped the file handle: try again",
+}
+
+
+def happened_not(error: OSError, doing: str, name: str | None = None) -> VarveError:
+    """The error for a failure that certainly left nothing behind.
+
+    `InvalidRequestError` where trying again cannot help, otherwise `DidNotHappenError`.
+    """
+    code = error.errno or 0
+    if code in _ADVICE:
+        return InvalidRequestError(f"{doing}: {_ADVICE[code]} ({error})", object_name=name)
+    advice = _PASSING.get(code, "try again")
+    return DidNotHappenError(f"{doing}: nothing was changed; {advice} ({error})", object_name=name)
+
+
+def may_have_happened(error: OSError, doing: str, name: str | None = None) -> VarveError:
+    """The error for a failure after which the effect may be there, but is not known to be durable."""
+    advice = _PASSING.get(error.errno or 0, "read back, then try again")
+    return MayHaveHappenedError(f"{doing}: it is not known to be durable; {advice} ({error})", object_name=name)

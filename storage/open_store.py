@@ -1,0 +1,79 @@
+"""From a URL to its object store."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.storage.errors import InvalidRequestError
+from varve.storage.local_store import LocalStore
+from varve.storage.memory_store import shared_memory_store
+from varve.storage.prefixed_store import substore
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from varve.storage.object_store import ObjectStore
+
+_SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
+_SUGGESTED: Final = ("file", "s3", "s3a", "memory")
+_ALIASES: Final[Mapping[str, str]] = {"s3n": "s3", "minio": "s3", "aws": "s3", "local": "file", "mem": "memory"}
+
+
+def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> ObjectStore:
+    """The store at a URL; nothing is read or written yet.
+
+    Args:
+        url: A path, `file:///path` (taken as it stands, `%20` is not a space), `s3://bucket/path`, `memory://name`
+            (one store per name in this process, for tests), or any other fsspec URL.
+        storage_options: fsspec's options for the URL's filesystem. `exclusive_create=True` vouches that
+            `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
+
+    Raises `InvalidRequestError` if the URL or the options cannot be right.
+    """
+    match = _SCHEME.fullmatch(url)
+    if not url or (match is None and "://" in url):
+        raise InvalidRequestError(f"{url!r} is not a storage location; give a path or <protocol>://<path>")
+    if match is None:
+        _refuse_options(url, storage_options)
+        return LocalStore(url)
+    scheme, rest = match[1].lower(), match[2]
+    if scheme == "file":
+        _refuse_options(url, storage_options)
+        return LocalStore(_local_path(url, rest))
+    if scheme == "memory":
+        _refuse_options(url, storage_options)
+        name, _, prefix = rest.removeprefix("//").strip("/").partition("/")
+        return substore(shared_memory_store(name), prefix)
+    return _open_fsspec(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
+
+
+def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
+    # Imported here: workers with a local store need neither fsspec nor what it loads.
+    from varve.storage.fsspec_store import FsspecStore, known_protocols
+
+    known = known_protocols()
+    if scheme not in known:
+        close = difflib.get_close_matches(scheme, [*_ALIASES, *_SUGGESTED, *known], 1, 0.5)
+        suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://?" if close else "give a path or s3://"
+        raise InvalidRequestError(f"{scheme}:// is no known kind of storage; {suggestion}")
+    exclusive_create = bool(options.pop("exclusive_create", False))
+    return FsspecStore(url, options, exclusive_create=exclusive_create)
+
+
+def _local_path(url: str, rest: str) -> str:
+    path = rest
+    if rest.startswith("//"):
+        host, slash, path = rest[2:].partition("/")
+        path = slash + path
+        if host not in ("", "localhost"):
+            raise InvalidRequestError(f"{url!r} names the host {host!r}; write file:///path with three slashes")
+    if not path.startswith("/"):
+        raise InvalidRequestError(f"{url!r} is not absolute; write file:///path, or a plain path")
+    return path
+
+
+def _refuse_options(url: str, storage_options: Mapping[str, Any] | None) -> None:
+    if storage_options:
+        raise InvalidRequestError(f"{url!r} takes no storage options, but got {sorted(storage_options)}; remove them")

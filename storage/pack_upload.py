@@ -1,0 +1,87 @@
+"""Packs made in the background, between two commits, so that a full entry costs the acknowledgement nothing.
+
+A pack belongs to one slot: it is started right after the commit before, and the commit at its slot takes it if it is
+durable by then. A pack that comes too late is garbage, which the collector deletes (I7); after `MISSES_MAX` of them
+the commit waits, so that full entries do come (I10).
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.errors import VarveError
+from varve.storage.line_view import own_segments
+from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
+from varve.storage.slice_reader import read_slices
+
+if TYPE_CHECKING:
+    from varve.storage.chain_state import ChainState, CommitPolicy
+    from varve.storage.clock import TokenSource
+    from varve.storage.line_view import StoredCommit
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import SegmentRef
+
+_log: Final = logging.getLogger(__name__)
+MISSES_MAX: Final = 3
+"""Packs that may come too late in a row before a commit waits for one."""
+
+
+class PackUpload:
+    """Makes the packs of one driver run. `start` and `take` come from one thread."""
+
+    def __init__(self, store: ObjectStore, tokens: TokenSource, policy: CommitPolicy) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._policy = policy
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="varve-pack")
+        self._inline: dict[SegmentRef, bytes] = {}
+        self._upload: tuple[int, Future[Pack]] | None = None
+        self._misses = 0
+
+    def remember(self, stored: StoredCommit, body: bytes) -> None:
+        """Keep the inline segments of a commit that was just put, so that a pack need not read them back."""
+        for ref in own_segments(stored):
+            if is_packable(ref):
+                self._inline[ref] = body[ref.data.offset : ref.data.offset + ref.data.length]
+
+    def start(self, state: ChainState) -> None:
+        """If the next entry should be full, begin to make and upload its pack."""
+        packable = state.packable()
+        wanted = set(packable)
+        self._inline = {ref: data for ref, data in self._inline.items() if ref in wanted}
+        if not packable or not state.is_full_due(self._policy):
+            return
+        header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
+        self._upload = (state.slot, self._pool.submit(self._make, state.view.segments, packable, header))
+
+    def take(self, slot: int) -> Pack | None:
+        """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
+        upload, self._upload = self._upload, None
+        if upload is None or upload[0] != slot:
+            return None
+        future = upload[1]
+        if not future.done() and self._misses < MISSES_MAX:
+            self._misses += 1
+            return None
+        try:
+            pack = future.result()
+        except VarveError as error:
+            _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
+            return None
+        self._misses = 0
+        return pack
+
+    def close(self) -> None:
+        """Wait for what is under way."""
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def _make(self, segments: tuple[SegmentRef, ...], packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
+        data = {ref: self._inline[ref] for ref in packable if ref in self._inline}
+        missing = [ref for ref in packable if ref not in data]
+        for ref, read in zip(missing, read_slices(self._store, (r.data for r in missing)), strict=True):
+            data[ref] = bytes(read.data)
+        pack = plan_pack(segments, data, header)
+        self._store.put(pack.name, pack.body)
+        return pack

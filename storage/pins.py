@@ -1,0 +1,92 @@
+"""Pins: a reader, a savepoint copy or another job keeps a commit complete while it needs it (design 7a, PIN).
+
+A pin is written first and the head is read afterwards. A collector reads the head first and the pins afterwards. So
+either it sees the pin, or it works with a `keep_from` that the pin's owner has already found to be low enough (I7).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from varve.storage import layout
+from varve.storage.backoff import Backoff
+from varve.storage.errors import DidNotHappenError, MissingObjectError, RetryableError, VarveError
+from varve.storage.records import Pin, decode_record, encode_record
+
+if TYPE_CHECKING:
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.records import Commit
+
+PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
+
+
+def create_pin(reader: ChainReader, commit: Commit, holder: str, clock: Clock, tokens: TokenSource) -> Pin:
+    """Keep everything that `commit` needs until `release_pin`.
+
+    Args:
+        reader: Of the job's chain.
+        commit: What to keep.
+        holder: For people: who needs it, and why.
+        clock: For the creation time and pauses.
+        tokens: For the pin's name.
+
+    Raises `DidNotHappenError` if the commit was truncated before it was pinned: take a newer one.
+    """
+    pin = Pin(
+        token=tokens.token(),
+        holder=holder,
+        needs_from=commit.needs_from,
+        commit=commit.link,
+        created_ms=clock.now_ms(),
+    )
+    try:
+        _put(reader, pin, clock)
+        head = reader.head(commit.seq)
+    except VarveError:
+        release_pin(reader, pin, clock)
+        raise
+    if head is None or head.keep_from > pin.needs_from:
+        release_pin(reader, pin, clock)
+        raise DidNotHappenError(
+            f"commit {commit.seq} (batch {commit.batch}) needs objects from seq {pin.needs_from} on, and those below "
+            f"{head.keep_from if head else 'the end'} may already be deleted; pin a newer commit",
+            batch=commit.batch,
+        )
+    return pin
+
+
+def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:
+    """Let go of what the pin keeps. Doing it twice is fine. A pin that cannot be deleted only keeps too much."""
+    for pause_s in PIN_BACKOFF.pauses():
+        clock.sleep(pause_s)
+        try:
+            reader.store.delete([layout.pin(pin.token)])
+        except RetryableError:
+            continue
+        return
+
+
+def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
+    """All pins. Raises `CorruptDataError` if one cannot be read: then nothing may be deleted."""
+    found: list[Pin] = []
+    for meta in reader.store.list(layout.PINS):
+        try:
+            found.append(decode_record(reader.store.get(meta.name), Pin, meta.name))
+        except MissingObjectError:
+            continue
+    return tuple(found)
+
+
+def _put(reader: ChainReader, pin: Pin, clock: Clock) -> None:
+    """PUT, repeated while it fails: the same bytes under a name of one's own."""
+    last: RetryableError | None = None
+    for pause_s in PIN_BACKOFF.pauses():
+        clock.sleep(pause_s)
+        try:
+            reader.store.put(layout.pin(pin.token), encode_record(pin))
+        except RetryableError as error:
+            last = error
+            continue
+        return
+    raise DidNotHappenError(f"the pin could not be written; try again ({last})", object_name=layout.pin(pin.token))

@@ -1,0 +1,285 @@
+"""What the chain and its companions say: frozen records, and their encoding (design 7a).
+
+A commit's `parent` is always the commit it was executed on (its *base*), never a fence; a fence's `parent` is the
+entry that was the head when the fence was written. So the line of a commit holds just what its state is made of.
+
+Invariants: I2 (a commit names one tag per partition), I8 (every record is framed and verified). Each encoded record
+contains its writer's token verbatim, which is what `varve.storage.claim` looks for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal, TypeVar
+
+import msgspec
+
+from varve.storage.errors import CorruptDataError
+from varve.storage.frame import frame, unframe
+
+VERSION: Final = 1
+KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Base of all records."""
+
+
+class Link(msgspec.Struct, frozen=True, array_like=True):
+    """One entry of the chain: its seq and its writer's token. `Link(0, "")` is the empty beginning."""
+
+    seq: int
+    token: str
+
+
+ORIGIN: Final = Link(0, "")
+
+
+class ObjectSlice(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes `[offset, offset + length)` of an object, with their CRC-32."""
+
+    name: str
+    offset: int
+    length: int
+    crc32: int
+
+
+class BlobSlice(msgspec.Struct, frozen=True, array_like=True):
+    """Bytes `[offset, offset + length)` of the entry's own blob, with their CRC-32."""
+
+    offset: int
+    length: int
+    crc32: int
+
+
+class StateSchema(Record, frozen=True, kw_only=True):
+    """One keyed state of an operator, self-describing: all that replay and materialization need to know."""
+
+    name: str
+    kind: str
+    """value, list, map, reducing or aggregating."""
+    value_type: str
+    """Type string (`varve.changelog.types`) of the value, element, map value or accumulator."""
+    map_key_type: str | None = None
+    namespace_type: str | None = None
+    ttl: dict[str, Any] | None = None
+    version: int = 0
+    """Counts the changes of the value schema; stored with every value."""
+
+
+class OperatorLayout(Record, frozen=True, kw_only=True):
+    """How an operator's state was laid out at a commit."""
+
+    uid: str
+    parallelism: int
+    key_type: str
+    """Type string of the key."""
+    changelog: bool
+    backend: str
+    """hashmap or rocksdb: only informative, both read the same snapshots."""
+    states: tuple[StateSchema, ...] = ()
+
+
+class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
+    """One file of a RocksDB snapshot: its name in the RocksDB directory and the object that holds it."""
+
+    file: str
+    name: str
+    size_bytes: int
+    crc32: int
+
+
+class Tile(Record, frozen=True, kw_only=True):
+    """The base of key groups `[low, high)` of an operator: their state after commit `at`.
+
+    `at == ORIGIN` with neither snapshot nor files is the empty state. `snapshot` numbers a published descriptor;
+    `files` are named directly (changelog off).
+    """
+
+    operator: str
+    low: int
+    high: int
+    at: Link = ORIGIN
+    snapshot: int | None = None
+    files: tuple[SnapshotFile, ...] = ()
+
+
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
+    """Segments of one operator's key groups `[low, high)`, seqs `seq_first` to `seq_last` (inclusive), in order."""
+
+    operator: str
+    low: int
+    high: int
+    seq_first: int
+    seq_last: int
+    data: ObjectSlice
+
+
+class PartitionCommit(Record, frozen=True, kw_only=True):
+    """What the winning attempt of one (operator, partition) changed in the batch (I2).
+
+    No inline and no uploaded slices: the partition's state did not change. The uploaded parts precede the inline one.
+    """
+
+    operator: str
+    partition: int
+    low: int
+    high: int
+    tag: str
+    mutations: int = 0
+    inline: BlobSlice | None = None
+    uploaded: tuple[ObjectSlice, ...] = ()
+
+
+class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True):
+    """Highest snapshot number that was ever adopted for this range; only higher ones may be adopted (I7)."""
+
+    operator: str
+    low: int
+    high: int
+    number: int
+
+
+class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
+    """A driver run takes the chain over; `seq` is the run's epoch."""
+
+    seq: int
+    token: str
+    job_id: str
+    parent: Link
+    keep_from: int
+    floors: tuple[SnapshotFloor, ...] = ()
+    time_ms: int
+    commit: Link = ORIGIN
+    """Newest commit on the fence's line, so that a start after many fences need not walk them; `ORIGIN` if none."""
+    restore: int | None = None
+    """Seq of the commit that the operator explicitly chose to start a new query from."""
+
+    @property
+    def epoch(self) -> int:
+        return self.seq
+
+    @property
+    def link(self) -> Link:
+        return Link(self.seq, self.token)
+
+
+class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
+    """A checkpoint: names, or carries in its blob, everything needed to rebuild the state after its batch."""
+
+    seq: int
+    token: str
+    job_id: str
+    epoch: int
+    parent: Link
+    """The commit this batch was executed on; `ORIGIN` for the first."""
+    keep_from: int
+    floors: tuple[SnapshotFloor, ...] = ()
+    batch: int
+    query_id: str
+    source_hash: str
+    """sha256, hex, of the end offsets in Spark's `offsets/<batch>`."""
+    time_ms: int
+    watermark_ms: int | None = None
+    max_parallelism: int
+    operators: tuple[OperatorLayout, ...]
+    needs_from: int
+    """Lowest slot of any chain entry, segment or pack that a restore of this commit reads."""
+    parts: tuple[PartitionCommit, ...]
+    tiles: tuple[Tile, ...] = ()
+    """Tiles that this commit changed; all of them when this entry is full."""
+    full: Link
+    """Newest full entry on the line, this one included."""
+    path: tuple[Link, ...] = ()
+    """Commits of the line after `full` and before this one, in order; empty in a full entry."""
+    log: tuple[SegmentRef, ...] = ()
+    """Full entry: every segment of the line before this entry that is newer than its tile. Else empty."""
+    line: tuple[Link, ...] = ()
+    """Full entry: the commits of the line from the oldest tile's `at` to the parent, in order, but at most the newest
+    `line_view.LINE_MAX`. Else empty."""
+
+    @property
+    def link(self) -> Link:
+        return Link(self.seq, self.token)
+
+    @property
+    def is_full(self) -> bool:
+        return self.full.seq == self.seq
+
+
+Entry = Fence | Commit
+
+
+class JobRecord(Record, frozen=True, kw_only=True):
+    """`job.json`: what never changes for a job."""
+
+    job_id: str
+    token: str
+    name: str
+    max_parallelism: int
+    key_hash: str = KEY_HASH
+    created_ms: int
+
+
+class SnapshotDescriptor(Record, frozen=True, kw_only=True):
+    """A published snapshot, or the mark that this number was given up (`status == "aborted"`, no files)."""
+
+    status: Literal["published", "aborted"]
+    job_id: str
+    token: str
+    uid: str
+    operator: str
+    low: int
+    high: int
+    number: int
+    at: Link = ORIGIN
+    """The commit whose state the snapshot is."""
+    base: Link = ORIGIN
+    """`at` of the tile that the snapshot was built on."""
+    files: tuple[SnapshotFile, ...] = ()
+    states: tuple[StateSchema, ...] = ()
+    mutations: int = 0
+    created_ms: int
+
+
+class Pin(Record, frozen=True, kw_only=True):
+    """Keeps everything from `needs_from` on (I7)."""
+
+    token: str
+    holder: str
+    needs_from: int
+    commit: Link
+    created_ms: int
+
+
+R = TypeVar("R", JobRecord, SnapshotDescriptor, Pin)
+_ENTRY_KIND: Final = b"CHEN"
+_KINDS: Final[dict[type[Any], bytes]] = {JobRecord: b"JOBR", SnapshotDescriptor: b"SNAP", Pin: b"PINR"}
+
+
+def encode_entry(entry: Entry, blob: bytes = b"") -> bytes:
+    """A chain entry as an object body; `blob` holds the inline segments."""
+    return frame(_ENTRY_KIND, VERSION, msgspec.json.encode(entry), blob)
+
+
+def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview]:
+    """The entry and its blob. Raises `CorruptDataError`, `IncompatibleError`."""
+    opened = unframe(_ENTRY_KIND, VERSION, data, name)
+    return _decode(opened.header, Entry, name), opened.blob
+
+
+def encode_record(record: JobRecord | SnapshotDescriptor | Pin) -> bytes:
+    """Any other record as an object body."""
+    return frame(_KINDS[type(record)], VERSION, msgspec.json.encode(record))
+
+
+def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> R:
+    """A record of that type. Raises `CorruptDataError`, `IncompatibleError`."""
+    opened = unframe(_KINDS[record_type], VERSION, data, name)
+    return _decode(opened.header, record_type, name)
+
+
+def _decode(header: bytes, record_type: Any, name: str) -> Any:
+    try:
+        return msgspec.json.decode(header, type=record_type)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptDataError(f"the record does not parse: {error}", object_name=name) from error

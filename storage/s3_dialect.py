@@ -1,0 +1,116 @@
+"""How to talk to S3 and its clones through s3fs, as measured on Ceph RGW and moto.
+
+* One attempt per call: s3fs and botocore would repeat each other's retries (50 attempts, 41 s were measured), and
+  `FsspecStore` must know how often a write was sent. The HTTP client below may still resend once.
+* No listing cache: with it, other clients' objects are invisible and existing ones are "not found".
+* Checksum headers only where the protocol requires them: several clones refuse the others, and bodies carry their own.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from varve.storage.errors import MayHaveHappenedError
+from varve.storage.fsspec_dialect import Page
+from varve.storage.object_store import ObjectMeta
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from varve.storage.fsspec_dialect import Filesystem
+
+_CONFIG: Final[Mapping[str, Any]] = {
+    "connect_timeout": 5,
+    "read_timeout": 20,
+    "max_pool_connections": 32,
+    "retries": {"total_max_attempts": 1, "mode": "standard"},
+    "request_checksum_calculation": "when_required",
+    "response_checksum_validation": "when_required",
+}
+_PART_BYTES: Final = 16 << 20
+_PARTS_AT_ONCE: Final = 4
+
+
+class _S3Filesystem(Protocol):
+    """The part of `s3fs.S3FileSystem` beyond `Filesystem` that is used, with types."""
+
+    retries: int
+    close_session: Callable[[Any, Any], None]
+
+    def call_s3(self, method: str, **arguments: Any) -> dict[str, Any]: ...
+
+
+def _s3(fs: Filesystem) -> _S3Filesystem:
+    return cast("_S3Filesystem", fs)
+
+
+class S3Dialect:
+    """S3 through s3fs; the first segment of a path is the bucket."""
+
+    read_options: Mapping[str, Any] = {"max_concurrency": 1}  # otherwise a HEAD precedes every GET
+    put_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
+    get_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
+    delete_max = 1000
+
+    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        config = {**_CONFIG, **given.get("config_kwargs", {})}
+        return {**given, "config_kwargs": config, "use_listings_cache": False, "skip_instance_cache": True}
+
+    def opened(self, fs: Filesystem) -> None:
+        s3 = _s3(fs)
+        s3.retries = 1
+        s3.close_session = _only_in_this_process(s3.close_session)
+
+    def prepare_write(self, fs: Filesystem, path: str) -> None:
+        pass
+
+    def create(self, fs: Filesystem, path: str, data: bytes) -> None:
+        # A chunk as large as the data keeps it one PUT: some servers ignore the condition of a multipart upload.
+        fs.pipe_file(path, data, mode="create", chunksize=len(data) + 1)
+
+    def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:
+        bucket, _, key_prefix = prefix.partition("/")
+        request = {"Bucket": bucket, "Prefix": key_prefix}
+        if rest:
+            request["ContinuationToken"] = rest
+        elif start_after:
+            request["StartAfter"] = start_after.partition("/")[2]
+        answer = _s3(fs).call_s3("list_objects_v2", **request)
+        found = [
+            ObjectMeta(f"{bucket}/{item['Key']}", int(item["Size"]), item["LastModified"].timestamp())
+            for item in answer.get("Contents", [])
+        ]
+        return Page(found, answer["NextContinuationToken"] if answer.get("IsTruncated") else None)
+
+    def size(self, fs: Filesystem, path: str) -> int:
+        bucket, _, key = path.partition("/")
+        return int(_s3(fs).call_s3("head_object", Bucket=bucket, Key=key)["ContentLength"])
+
+    def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
+        bucket = paths[0].partition("/")[0]
+        keys = [path.partition("/")[2] for path in paths]
+        if len(keys) == 1:
+            _s3(fs).call_s3("delete_object", Bucket=bucket, Key=keys[0])
+            return
+        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = _s3(fs).call_s3("delete_objects", Bucket=bucket, Delete=wanted)
+        # The request as a whole succeeds even if the server deleted nothing.
+        refused = [e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"]
+        if refused:
+            raise MayHaveHappenedError(
+                f"the storage did not delete {len(refused)} of {len(keys)} objects, the first for "
+                f"{refused[0].get('Code')} ({refused[0].get('Message')}); try again, or grant delete on the location",
+                object_name=refused[0].get("Key"),
+            )
+
+
+def _only_in_this_process(close: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
+    """`close` that does nothing in a forked child: there it would close the parent's connections."""
+    owner = os.getpid()
+
+    def close_if_owner(loop: Any, creator: Any) -> None:
+        if os.getpid() == owner:
+            close(loop, creator)
+
+    return close_if_owner

@@ -1,0 +1,109 @@
+"""Tiles: which snapshot is the base of which key groups of which operator; pure functions.
+
+Invariants: I5 (the tiles of an operator cover `[0, max_parallelism)` exactly, each key group once; a segment counts for
+a key group iff it is newer than that key group's tile).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.storage.errors import InvariantError
+from varve.storage.records import Tile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.records import Link
+
+
+class KeyGroupFloor(NamedTuple):
+    """For key groups `[low, high)`, only segments with seq > `seq` count."""
+
+    low: int
+    high: int
+    seq: int
+
+
+class TileCover:
+    """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
+
+    __slots__ = ("_by_operator", "_lows", "tiles")
+
+    def __init__(self, tiles: Iterable[Tile]) -> None:
+        self.tiles: tuple[Tile, ...] = tuple(sorted(tiles, key=lambda t: (t.operator, t.low)))
+        self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=lambda t: t.operator)}
+        self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
+
+    def operators(self) -> frozenset[str]:
+        """The operators that have tiles."""
+        return frozenset(self._by_operator)
+
+    def over(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
+        """The tiles that intersect key groups `[low, high)`, in order."""
+        lows = self._lows.get(operator)
+        if lows is None or low >= high:
+            return ()
+        first = max(0, bisect_right(lows, low) - 1)
+        found = self._by_operator[operator][first : bisect_right(lows, high - 1)]
+        return tuple(t for t in found if t.low < high and low < t.high)
+
+    def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
+        """The parts of `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
+        return tuple(
+            KeyGroupFloor(max(low, t.low), min(high, t.high), t.at.seq)
+            for t in self.over(operator, low, high)
+            if t.at.seq < newer_than
+        )
+
+    def oldest(self) -> int:
+        """The lowest `at` seq of all tiles; 0 without tiles."""
+        return min((t.at.seq for t in self.tiles), default=0)
+
+    def check(self, max_parallelism: int) -> None:
+        """Raise `InvariantError` unless each operator's tiles cover `[0, max_parallelism)` exactly."""
+        for operator, tiles in self._by_operator.items():
+            position = 0
+            for tile in tiles:
+                if tile.low != position or tile.high <= tile.low:
+                    raise InvariantError(
+                        f"the tiles do not cover the key groups once each: {tile.low}-{tile.high} follows {position}",
+                        operator=operator,
+                    )
+                position = tile.high
+            if position != max_parallelism:
+                raise InvariantError(
+                    f"the tiles cover key groups 0-{position} of 0-{max_parallelism}", operator=operator
+                )
+
+
+def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
+    """The cover after a commit that changed these tiles.
+
+    A tile that lies wholly in the changed key groups is replaced; one that lies partly in them is an `InvariantError`,
+    because a snapshot is named by its whole range.
+    """
+    if not changed:
+        return cover
+    by_operator: dict[str, list[Tile]] = {}
+    for tile in changed:
+        by_operator.setdefault(tile.operator, []).append(tile)
+    kept = [t for t in cover.tiles if t.operator not in by_operator or not _is_replaced(t, by_operator[t.operator])]
+    return TileCover([*kept, *changed])
+
+
+def _is_replaced(tile: Tile, changed: Sequence[Tile]) -> bool:
+    covered = sum(max(0, min(tile.high, c.high) - max(tile.low, c.low)) for c in changed)
+    if covered not in (0, tile.high - tile.low):
+        raise InvariantError(
+            f"new tiles replace only part of the tile {tile.low}-{tile.high}; change all of its key groups together",
+            operator=tile.operator,
+        )
+    return covered > 0
+
+
+def empty_tile(operator: str, max_parallelism: int, at: Link) -> Tile:
+    """The empty state of a whole operator after commit `at`: neither snapshot nor files."""
+    return Tile(operator=operator, low=0, high=max_parallelism, at=at)

@@ -1,0 +1,208 @@
+"""Uploading many objects at once, with limits (I10) and without letting one slow request hold everything up.
+
+Plain PUTs only, of names that nobody else writes: sending the same bytes twice is harmless, so a slow attempt is
+joined by a second one, the first success counts, and a late loser only writes the same bytes again.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, cast
+
+from varve.storage.backoff import Backoff
+from varve.storage.byte_budget import ByteBudget
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varve.storage.local_file import check_source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from varve.storage.clock import Clock
+    from varve.storage.object_store import ObjectStore
+
+ATTEMPTS_AT_ONCE: Final = 2
+"""Attempts of one upload that run at the same time: the first and its hedge."""
+
+
+@dataclass(frozen=True)
+class UploadPolicy:
+    """The limits of an uploader."""
+
+    uploads: int = 4
+    """Objects uploaded at the same time; each may have two attempts running."""
+    in_flight_bytes: int = 64 << 20
+    """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone."""
+    hedge_after_s: float = 10.0
+    """An attempt without an answer for so long is joined by a second one."""
+    deadline_s: float = 120.0
+    """An upload that is not done so long after its first attempt fails."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=4, initial_s=0.2, maximum_s=5.0))
+    """Attempts per object, hedges included, and the pauses after failed ones."""
+
+    def __post_init__(self) -> None:
+        if self.uploads < 1 or self.in_flight_bytes < 1 or self.hedge_after_s <= 0 or self.deadline_s <= 0:
+            raise InvalidRequestError(f"{self} is no upload policy: every limit must be above 0")
+
+
+class Uploader:
+    """Uploads to one store from a bounded number of threads; use it as a context manager or `close()` it.
+
+    Threads do not survive a fork: make it in the process that uses it. A failed upload fails its own future only.
+    """
+
+    def __init__(self, store: ObjectStore, clock: Clock, policy: UploadPolicy | None = None) -> None:
+        self._store = store
+        self._clock = clock
+        self._policy = policy or UploadPolicy()
+        self._budget = ByteBudget(self._policy.in_flight_bytes)
+        self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
+        self._attempts = ThreadPoolExecutor(ATTEMPTS_AT_ONCE * self._policy.uploads, "varve-upload-attempt")
+        self._closed = threading.Event()
+
+    def submit_bytes(self, name: str, data: bytes) -> Future[None]:
+        """Upload `data` as `name`; blocks while too many bytes are in flight.
+
+        The future's errors: those of `ObjectStore.put`, and `MayHaveHappenedError` at the deadline.
+        Raises `InvalidRequestError` after `close`.
+        """
+        return self._submit(name, len(data), lambda: self._store.put(name, data))
+
+    def submit_file(self, name: str, path: Path) -> Future[None]:
+        """Upload the file at `path` as `name`; blocks and fails like `submit_bytes`.
+
+        The file may be deleted once the future is done, but it must never be written again: a late attempt may
+        still be reading it.
+        """
+        size_bytes = check_source(path).stat().st_size
+        return self._submit(name, size_bytes, lambda: self._store.put_file(name, path))
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
+        self._closed.set()
+        self._uploads.shutdown(wait=True)
+        # Late losers end by the store's own timeouts; nobody needs their outcome.
+        self._attempts.shutdown(wait=False, cancel_futures=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, name: str, size_bytes: int, put: Callable[[], None]) -> Future[None]:
+        if self._closed.is_set():
+            raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
+        self._budget.take(size_bytes)
+        upload = _Upload(name, put, lambda: self._budget.give_back(size_bytes))
+        race = _Race(upload, self._attempts, self._policy, self._clock)
+        try:
+            future = self._uploads.submit(race.run)
+        except RuntimeError as error:
+            upload.end()
+            raise InvalidRequestError("this uploader was closed meanwhile; make a new one", object_name=name) from error
+        # A callback, not a finally: it also comes if the caller cancels the future before it began.
+        future.add_done_callback(lambda _: upload.end())
+        return future
+
+
+class _Upload:
+    """One object to upload; its bytes are given back when its last attempt has let go of them."""
+
+    def __init__(self, name: str, put: Callable[[], None], give_back: Callable[[], None]) -> None:
+        self.name = name
+        self._put = put
+        self._give_back = give_back
+        self._lock = threading.Lock()
+        self._holders = 1
+
+    def attempt(self, pool: ThreadPoolExecutor) -> Future[None]:
+        """Start one attempt."""
+        with self._lock:
+            self._holders += 1
+        started = pool.submit(self._put)
+        started.add_done_callback(lambda _: self.end())
+        return started
+
+    def end(self) -> None:
+        """One holder less."""
+        with self._lock:
+            self._holders -= 1
+            last = self._holders == 0
+        if last:
+            self._give_back()
+
+
+class _Race:
+    """The attempts of one upload: at most two at a time, the first success ends it."""
+
+    def __init__(self, upload: _Upload, pool: ThreadPoolExecutor, policy: UploadPolicy, clock: Clock) -> None:
+        self._upload = upload
+        self._pool = pool
+        self._policy = policy
+        self._clock = clock
+        self._running: set[Future[None]] = set()
+        self._started = 0
+        self._unclear = False
+        self._last: RetryableError | None = None
+
+    def run(self) -> None:
+        """Return when the object is stored; raise otherwise."""
+        deadline = self._clock.monotonic_s() + self._policy.deadline_s
+        failures = 0
+        self._start()
+        while True:
+            left_s = deadline - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise self._late()
+            timeout_s = min(self._policy.hedge_after_s, left_s)
+            ended, self._running = wait(self._running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            if not ended:
+                self._start()  # slow: a second one joins
+                continue
+            if self._has_success(ended):
+                return
+            failures += len(ended)
+            if self._running:
+                continue
+            if self._started >= self._policy.backoff.attempts:
+                raise self._exhausted()
+            self._clock.sleep(min(self._policy.backoff.pause_s(failures), left_s))
+            self._start()
+
+    def _start(self) -> None:
+        if self._started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
+            self._started += 1
+            self._running.add(self._upload.attempt(self._pool))
+
+    def _has_success(self, ended: set[Future[None]]) -> bool:
+        """Whether one of these attempts succeeded; raises what trying again cannot cure."""
+        errors = [attempt.exception() for attempt in ended]
+        if None in errors:
+            return True
+        for error in errors:
+            if not isinstance(error, RetryableError):
+                raise cast("BaseException", error)
+            self._last = error
+            self._unclear |= isinstance(error, MayHaveHappenedError)
+        return False
+
+    def _late(self) -> MayHaveHappenedError:
+        return MayHaveHappenedError(
+            f"the upload was not confirmed within {self._policy.deadline_s:g} s; "
+            f"the object may appear later, try again under a new name ({self._last})",
+            object_name=self._upload.name,
+        )
+
+    def _exhausted(self) -> RetryableError:
+        kind = MayHaveHappenedError if self._unclear else DidNotHappenError
+        return kind(
+            f"{self._started} attempts to upload failed; try again when the storage answers ({self._last})",
+            object_name=self._upload.name,
+        )

@@ -1,0 +1,35 @@
+"""The conformance suite of keyed state, in the manner of Flink's StateBackendTestBase.
+
+Every test runs over both stores and five ways of life: what it wrote is still pending, is folded, or went through a
+crash and a restore at each `job.step()`: from the log, from a snapshot, or with the backend changed as well.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.living_job import LIVES, LivingJob
+from tests.working_stores import KINDS, quick_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@pytest.fixture(params=LIVES)
+def life(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+@pytest.fixture
+def job(kind: str, life: str) -> Iterator[LivingJob]:
+    with quick_directory() as directory:
+        made = LivingJob(kind, life, directory)
+        yield made
+        made.close()

@@ -1,0 +1,150 @@
+"""Conformance of `MapState` (see conftest.py for the ways of life)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.living_job import MAP, LivingJob
+from varve.changelog.descriptors import MapStateDescriptor
+from varve.changelog.types import Types
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def test_map_state(job: LivingJob) -> None:
+    state = job.at("a", MAP)
+    assert (state.get(1), state.contains(1), state.is_empty(), list(state)) == (None, False, True, [])
+    state.put(1, "1")
+    state[2] = "2"
+    state.put_all({3: "3", 4: "4"})
+    job.at("b", MAP).put(1, "other")
+    job.step()
+    state = job.at("a", MAP)
+    assert (state[1], state.get(2), 3 in state, 5 in state, state[5]) == ("1", "2", True, False, None)
+    state.remove(1)
+    del state[2]
+    state.put(3, "three")
+    job.step()
+    state = job.at("a", MAP)
+    assert sorted(state.items()) == [(3, "three"), (4, "4")]
+    assert (sorted(state.keys()), sorted(state.values()), sorted(state)) == ([3, 4], ["4", "three"], [3, 4])
+    assert job.at("b", MAP).items() == [(1, "other")]
+
+
+def test_removing_a_missing_entry_is_no_error(job: LivingJob) -> None:
+    job.at("a", MAP).remove(1)
+    del job.at("a", MAP)[2]
+    job.at("a", MAP).put(3, "x")
+    job.step()
+    job.at("a", MAP).remove(1)
+    job.at("a", MAP).clear()
+    job.at("a", MAP).remove(3)
+    job.step()
+    assert job.at("a", MAP).is_empty()
+
+
+def test_clearing_a_map_and_filling_it_again(job: LivingJob) -> None:
+    job.at("a", MAP).put_all({1: "1", 2: "2"})
+    job.step()
+    state = job.at("a", MAP)
+    state.put(3, "3")
+    state.clear()
+    assert (state.is_empty(), state.contains(1), state.get(3), state.items()) == (True, False, None, [])
+    state.put(2, "two")
+    state.put(4, "4")
+    state.remove(4)
+    job.step()
+    assert job.at("a", MAP).items() == [(2, "two")]
+    job.at("a", MAP).clear()
+    job.step()
+    assert (job.at("a", MAP).is_empty(), job.at("a", MAP).get(2)) == (True, None)
+
+
+def test_null_map_values_are_entries(job: LivingJob) -> None:
+    job.at("a", MAP).put(1, None)
+    job.at("a", MAP).put_all({2: None, 3: "3"})
+    job.step()
+    state = job.at("a", MAP)
+    assert (state.contains(1), state.get(1), 1 in state, state.is_empty()) == (True, None, True, False)
+    assert sorted(state.items()) == [(1, None), (2, None), (3, "3")]
+    state.put(3, None)
+    state.remove(2)
+    job.step()
+    state = job.at("a", MAP)
+    assert sorted(state.items()) == [(1, None), (3, None)]
+    assert state.values() == [None, None]
+    state.put(1, "1")
+    job.step()
+    assert job.at("a", MAP).get(1) == "1"
+
+
+def test_a_map_may_be_changed_while_it_is_iterated(job: LivingJob) -> None:
+    job.at("a", MAP).put_all({i: str(i) for i in range(10)})
+    job.step()
+    state = job.at("a", MAP)
+    state.put(10, "10")
+    for key in state:
+        if key % 2:
+            state.remove(key)
+        else:
+            state.put(key + 100, "new")
+    job.step()
+    expected = [key for key in range(11) if key % 2 == 0]
+    assert sorted(job.at("a", MAP).keys()) == expected + [key + 100 for key in expected]
+
+
+def test_is_empty_follows_every_change(job: LivingJob) -> None:
+    job.at("a", MAP).put(1, "1")
+    job.step()
+    assert not job.at("a", MAP).is_empty()
+    job.at("a", MAP).remove(1)
+    assert job.at("a", MAP).is_empty()
+    job.step()
+    assert job.at("a", MAP).is_empty()
+    job.at("a", MAP).put(1, None)
+    assert not job.at("a", MAP).is_empty()
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda state: state.put("1", "x"),
+        lambda state: state.put(None, "x"),
+        lambda state: state.put(1, 5),
+        lambda state: state.put_all({1: "x", 2: 2}),
+        lambda state: state.put_all([(1, "x")]),
+        lambda state: state.get("1"),
+        lambda state: state.remove(2**70),
+        lambda state: "1" in state,
+    ],
+    ids=["key", "null key", "value", "one of all", "no dict", "get", "remove", "contains"],
+)
+def test_wrong_entries_are_refused_and_none_is_put(job: LivingJob, call: Callable[[Any], Any]) -> None:
+    job.at("a", MAP).put(9, "9")
+    job.step()
+    with pytest.raises(InvalidRequestError, match="state 'map'"):
+        call(job.at("a", MAP))
+    job.step()
+    assert job.at("a", MAP).items() == [(9, "9")]
+
+
+def test_map_keys_and_values_of_composite_types(job: LivingJob) -> None:
+    pair = Types.TUPLE(["string", "double"])
+    descriptor = MapStateDescriptor("m", pair, Types.LIST("int"))
+    state = job.at("k", descriptor)
+    state.put(("a", math.nan), [1])
+    state.put(("a", 0.0), [2])
+    state.put((None, None), None)
+    job.step()
+    state = job.at("k", descriptor)
+    assert state.get(("a", math.nan)) == [1], "every NaN is the same key"
+    assert state.get(("a", -0.0)) == [2], "the zeros are the same key"
+    assert state.contains((None, None))
+    state.get(("a", 0.0)).append(3)
+    job.step()
+    assert job.at("k", descriptor).get(("a", 0.0)) == [2]

@@ -1,0 +1,216 @@
+"""The values behind the golden files of the storage layer.
+
+`python -m tests.golden.storage_golden` writes missing files.
+
+A file that exists is never replaced: bytes on disk are for ever. A new format version gets files of its own.
+"""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+from varve.storage import layout
+from varve.storage.frame import frame
+from varve.storage.pack import Pack, PackHeader, plan_pack
+from varve.storage.records import (
+    BlobSlice,
+    Commit,
+    Entry,
+    Fence,
+    JobRecord,
+    Link,
+    ObjectSlice,
+    OperatorLayout,
+    PartitionCommit,
+    Pin,
+    SegmentRef,
+    SnapshotDescriptor,
+    SnapshotFile,
+    SnapshotFloor,
+    StateSchema,
+    Tile,
+    encode_entry,
+    encode_record,
+)
+
+DATA = Path(__file__).parent / "data" / "v1"
+JOB_ID = "0123456789abcdef0123456789abcdef"
+OPERATOR = "per-plane/ä"
+
+
+def token(number: int) -> str:
+    return f"{number:032x}"
+
+
+SCHEMA = StateSchema(
+    name="destinations",
+    kind="map",
+    value_type="bigint",
+    map_key_type="string",
+    ttl={"ttl_ms": 60_000, "update": "on_create_and_write"},
+    version=2,
+)
+LAYOUT = OperatorLayout(
+    uid=OPERATOR,
+    parallelism=2,
+    key_type="string",
+    changelog=True,
+    backend="rocksdb",
+    states=(SCHEMA, StateSchema(name="count", kind="value", value_type="bigint")),
+)
+FLOORS = (SnapshotFloor(OPERATOR, 0, 64, 3),)
+FILE = SnapshotFile("000012.sst", layout.snapshot_file(OPERATOR, 0, 64, 3, "u1", "000012.sst"), 4096, 0xDEADBEEF)
+DIRECT = SnapshotFile("000001.sst", layout.segment(5, OPERATOR, 1, token(9), 0), 10, 1)
+INLINE = b"first inline segment"
+UPLOADED = ObjectSlice(layout.segment(8, OPERATOR, 1, token(81), 0), 0, 5_000_000, 123_456_789)
+EMPTY_FENCE = Fence(seq=1, token=token(1), job_id=JOB_ID, parent=Link(0, ""), keep_from=0, time_ms=1_700_000_000_000)
+FENCE = Fence(
+    seq=7,
+    token=token(7),
+    job_id=JOB_ID,
+    parent=Link(6, token(6)),
+    keep_from=4,
+    floors=FLOORS,
+    time_ms=1_700_000_000_007,
+    commit=Link(6, token(6)),
+    restore=5,
+)
+COMMIT = Commit(
+    seq=8,
+    token=token(8),
+    job_id=JOB_ID,
+    epoch=7,
+    parent=Link(6, token(6)),
+    keep_from=4,
+    floors=FLOORS,
+    batch=5,
+    query_id="6a1f0a4e-5f0c-4a0e-9b57-0f6f6f6f6f6f",
+    source_hash="ab" * 32,
+    time_ms=1_700_000_000_008,
+    watermark_ms=1_699_999_999_000,
+    max_parallelism=128,
+    operators=(LAYOUT,),
+    needs_from=4,
+    parts=(
+        PartitionCommit(
+            operator=OPERATOR,
+            partition=0,
+            low=0,
+            high=64,
+            tag=token(80),
+            mutations=3,
+            inline=BlobSlice(0, len(INLINE), zlib.crc32(INLINE)),
+        ),
+        PartitionCommit(
+            operator=OPERATOR, partition=1, low=64, high=128, tag=token(81), mutations=9, uploaded=(UPLOADED,)
+        ),
+    ),
+    tiles=(Tile(operator=OPERATOR, low=0, high=64, at=Link(5, token(5)), snapshot=3),),
+    full=Link(4, token(4)),
+    path=(Link(5, token(5)), Link(6, token(6))),
+)
+FULL_COMMIT = Commit(
+    seq=9,
+    token=token(9),
+    job_id=JOB_ID,
+    epoch=7,
+    parent=Link(8, token(8)),
+    keep_from=4,
+    floors=FLOORS,
+    batch=6,
+    query_id="6a1f0a4e-5f0c-4a0e-9b57-0f6f6f6f6f6f",
+    source_hash="cd" * 32,
+    time_ms=1_700_000_000_009,
+    max_parallelism=128,
+    operators=(LAYOUT,),
+    needs_from=5,
+    parts=(
+        PartitionCommit(operator=OPERATOR, partition=0, low=0, high=64, tag=token(90)),
+        PartitionCommit(operator=OPERATOR, partition=1, low=64, high=128, tag=token(91)),
+    ),
+    tiles=(
+        Tile(operator=OPERATOR, low=0, high=64, at=Link(5, token(5)), snapshot=3),
+        Tile(operator=OPERATOR, low=64, high=128, at=Link(5, token(5)), files=(DIRECT,)),
+    ),
+    full=Link(9, token(9)),
+    log=(
+        SegmentRef(OPERATOR, 0, 64, 6, 8, ObjectSlice(layout.pack(9, token(95)), 120, 60, 7)),
+        SegmentRef(OPERATOR, 64, 128, 8, 8, UPLOADED),
+    ),
+    line=(Link(5, token(5)), Link(6, token(6)), Link(8, token(8))),
+)
+JOB = JobRecord(
+    job_id=JOB_ID, token=token(99), name="flights", max_parallelism=128, created_ms=1_700_000_000_000
+)  # fmt: skip
+SNAPSHOT = SnapshotDescriptor(
+    status="published",
+    job_id=JOB_ID,
+    token=token(50),
+    uid="u1",
+    operator=OPERATOR,
+    low=0,
+    high=64,
+    number=3,
+    at=Link(5, token(5)),
+    base=Link(0, ""),
+    files=(FILE,),
+    states=LAYOUT.states,
+    mutations=1000,
+    created_ms=1_700_000_000_050,
+)
+ABORTED = SnapshotDescriptor(
+    status="aborted",
+    job_id=JOB_ID,
+    token=token(51),
+    uid=token(51),
+    operator=OPERATOR,
+    low=64,
+    high=128,
+    number=1,
+    created_ms=1_700_000_000_051,
+)
+PIN = Pin(token=token(60), holder="savepoint before-upgrade", needs_from=5, commit=FULL_COMMIT.link, created_ms=1)
+
+
+def golden_pack() -> Pack:
+    """Two runs of one operator; the second range has a gap of one batch."""
+    data = {
+        SegmentRef(OPERATOR, low, high, seq, seq, ObjectSlice(layout.chain(seq), 40, len(text), zlib.crc32(text))): text
+        for low, high, seq, text in (
+            (0, 64, 5, b"five"),
+            (64, 128, 5, b"FIVE"),
+            (0, 64, 6, b"six"),
+            (64, 128, 8, b"VIII"),
+        )
+    }
+    return plan_pack(tuple(data), data, PackHeader(job_id=JOB_ID, token=token(70), slot=9))
+
+
+ENTRIES: dict[str, tuple[Entry, bytes]] = {
+    "fence-first.bin": (EMPTY_FENCE, b""),
+    "fence.bin": (FENCE, b""),
+    "commit.bin": (COMMIT, INLINE),
+    "commit-full.bin": (FULL_COMMIT, b""),
+}
+RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin] = {
+    "job.bin": JOB,
+    "snapshot.bin": SNAPSHOT,
+    "snapshot-aborted.bin": ABORTED,
+    "pin.bin": PIN,
+}
+FRAME = (b"TEST", 3, b'{"a":1}', b"\x00\x01blob")
+
+
+def encoded() -> dict[str, bytes]:
+    """Every golden file as today's code writes it."""
+    files = {name: encode_entry(*value) for name, value in ENTRIES.items()}
+    files |= {name: encode_record(value) for name, value in RECORDS.items()}
+    return files | {"frame.bin": frame(*FRAME), "pack.bin": golden_pack().body}
+
+
+if __name__ == "__main__":
+    DATA.mkdir(parents=True, exist_ok=True)
+    for file_name, body in encoded().items():
+        if not (DATA / file_name).exists():
+            (DATA / file_name).write_bytes(body)

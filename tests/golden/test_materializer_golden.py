@@ -1,0 +1,75 @@
+"""What materializers tell each other and other programs stays readable."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from varve.materializer.events import (
+    Adopted,
+    Collected,
+    Event,
+    Failed,
+    JobFailed,
+    LogSize,
+    Materialized,
+    Waiting,
+    decode_event,
+    encode_event,
+)
+from varve.materializer.sharing import decode_heartbeat, encode_heartbeat
+from varve.storage.errors import CorruptDataError
+
+DATA = Path(__file__).parent / "data"
+LOG = LogSize(batches=3, segments=2, bytes=100)
+RANGE = {"job": "flights", "time_ms": 1_700_000_000_000, "operator": "per-plane", "low": 0, "high": 64}
+JOB = {"job": "flights", "time_ms": 1_700_000_000_000}
+EVENTS: list[Event] = [
+    Materialized(
+        **RANGE, trigger="interval", snapshot=7, base_seq=10, at_seq=20, at_batch=18, batches=10, mutations=400,
+        uploaded_files=4, uploaded_bytes=9_000, reused_files=2, reused_bytes=70_000, log_before=LOG,
+        log_after=LogSize(batches=0, segments=0, bytes=0), duration_ms=85,
+    ),
+    Adopted(**RANGE, snapshot=7, at_seq=20, log=LOG),
+    Failed(
+        **RANGE, error="checksum mismatch", error_type="CorruptDataError", object_name="seg/x", failures=4,
+        failing=True, retry_ms=8_000,
+    ),
+    Collected(**JOB, deleted=9, entries=3, segments=4, snapshot_files=1, cut=20, duration_ms=12),
+    JobFailed(
+        **JOB, step="following the chain", error="no answer", error_type="DidNotHappenError", object_name=None,
+        failures=1, retry_ms=1_000,
+    ),
+    Waiting(**JOB, message="job flights does not exist yet"),
+]  # fmt: skip
+
+
+def test_golden_events_are_read_and_written_as_ever() -> None:
+    lines = (DATA / "materializer-events-v1.jsonl").read_bytes().splitlines(keepends=True)
+    assert [decode_event(line) for line in lines] == EVENTS
+    assert [encode_event(event) for event in EVENTS] == lines
+
+
+def test_every_kind_of_event_is_documented() -> None:
+    page = (Path(__file__).parents[2] / "docs/formats/materializer-events.md").read_text()
+    for event in EVENTS:
+        fields = msgspec.to_builtins(event)
+        assert f"`{fields['event']}`" in page
+        assert [name for name in fields if f"`{name}`" not in page] == []
+
+
+def test_the_golden_heartbeat_is_read_and_written_as_ever() -> None:
+    data = (DATA / "member-v1.bin").read_bytes()
+    assert decode_heartbeat(data, "members/m") == ("m", 42)
+    assert encode_heartbeat("m", 42) == data
+
+
+@pytest.mark.parametrize("position", range(0, 44, 3))
+def test_a_changed_byte_of_a_heartbeat_is_noticed(position: int) -> None:
+    data = bytearray((DATA / "member-v1.bin").read_bytes())
+    data[position] ^= 1
+    with pytest.raises(CorruptDataError) as raised:
+        decode_heartbeat(bytes(data), "members/m")
+    assert raised.value.context["object_name"] == "members/m"

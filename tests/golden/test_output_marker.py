@@ -1,0 +1,51 @@
+"""The bytes that a file sink leaves in its directory are read for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from varve.spark_integration.output_marker import (
+    OutputCommit,
+    OutputOwner,
+    commit_name,
+    commit_seq,
+    decode_marker,
+    encode_marker,
+)
+from varve.storage.errors import CorruptDataError
+
+DATA = Path(__file__).parent / "data"
+GOLDEN = {
+    "output-owner-v1": OutputOwner(job_id="0123456789abcdef" * 2, query_id="b3057eb7-5c23-41f4-8d80-d70e7aed3ead"),
+    "output-commit-v1": OutputCommit(job_id="0123456789abcdef" * 2, batch=7, seq=12),
+}
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_golden_markers_are_read_and_written_as_ever(name: str) -> None:
+    data = (DATA / name).read_bytes()
+    assert decode_marker(data, type(GOLDEN[name]), name) == GOLDEN[name]
+    assert encode_marker(GOLDEN[name]) == data
+
+
+@pytest.mark.parametrize("name", GOLDEN)
+def test_a_changed_byte_is_noticed(name: str) -> None:
+    data = bytearray((DATA / name).read_bytes())
+    for i in range(len(data)):
+        data[i] ^= 1
+        with pytest.raises(CorruptDataError):
+            decode_marker(bytes(data), type(GOLDEN[name]), name)
+        data[i] ^= 1
+
+
+def test_one_kind_of_marker_is_not_taken_for_the_other() -> None:
+    with pytest.raises(CorruptDataError):
+        decode_marker((DATA / "output-owner-v1").read_bytes(), OutputCommit, "x")
+
+
+def test_commit_names_carry_their_seq() -> None:
+    assert commit_name(12) == "_varve/commit-00000000000000000012"
+    assert commit_seq("commit-00000000000000000012") == 12
+    assert [commit_seq(n) for n in ("owner", "commit-12", "commit-00000000000000000012.tmp")] == [None, None, None]

@@ -1,0 +1,113 @@
+"""Every object of the storage layer is read and written as ever, and damage to it is found and named (I8)."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from tests.golden.storage_golden import DATA, ENTRIES, FRAME, JOB_ID, OPERATOR, RECORDS, encoded, golden_pack
+from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.frame import PREFIX_BYTES, frame, unframe
+from varve.storage.pack import open_pack
+from varve.storage.records import JobRecord, Pin, SnapshotDescriptor, decode_entry, decode_record
+
+NAME = "some/object"
+FILES = sorted(encoded())
+
+
+def reader_of(file: str) -> Callable[[bytes], Any]:
+    if file in ENTRIES:
+        return lambda data: decode_entry(data, NAME)
+    if file in RECORDS:
+        return lambda data: decode_record(data, type(RECORDS[file]), NAME)
+    if file == "pack.bin":
+        return lambda data: open_pack(data, NAME)
+    return lambda data: unframe(FRAME[0], FRAME[1], data, NAME)
+
+
+def test_there_is_a_golden_file_for_every_record() -> None:
+    assert sorted(path.name for path in DATA.iterdir()) == FILES
+    assert {type(r) for r in RECORDS.values()} == {JobRecord, SnapshotDescriptor, Pin}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_todays_code_writes_the_golden_bytes(file: str) -> None:
+    assert encoded()[file] == (DATA / file).read_bytes()
+
+
+@pytest.mark.parametrize("file", sorted(ENTRIES))
+def test_golden_entries_are_read(file: str) -> None:
+    entry, blob = decode_entry((DATA / file).read_bytes(), NAME)
+    assert (entry, bytes(blob)) == ENTRIES[file]
+
+
+@pytest.mark.parametrize("file", sorted(RECORDS))
+def test_golden_records_are_read(file: str) -> None:
+    assert decode_record((DATA / file).read_bytes(), type(RECORDS[file]), NAME) == RECORDS[file]
+
+
+def test_the_golden_frame_is_read() -> None:
+    opened = unframe(FRAME[0], FRAME[1], (DATA / "frame.bin").read_bytes(), NAME)
+    assert (opened.version, opened.header, bytes(opened.blob)) == FRAME[1:]
+
+
+def test_the_golden_pack_is_read_by_its_references() -> None:
+    body = (DATA / "pack.bin").read_bytes()
+    header, blob = open_pack(body, NAME)
+    assert (header.job_id, header.slot, bytes(blob)) == (JOB_ID, 9, b"fivesixFIVEVIII")
+    found = [
+        (r.operator, r.low, r.high, r.seq_first, r.seq_last, body[r.data.offset : r.data.offset + r.data.length])
+        for r in golden_pack().refs
+    ]
+    assert found == [(OPERATOR, 0, 64, 5, 6, b"fivesix"), (OPERATOR, 64, 128, 5, 8, b"FIVEVIII")]
+    assert all(r.data.crc32 == zlib.crc32(f[5]) for r, f in zip(golden_pack().refs, found, strict=True))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_flipped_bit_anywhere_is_found_and_the_object_named(file: str) -> None:
+    data, read = (DATA / file).read_bytes(), reader_of(file)
+    for position in range(len(data)):
+        damaged = bytearray(data)
+        damaged[position] ^= 1 << position % 8
+        with pytest.raises(CorruptDataError) as caught:
+            read(bytes(damaged))
+        assert caught.value.context["object_name"] == NAME, position
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_truncated_or_longer_object_is_found_and_named(file: str) -> None:
+    data, read = (DATA / file).read_bytes(), reader_of(file)
+    for damaged in (*(data[:length] for length in range(len(data))), data + b"\0", data + data):
+        with pytest.raises(CorruptDataError) as caught:
+            read(damaged)
+        assert caught.value.context["object_name"] == NAME
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_another_kind_of_object_is_found_and_named(file: str) -> None:
+    with pytest.raises(CorruptDataError, match="kind") as caught:
+        reader_of(file)(frame(b"ELSE", 1, b"{}"))
+    assert caught.value.context["object_name"] == NAME
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_newer_version_is_refused_with_what_to_do(file: str) -> None:
+    data = bytearray((DATA / file).read_bytes())
+    struct.pack_into(">H", data, 10, 9)
+    struct.pack_into(">I", data, PREFIX_BYTES - 4, zlib.crc32(data[: PREFIX_BYTES - 4]))
+    with pytest.raises(IncompatibleError, match="upgrade varve") as caught:
+        reader_of(file)(bytes(data))
+    assert caught.value.context["object_name"] == NAME
+
+
+@pytest.mark.parametrize("file", [*ENTRIES, *RECORDS, "pack.bin"])
+@pytest.mark.parametrize("header", [b"", b"{", b"[]", b'{"kind":"other"}', b"\xff"])
+def test_a_header_that_does_not_parse_is_found_and_named(file: str, header: bytes) -> None:
+    kind = (DATA / file).read_bytes()[6:10]
+    with pytest.raises(CorruptDataError, match="parse") as caught:
+        reader_of(file)(frame(kind, 1, header))
+    assert caught.value.context["object_name"] == NAME

@@ -1,0 +1,238 @@
+"""The state of the model check, and what is true of it: which state a commit restores to, and what it needs.
+
+A world is a tuple of small values, so that millions can be kept apart by their hash. Entries, chain states and object
+names are interned; what the decision functions answer is remembered by the interned inputs.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from varve.storage import layout
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.errors import VarveError
+from varve.storage.line_view import LineView, StoredCommit, resolve
+from varve.storage.protocol_rules import ALL_RULES, ProtocolRules
+from varve.storage.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
+
+JOB = "j"
+OPERATOR = "op"
+QUERY = "q"
+LAYOUT = (OperatorLayout(uid=OPERATOR, parallelism=1, key_type="long", changelog=True, backend="hashmap"),)
+
+
+class ViolationError(Exception):
+    """An invariant does not hold in some reachable world."""
+
+
+class Bounds(NamedTuple):
+    """How far the search goes, and what may happen on the way."""
+
+    slots: int
+    drivers: int = 3
+    writes_files: bool = True
+    """Changelog off: each commit names its state as a file under its slot; otherwise inline segments."""
+    full_every: int = 1
+    snapshots: int = 0
+    """Snapshots that the materializer may publish."""
+    rollbacks: int = 0
+    """How often Spark's progress may be set back, by one or two batches."""
+    sink_tells: bool = False
+    """Whether the sink says what it holds, so that commits are adopted."""
+    pins: int = 0
+    rules: ProtocolRules = ALL_RULES
+
+    @property
+    def policy(self) -> CommitPolicy:
+        return CommitPolicy(full_every=self.full_every, path_max=self.full_every)
+
+
+class World(NamedTuple):
+    """One state of everything that is shared or running."""
+
+    chain: tuple[int, ...]
+    """Entry id of seq 1, 2, ...; 0: nothing there."""
+    objects: int
+    """Bit set of object ids: segments, snapshot files, descriptors."""
+    drivers: tuple[tuple[Any, ...], ...]
+    collector: tuple[Any, ...] = ("idle",)
+    materializer: tuple[Any, ...] = ("idle",)
+    reader: tuple[Any, ...] = ("idle",)
+    acked: int = 0
+    """Batches that Spark has acknowledged."""
+    sink: tuple[int, int] | None = None
+    owner: int = 0
+    """Highest epoch of a run that found itself the owner."""
+    rollbacks: int = 0
+
+
+class StoredObject(NamedTuple):
+    """An object other than a chain entry."""
+
+    name: str
+    record: SnapshotDescriptor | None = None
+
+
+class Missing(Exception):  # noqa: N818  a value of the search, not an error
+    """Something that was to be read is not there."""
+
+
+class Tables:
+    """Interned values, and answers that depend on them only."""
+
+    def __init__(self) -> None:
+        self.entries: list[Entry | None] = [None]
+        self._entry_ids: dict[Entry, int] = {}
+        self.objects: list[StoredObject] = []
+        self._object_ids: dict[StoredObject, int] = {}
+        self.by_name: dict[str, int] = {}
+        self.needed = lru_cache(None)(self._needed)
+        self.file_bits = lru_cache(None)(self._file_bits)
+        self.chain_bits = lru_cache(None)(self._chain_bits)
+        self.descriptor_bits = lru_cache(None)(self._descriptor_bits)
+        self.batches = lru_cache(None)(self._batches)
+
+    def entry_id(self, entry: Entry) -> int:
+        known = self._entry_ids.get(entry)
+        if known is None:
+            known = self._entry_ids[entry] = len(self.entries)
+            self.entries.append(entry)
+        return known
+
+    def bit(self, item: StoredObject) -> int:
+        """The bit of an object; `by_name` gathers all objects of one name."""
+        known = self._object_ids.get(item)
+        if known is None:
+            known = self._object_ids[item] = len(self.objects)
+            self.objects.append(item)
+            self.by_name[item.name] = self.by_name.get(item.name, 0) | 1 << known
+        return 1 << known
+
+    def _file_bits(self, entry_id: int) -> int:
+        """The files that an entry's tiles name."""
+        entry = self.entries[entry_id]
+        names = [f.name for t in entry.tiles for f in t.files] if isinstance(entry, Commit) else []
+        return sum(self.bit(StoredObject(name)) for name in names)
+
+    def without_garbage(self, world: World) -> World:
+        """The world without files that nothing names and nobody is about to name: nothing depends on those."""
+        named = self.chain_bits(world.chain) | self.descriptor_bits(world.objects)
+        for driver in world.drivers:
+            if driver[0] == "uploaded":
+                named |= self.file_bits(driver[1])
+        if world.materializer[0] == "uploaded":
+            named |= self.descriptor_bits(world.materializer[1])
+        objects = world.objects & named
+        return world if objects == world.objects else world._replace(objects=objects)
+
+    def present(self, objects: int) -> list[StoredObject]:
+        return [item for number, item in enumerate(self.objects) if objects >> number & 1]
+
+    def stored(self, chain: tuple[int, ...], link: Link) -> StoredCommit:
+        """The commit in the chain; raises `Missing`."""
+        entry = self.entries[chain[link.seq - 1]]
+        if not isinstance(entry, Commit) or entry.link != link:
+            raise Missing(f"chain/{link.seq}")
+        return StoredCommit(entry, 0)
+
+    def view(self, chain: tuple[int, ...], link: Link) -> LineView:
+        """The commit's view, by the real resolution; raises `Missing`."""
+        if link == ORIGIN:
+            return LineView(max_parallelism=1)
+        base = self.stored(chain, link)
+        full = self.stored(chain, base.commit.full)
+        return resolve(base, full, [self.stored(chain, p) for p in base.commit.path])
+
+    def line(self, chain: tuple[int, ...], link: Link) -> tuple[Commit, ...]:
+        """The commits that were read for the view: full, path, base."""
+        if link == ORIGIN:
+            return ()
+        base = self.stored(chain, link).commit
+        if base.is_full:
+            return (base,)
+        return tuple(self.stored(chain, other).commit for other in (base.full, *base.path, link))
+
+    def _chain_bits(self, chain: tuple[int, ...]) -> int:
+        bits = 0
+        for entry_id in chain:
+            bits |= self.file_bits(entry_id)
+        return bits
+
+    def _descriptor_bits(self, objects: int) -> int:
+        """The descriptors among the objects, and the files that they name."""
+        bits = 0
+        for item in self.present(objects):
+            if item.record is not None:
+                bits |= self.bit(item) | sum(self.bit(StoredObject(f.name)) for f in item.record.files)
+        return bits
+
+    def _batches(self, chain: tuple[int, ...], objects: int, link: Link) -> tuple[int, ...]:
+        """What the commit restores to: the batches whose effect is in the state, in order. Raises `Missing`."""
+        view = self.view(chain, link)
+        batches: tuple[int, ...] = ()
+        for tile in view.tiles_for(OPERATOR, 0, 1) if link != ORIGIN else ():
+            names = [f.name for f in tile.files]
+            if tile.snapshot is not None:
+                names = [f.name for f in self.descriptor(objects, tile.snapshot).files]
+            for name in names:
+                self.read(objects, name)
+                batches = batches_in(name)
+        for segment in view.segments_for(OPERATOR, 0, 1) if link != ORIGIN else ():
+            if segment.ref.seq_last <= segment.floors[0].seq:
+                raise ViolationError("a segment below the floor is replayed")
+            commit = self.entries[chain[segment.ref.seq_first - 1]]
+            if not isinstance(commit, Commit):
+                raise Missing(segment.ref.data.name)
+            batches += (commit.batch,)
+        return batches
+
+    def _needed(self, chain: tuple[int, ...], objects: int) -> str | None:
+        """What is missing that the newest commit, or the one it was executed on, needs; None if nothing is (I7)."""
+        newest = self.newest(chain)
+        if newest == ORIGIN:
+            return None
+        for link in (newest, self.stored(chain, newest).commit.parent):
+            try:
+                self.batches(chain, objects, link)
+            except (Missing, VarveError) as error:
+                return f"commit {link.seq} cannot be restored: {error!r}"
+        return None
+
+    def head(self, chain: tuple[int, ...]) -> int:
+        """Entry id of the head."""
+        return next((entry for entry in reversed(chain) if entry), 0)
+
+    def newest(self, chain: tuple[int, ...]) -> Link:
+        """The newest commit on the head's line."""
+        head = self.entries[self.head(chain)]
+        if head is None:
+            return ORIGIN
+        return head.link if isinstance(head, Commit) else head.commit
+
+    def descriptor(self, objects: int, number: int) -> SnapshotDescriptor:
+        name = layout.snapshot(OPERATOR, 0, 1, number)
+        item = self.read(objects, name)
+        if item.record is None or item.record.status != "published":
+            raise Missing(name)
+        return item.record
+
+    def read(self, objects: int, name: str) -> StoredObject:
+        found = objects & self.by_name.get(name, 0)
+        if not found:
+            raise Missing(name)
+        return self.objects[found.bit_length() - 1]
+
+
+def batches_in(name: str) -> tuple[int, ...]:
+    """The state in a file: the simulated content is written in the file's name."""
+    text = name.rsplit("/", 1)[-1].split("~")[1]
+    return tuple(int(part) for part in text.split("."))
+
+
+def content_of(batches: tuple[int, ...]) -> str:
+    return "~" + ".".join(map(str, batches)) + "~"
+
+
+def first(bounds: Bounds) -> World:
+    return World(chain=(0,) * bounds.slots, objects=0, drivers=(("idle",),) * bounds.drivers)

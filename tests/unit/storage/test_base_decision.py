@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import pytest
+
+from varve.storage.base_decision import (
+    Adopt,
+    ChainProgress,
+    Execute,
+    RestoreRequest,
+    SinkCommit,
+    SparkProgress,
+    decide_base,
+    needs_parent,
+)
+from varve.storage.errors import (
+    GapError,
+    InvariantError,
+    LineageError,
+    RewindError,
+    StartError,
+    StateMissingError,
+)
+from varve.storage.records import ORIGIN, Commit, Link
+
+
+def commit(batch: int, seq: int, parent: Commit | None = None, query: str = "q", needs_from: int = 2) -> Commit:
+    return Commit(
+        seq=seq, token=f"t{seq}", job_id="j", epoch=1, parent=parent.link if parent else ORIGIN, keep_from=0,
+        batch=batch, query_id=query, source_hash=f"h{batch}", time_ms=0, max_parallelism=8, operators=(),
+        needs_from=needs_from, parts=(), full=Link(seq, f"t{seq}"),
+    )  # fmt: skip
+
+
+C0 = commit(0, 2)
+C1 = commit(1, 3, C0)
+C2 = commit(2, 5, C1)
+OTHER = commit(7, 9, query="another")
+
+
+def spark(batch: int, query: str = "q", previous: str | None = "") -> SparkProgress:
+    if previous == "":
+        previous = f"h{batch - 1}" if batch else None
+    return SparkProgress(batch, query, f"h{batch}", previous)
+
+
+def chain(newest: Commit | None, parent: Commit | None = None, keep_from: int = 0) -> ChainProgress:
+    return ChainProgress(newest, parent, keep_from)
+
+
+def test_a_new_job_starts_from_the_empty_state() -> None:
+    assert decide_base(spark(0), chain(None)) == Execute(None)
+
+
+def test_the_next_batch_is_executed_on_the_newest_commit() -> None:
+    assert decide_base(spark(2), chain(C1)) == Execute(C1)
+
+
+def test_a_batch_that_was_not_acknowledged_is_executed_again_on_the_same_base() -> None:
+    assert decide_base(spark(2), chain(C2, C1)) == Execute(C1)
+    assert decide_base(spark(0), chain(C0)) == Execute(None)
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [
+        pytest.param(SinkCommit(2, 5), Adopt(C2), id="the sink holds this very commit"),
+        pytest.param(SinkCommit(2, 4), Execute(C1), id="the sink holds an older attempt of the batch"),
+        pytest.param(SinkCommit(1, 5), Execute(C1), id="the sink holds the batch before"),
+        pytest.param(None, Execute(C1), id="the sink does not tell"),
+    ],
+)
+def test_a_commit_whose_output_is_durable_is_adopted(sink: SinkCommit | None, expected: Execute | Adopt) -> None:
+    assert decide_base(spark(2), chain(C2, C1), sink) == expected
+
+
+def test_what_the_sink_holds_does_not_matter_for_a_new_batch() -> None:
+    assert decide_base(spark(3), chain(C2), SinkCommit(2, 5)) == Execute(C2)
+
+
+def test_a_commit_made_from_other_offsets_than_sparks_is_not_adopted() -> None:
+    changed = SparkProgress(2, "q", "other offsets", "h1")
+    with pytest.raises(LineageError, match="other source offsets"):
+        decide_base(changed, chain(C2, C1), SinkCommit(2, 5))
+    assert decide_base(changed, chain(C2, C1)) == Execute(C1)
+
+
+@pytest.mark.parametrize(
+    ("progress", "stored", "error", "text"),
+    [
+        pytest.param(spark(3), chain(None), StateMissingError, "holds no state", id="storage lost or another one"),
+        pytest.param(spark(1), chain(C2), RewindError, "set back", id="checkpoint location rolled back"),
+        pytest.param(spark(0), chain(C2), RewindError, "set back", id="rolled back to the start"),
+        pytest.param(spark(4), chain(C2), GapError, "batches 3 to 3 are missing", id="storage rolled back"),
+        pytest.param(spark(9), chain(C2), GapError, "batches 3 to 8 are missing", id="storage rolled far back"),
+        pytest.param(spark(0, "new"), chain(C2), LineageError, "explicit restore from seq 5", id="location deleted"),
+        pytest.param(spark(3, "new"), chain(C2), LineageError, "made by query q", id="location of another query"),
+        pytest.param(spark(0, "new"), chain(C0), LineageError, "made by query q", id="another query, same batch"),
+        pytest.param(spark(3, previous="x"), chain(C2), LineageError, "offsets/2", id="other offsets"),
+        pytest.param(spark(3, previous=None), chain(C2), LineageError, "offsets/2", id="offsets are gone"),
+        pytest.param(spark(2, previous="x"), chain(C2, C1), LineageError, "offsets/1", id="other offsets, redone"),
+        pytest.param(spark(1), chain(commit(1, 4), None), StateMissingError, "no parent", id="first commit"),
+        pytest.param(spark(2), chain(commit(2, 5, C0), C0), LineageError, "is of batch 0", id="parent of another"),
+        pytest.param(spark(3), chain(C2, keep_from=3), StateMissingError, "no longer complete", id="truncated"),
+    ],
+)
+def test_a_base_that_does_not_match_sparks_progress_is_an_error(
+    progress: SparkProgress, stored: ChainProgress, error: type[StartError], text: str
+) -> None:
+    """I11: never the empty state, never a guess."""
+    with pytest.raises(error, match=text):
+        decide_base(progress, stored)
+
+
+def test_the_parent_must_be_the_one_that_the_commit_names() -> None:
+    with pytest.raises(InvariantError):
+        decide_base(spark(2), chain(C2, C0))
+
+
+def test_the_parent_is_only_needed_for_the_newest_batch_again() -> None:
+    asked = [needs_parent(spark(n, q), C2) for n, q in ((1, "q"), (2, "q"), (3, "q"), (2, "new"))]
+    assert asked == [False, True, False, False]
+    assert not needs_parent(spark(0), None)
+
+
+class TestExplicitRestore:
+    """The operator chose a commit; batch ids of a new query begin at 0 again."""
+
+    def test_a_new_query_starts_from_the_chosen_commit(self) -> None:
+        assert decide_base(spark(0, "new"), chain(C2), restore=RestoreRequest(3, C1)) == Execute(C1)
+
+    def test_its_first_batch_is_done_again_on_the_chosen_commit(self) -> None:
+        first = commit(0, 8, C1, query="new")
+        again = decide_base(spark(0, "new"), chain(first, C1), restore=RestoreRequest(3, C1))
+        assert again == Execute(C1)
+        assert decide_base(spark(0, "new"), chain(first, C1)) == Execute(C1)
+
+    def test_its_first_batch_is_adopted_if_the_sink_holds_it(self) -> None:
+        first = commit(0, 8, C1, query="new")
+        assert decide_base(spark(0, "new"), chain(first, C1), SinkCommit(0, 8)) == Adopt(first)
+
+    def test_the_sinks_output_of_the_old_query_is_not_mistaken_for_it(self) -> None:
+        first = commit(0, 8, C1, query="new")
+        assert decide_base(spark(0, "new"), chain(first, C1), SinkCommit(0, 2)) == Execute(C1)
+
+    def test_later_restarts_go_on_as_usual_whether_the_option_is_still_set_or_not(self) -> None:
+        first = commit(0, 8, C1, query="new")
+        for restore in (None, RestoreRequest(3, C1), RestoreRequest(99, None)):
+            assert decide_base(spark(1, "new"), chain(first), restore=restore) == Execute(first)
+
+    def test_a_query_that_is_past_batch_0_cannot_start_from_a_chosen_commit(self) -> None:
+        with pytest.raises(LineageError, match="only batch 0"):
+            decide_base(spark(3, "new"), chain(C2), restore=RestoreRequest(3, C1))
+
+    def test_a_chosen_commit_that_does_not_exist_is_an_error_even_for_a_new_job(self) -> None:
+        for newest in (None, OTHER):
+            with pytest.raises(StateMissingError, match="no commit with seq 3"):
+                decide_base(spark(0, "new"), chain(newest), restore=RestoreRequest(3, None))
+
+    def test_a_chosen_commit_that_was_truncated_is_an_error(self) -> None:
+        with pytest.raises(StateMissingError, match="no longer complete"):
+            decide_base(spark(0, "new"), chain(C2, keep_from=3), restore=RestoreRequest(3, C1))
+
+    def test_a_rewound_query_goes_on_from_the_chosen_commit_of_the_batch_before(self) -> None:
+        assert decide_base(spark(1), chain(C2), restore=RestoreRequest(2, C0)) == Execute(C0)
+
+    @pytest.mark.parametrize("restore", [RestoreRequest(3, C1), RestoreRequest(9, OTHER), RestoreRequest(4, None)])
+    def test_a_rewound_query_refuses_any_other_commit(self, restore: RestoreRequest) -> None:
+        with pytest.raises(RewindError):
+            decide_base(spark(1), chain(C2), restore=restore)
+
+    def test_lineage_is_checked_for_a_rewound_query(self) -> None:
+        with pytest.raises(LineageError, match="offsets/0"):
+            decide_base(spark(1, previous="x"), chain(C2), restore=RestoreRequest(2, C0))
+
+    def test_a_gap_cannot_be_restored_away(self) -> None:
+        with pytest.raises(GapError):
+            decide_base(spark(4), chain(C2), restore=RestoreRequest(3, C1))

@@ -1,0 +1,159 @@
+"""From URLs to stores, and what URLs are refused."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from typing import TYPE_CHECKING
+
+import pytest
+
+from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.fsspec_store import FsspecStore
+from varve.storage.local_store import LocalStore
+from varve.storage.memory_store import MemoryStore
+from varve.storage.open_store import open_store
+from varve.storage.prefixed_store import PrefixedStore, substore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def test_paths_and_file_urls_are_local_stores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for url in (f"{tmp_path}/a b%20", f"file://{tmp_path}/a b%20", f"file:{tmp_path}/a b%20", "./a b%20", "a b%20"):
+        store = open_store(url)
+        assert isinstance(store, LocalStore)
+        assert store.url == f"file://{tmp_path}/a b%20"
+    assert open_store(f"file://localhost{tmp_path}").url == f"file://{tmp_path}"
+
+
+def test_opening_makes_nothing(tmp_path: Path) -> None:
+    open_store(f"{tmp_path}/new").list("")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_urls_name_one_store_per_process() -> None:
+    name = uuid.uuid4().hex
+    open_store(f"memory://{name}").put("job/a", b"x")
+    assert open_store(f"memory://{name}/").get("job/a") == b"x"
+    assert open_store(f"memory://{name}/job").get("a") == b"x"
+    with pytest.raises(MissingObjectError):
+        open_store(f"memory://{name}2").get("job/a")
+
+
+def test_a_memory_store_is_found_by_its_url_and_its_name_is_taken() -> None:
+    name = uuid.uuid4().hex
+    store = MemoryStore(name)
+    assert open_store(store.url) is store
+    with pytest.raises(InvalidRequestError, match="taken"):
+        MemoryStore(name)
+    assert MemoryStore().url != MemoryStore("other" + name).url
+
+
+def test_s3_urls_are_fsspec_stores_without_a_request() -> None:
+    for url in ("s3://bucket/a/b", "s3a://bucket/a/b"):
+        store = open_store(url + "/", {"key": "k", "secret": "s3cr3t"})
+        assert isinstance(store, FsspecStore)
+        assert store.url == url
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("", "not a storage location"),
+        ("://x", "not a storage location"),
+        ("s4://bucket/x", "did you mean s3://"),
+        ("s3n://bucket/x", "did you mean s3://"),
+        ("minio://bucket/x", "did you mean s3://"),
+        ("flie:///x", "did you mean file://"),
+        ("memroy://x", "did you mean memory://"),
+        ("zzzzzzzz://x", "no known kind of storage"),
+        ("file://host/x", "three slashes"),
+        ("file:x", "not absolute"),
+        ("s3://", "not a storage URL"),
+        ("s3://key:s3cr3t@bucket/x", "credentials"),
+        ("s3://bucket/x?versionId=1", "query"),
+        ("simplecache::s3://bucket/x", "not a storage location"),
+    ],
+)
+def test_urls_that_cannot_be_are_refused_with_advice(url: str, message: str) -> None:
+    with pytest.raises(InvalidRequestError, match=message) as raised:
+        open_store(url)
+    assert "s3cr3t" not in str(raised.value)
+
+
+def test_wrong_storage_options_are_refused(tmp_path: Path) -> None:
+    for url in (str(tmp_path), f"file://{tmp_path}", "memory://x"):
+        with pytest.raises(InvalidRequestError, match="takes no storage options"):
+            open_store(url, {"secret": "s3cr3t"})
+    with pytest.raises(InvalidRequestError, match="storage options"):
+        open_store("s3://bucket/x", {"max_concurrency": 0}).list("")
+
+
+def test_a_file_is_no_storage_location(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(InvalidRequestError, match="not a directory"):
+        open_store(str(tmp_path / "file"))
+
+
+def test_substores_share_nothing_but_their_root(tmp_path: Path) -> None:
+    root = LocalStore(tmp_path)
+    one, two = substore(root, "one"), substore(root, "two")
+    one.put("a", b"1")
+    two.put("a", b"2")
+    assert (one.get("a"), two.get("a")) == (b"1", b"2")
+    assert [meta.name for meta in one.list("")] == ["a"]
+    assert one.url == f"file://{tmp_path}/one"
+    assert substore(root, "") is root
+    for prefix in ("../one", "a/", "/a"):
+        with pytest.raises(InvalidRequestError):
+            PrefixedStore(root, prefix)
+
+
+@pytest.fixture
+def other(tmp_path: Path) -> FsspecStore:
+    """A filesystem of which only fsspec's common interface is known."""
+    return FsspecStore(f"local://{tmp_path}/root")
+
+
+def test_put_if_absent_is_refused_where_exclusive_create_is_not_known(other: FsspecStore, tmp_path: Path) -> None:
+    """fsspec's local and memory filesystems look first and write then: several threads would win."""
+    for store in (other, FsspecStore(f"memory:///{uuid.uuid4().hex}")):
+        store.put("a", b"first")
+        with pytest.raises(InvalidRequestError, match="not known to write an object only if it is absent"):
+            store.put_if_absent("a", b"second")
+        with pytest.raises(InvalidRequestError, match="not known"):
+            store.put_if_absent("b", b"second")
+        assert [(meta.name, store.get(meta.name)) for meta in store.list("")] == [("a", b"first")]
+
+
+def test_the_user_may_vouch_for_exclusive_create(tmp_path: Path) -> None:
+    store = open_store(f"local://{tmp_path}/root", {"exclusive_create": True})
+    assert store.put_if_absent("a/b", b"first") is True
+    assert store.put_if_absent("a/b", b"second") is False
+    assert store.get("a/b") == b"first"
+
+
+def test_other_fsspec_filesystems_keep_the_rest_of_the_contract(other: FsspecStore, tmp_path: Path) -> None:
+    for store in (other, FsspecStore(f"memory:///{uuid.uuid4().hex}")):
+        store.put("a/b", b"0123456789")
+        store.put("a/c", b"")
+        assert store.get_range("a/b", 2, 3) == b"234"
+        assert [meta[:2] for meta in store.list("a/")] == [("a/b", 10), ("a/c", 0)]
+        assert [meta.name for meta in store.list("a/", start_after="a/b")] == ["a/c"]
+        assert store.list("none/") == []
+        store.get_file("a/b", tmp_path / "out")
+        store.put_file("d", tmp_path / "out")
+        assert store.get("d") == b"0123456789"
+        store.delete(["a/b", "none"])
+        with pytest.raises(MissingObjectError):
+            store.get("a/b")
+
+
+def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    store = LocalStore("here")
+    monkeypatch.chdir(os.sep)
+    store.put("a", b"x")
+    assert (tmp_path / "here" / "a").read_bytes() == b"x"

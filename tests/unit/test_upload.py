@@ -1,0 +1,221 @@
+"""The uploader: limits, retries, hedges, and failures that stay with their own object."""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import Future, wait
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.scripted_store import ScriptedStore
+from varve.storage.backoff import Backoff
+from varve.storage.byte_budget import ByteBudget
+from varve.storage.clock import SystemClock
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varve.storage.upload import Uploader, UploadPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+QUICK = Backoff(attempts=3, initial_s=0.001, maximum_s=0.002)
+
+
+def policy(**changed: object) -> UploadPolicy:
+    """Short times; the real clock is used, as threads wait for each other."""
+    return UploadPolicy(**{"hedge_after_s": 30.0, "deadline_s": 30.0, "backoff": QUICK, **changed})  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def store() -> ScriptedStore:
+    return ScriptedStore()
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds puts until it is set; set at the end in any case, so that no thread is left."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def failing(error: Exception) -> Callable[[], None]:
+    def step() -> None:
+        raise error
+
+    return step
+
+
+def waiting(gate: threading.Event) -> Callable[[], None]:
+    def step() -> None:
+        assert gate.wait(20)
+
+    return step
+
+
+def test_bytes_and_files_are_uploaded(store: ScriptedStore, tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"from a file")
+    with Uploader(store, SystemClock(), policy()) as uploader:
+        done = [uploader.submit_bytes(f"seg/{n}", b"%d" % n) for n in range(50)]
+        done.append(uploader.submit_file("snapdata/1", tmp_path / "file"))
+        assert [future.result(10) for future in done] == [None] * 51
+    assert [store.get(f"seg/{n}") for n in range(50)] == [b"%d" % n for n in range(50)]
+    assert store.get("snapdata/1") == b"from a file"
+
+
+def test_passing_failures_are_repeated(store: ScriptedStore) -> None:
+    store.script["put"].extend([failing(DidNotHappenError("busy")), failing(MayHaveHappenedError("lost"))])
+    with Uploader(store, SystemClock(), policy()) as uploader:
+        assert uploader.submit_bytes("a", b"x").result(10) is None
+    assert store.calls == ["put"] * 3
+
+
+def test_what_trying_again_cannot_cure_fails_at_once(store: ScriptedStore) -> None:
+    store.script["put"].append(failing(InvalidRequestError("no permission")))
+    with Uploader(store, SystemClock(), policy()) as uploader, pytest.raises(InvalidRequestError, match="permission"):
+        uploader.submit_bytes("a", b"x").result(10)
+    assert store.calls == ["put"]
+
+
+@pytest.mark.parametrize(
+    ("errors", "expected"),
+    [
+        ([DidNotHappenError("1"), DidNotHappenError("2"), DidNotHappenError("3")], DidNotHappenError),
+        ([DidNotHappenError("1"), DidNotHappenError("2"), MayHaveHappenedError("3")], MayHaveHappenedError),
+        ([MayHaveHappenedError("1"), DidNotHappenError("2"), DidNotHappenError("3")], MayHaveHappenedError),
+    ],
+)
+def test_exhausted_attempts_say_what_is_known(
+    store: ScriptedStore, errors: list[Exception], expected: type[RetryableError]
+) -> None:
+    store.script["put"].extend([failing(error) for error in errors])
+    with Uploader(store, SystemClock(), policy()) as uploader, pytest.raises(expected) as raised:
+        uploader.submit_bytes("a", b"x").result(10)
+    assert raised.value.context["object_name"] == "a"
+    assert store.calls == ["put"] * 3
+
+
+def test_a_failed_upload_fails_only_its_own_future(store: ScriptedStore) -> None:
+    store.script["put"].append(failing(InvalidRequestError("no permission")))
+    with Uploader(store, SystemClock(), policy(uploads=1)) as uploader:
+        bad, good = uploader.submit_bytes("bad", b"x"), uploader.submit_bytes("good", b"y")
+        assert isinstance(bad.exception(10), InvalidRequestError)
+        assert good.result(10) is None
+        assert uploader.submit_bytes("later", b"z").result(10) is None
+
+
+def test_a_slow_attempt_is_joined_by_a_second_one(store: ScriptedStore, gate: threading.Event) -> None:
+    store.script["put"].append(waiting(gate))
+    with Uploader(store, SystemClock(), policy(hedge_after_s=0.05)) as uploader:
+        assert uploader.submit_bytes("a", b"x").result(10) is None
+        assert not gate.is_set()
+        assert store.get("a") == b"x"
+
+
+def test_at_most_two_attempts_run_at_once(store: ScriptedStore, gate: threading.Event) -> None:
+    store.script["put"].extend([waiting(gate)] * 5)
+    with Uploader(store, SystemClock(), policy(hedge_after_s=0.02)) as uploader:
+        future = uploader.submit_bytes("a", b"x")
+        wait([future], timeout=0.3)
+        assert store.calls == ["put", "put"]
+        gate.set()
+        assert future.result(10) is None
+
+
+def test_the_deadline_ends_an_upload_whose_outcome_is_unknown(store: ScriptedStore, gate: threading.Event) -> None:
+    store.script["put"].extend([waiting(gate)] * 2)
+    with Uploader(store, SystemClock(), policy(uploads=2, hedge_after_s=0.02, deadline_s=0.1)) as uploader:
+        with pytest.raises(MayHaveHappenedError, match="not confirmed"):
+            uploader.submit_bytes("a", b"x").result(10)
+        assert uploader.submit_bytes("b", b"y").result(10) is None
+
+
+def test_submitting_blocks_while_too_many_bytes_are_in_flight(store: ScriptedStore, gate: threading.Event) -> None:
+    store.script["put"].append(waiting(gate))
+    submitted: list[Future[None]] = []
+    with Uploader(store, SystemClock(), policy(in_flight_bytes=100)) as uploader:
+        first = uploader.submit_bytes("a", b"x" * 60)
+        second = threading.Thread(target=lambda: submitted.append(uploader.submit_bytes("b", b"y" * 60)))
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        gate.set()
+        second.join(10)
+        assert [first.result(10), submitted[0].result(10)] == [None, None]
+
+
+def test_bytes_stay_in_flight_until_a_late_attempt_lets_go_of_them(store: ScriptedStore, gate: threading.Event) -> None:
+    """The upload is done, but its first attempt still holds the data in memory."""
+    store.script["put"].append(waiting(gate))
+    with Uploader(store, SystemClock(), policy(in_flight_bytes=100, hedge_after_s=0.02)) as uploader:
+        uploader.submit_bytes("a", b"x" * 60).result(10)
+        later = threading.Thread(target=lambda: uploader.submit_bytes("b", b"y" * 60).result(10))
+        later.start()
+        later.join(0.2)
+        assert later.is_alive()
+        gate.set()
+        later.join(10)
+        assert not later.is_alive()
+
+
+def test_a_cancelled_upload_gives_its_bytes_back(store: ScriptedStore, gate: threading.Event) -> None:
+    store.script["put"].append(waiting(gate))
+    with Uploader(store, SystemClock(), policy(uploads=1, in_flight_bytes=100)) as uploader:
+        uploader.submit_bytes("a", b"x" * 40)
+        assert uploader.submit_bytes("b", b"y" * 60).cancel()
+        third = threading.Thread(target=lambda: uploader.submit_bytes("c", b"z" * 60))
+        third.start()
+        third.join(5)
+        assert not third.is_alive()
+        gate.set()
+
+
+def test_an_object_above_the_limit_goes_alone(store: ScriptedStore) -> None:
+    with Uploader(store, SystemClock(), policy(in_flight_bytes=10)) as uploader:
+        done = [uploader.submit_bytes(f"seg/{n}", b"x" * 100) for n in range(3)]
+        assert [future.result(10) for future in done] == [None] * 3
+
+
+def test_close_finishes_what_was_submitted_and_refuses_more(store: ScriptedStore) -> None:
+    uploader = Uploader(store, SystemClock(), policy(uploads=1))
+    done = [uploader.submit_bytes(f"seg/{n}", b"x") for n in range(20)]
+    uploader.close()
+    uploader.close()
+    assert all(future.done() and future.exception() is None for future in done)
+    with pytest.raises(InvalidRequestError, match="closed"):
+        uploader.submit_bytes("late", b"x")
+
+
+def test_a_missing_file_is_refused_by_the_call_itself(store: ScriptedStore, tmp_path: Path) -> None:
+    with Uploader(store, SystemClock(), policy()) as uploader, pytest.raises(InvalidRequestError, match="not a file"):
+        uploader.submit_file("a", tmp_path / "none")
+
+
+@pytest.mark.parametrize("wrong", [{"uploads": 0}, {"in_flight_bytes": 0}, {"hedge_after_s": 0}, {"deadline_s": 0}])
+def test_limits_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequestError):
+        policy(**wrong)
+
+
+def test_a_byte_budget_serves_first_come_first(gate: threading.Event) -> None:
+    """A large amount waits, and a small one that would fit does not overtake it."""
+    budget, order = ByteBudget(100), list[str]()
+    budget.take(60)
+
+    def take(name: str, size_bytes: int) -> None:
+        budget.take(size_bytes)
+        order.append(name)
+
+    large = threading.Thread(target=take, args=("large", 90))
+    large.start()
+    large.join(0.1)
+    small = threading.Thread(target=take, args=("small", 10))
+    small.start()
+    small.join(0.1)
+    assert order == []
+    budget.give_back(60)
+    large.join(5)
+    small.join(5)
+    assert order == ["large", "small"]
+    assert budget.taken_bytes == 100
