@@ -1,0 +1,59 @@
+"""The net effect of one batch on one state, as rows: what segments carry and working stores apply.
+
+Row order matters only within one key: CLEAR comes before what was added after it. In a value-like state (value,
+reducing, aggregating) a key has at most one row, in a map state at most one CLEAR and one row per map key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from varve.storage.records import StateSchema
+
+
+class Op(IntEnum):
+    """What a row does; the numbers are on disk."""
+
+    PUT = 0
+    """Set the value of the key, or of the map key."""
+    DELETE = 1
+    """Remove the value of the key, or of the map key."""
+    CLEAR = 2
+    """Remove all that a map or list state holds for the key."""
+    APPEND = 3
+    """Add an element to the end of the key's list."""
+
+
+class Deleted:
+    """Type of `DELETED`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "DELETED"
+
+
+DELETED: Final = Deleted()
+"""In overlays: the value is known to be gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChanges:
+    """Changes of one state, one element of each list per row; the lists must not be changed afterwards."""
+
+    schema: StateSchema
+    key_groups: list[int]
+    keys: list[Any]
+    """Stored forms of the keys."""
+    ops: bytes | None
+    """One `Op` per row; None if every row is a PUT (value-like and map states) or an APPEND (list state)."""
+    map_keys: list[Any] | None
+    """Stored forms; None unless the state is a map (then None for CLEAR rows)."""
+    values: list[Any]
+    """Stored forms; None for DELETE and CLEAR rows, and for a null map value."""
+
+    def __len__(self) -> int:
+        return len(self.keys)

@@ -1,0 +1,279 @@
+"""TUPLE and ROW: a fixed number of fields, each of its own type and each possibly None.
+
+A composite of immutable types is immutable: its stored form is a tuple, or a `Row`, of the fields' stored forms, and
+its column is a struct column. With one mutable field the whole is mutable, and is kept as wire bytes. On the wire both
+are arrays without names; the names of a row are in its type string.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from operator import itemgetter
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from varve.changelog.basic_types import NAN, FloatingType
+from varve.changelog.row import Row, make_row, row_class
+from varve.changelog.wire_type import ImmutableType, WireType, encode
+from varve.storage.errors import InvalidRequestError
+
+_SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+Convert = Callable[[Any], Any]
+
+
+class CompositeType(WireType):
+    """Base of TUPLE and ROW; `names` are the names of the columns, and of the fields of a row."""
+
+    def __init__(self, types: Sequence[WireType], names: Sequence[str]) -> None:
+        if not types:
+            raise InvalidRequestError("a TUPLE or ROW needs at least one field")
+        self.types = tuple(types)
+        self.names = tuple(names)
+        self.arity = len(types)
+        self.immutable = all(field.immutable for field in types)
+        self.hashable = all(field.hashable for field in types)
+        self.packs_itself = all(field.packs_itself for field in types)
+        self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode
+        self._load_fields = _loader(self.types)
+        self._dump_fields = _each([field.dump for field in types])
+        self._pack_fields = _each([field.pack if isinstance(field, ImmutableType | CompositeType) else field.dump
+                                   for field in types])  # fmt: skip
+        self._freeze_fields = self._freezer()
+        self._fields = [pa.field(name, field.arrow_type) for name, field in zip(names, types, strict=True)]
+        self._arrow_type = self._column_type()
+
+    @abstractmethod
+    def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+        """The user's objects with these values."""
+
+    @abstractmethod
+    def ordered(self, value: Any) -> tuple[Any, ...]:
+        """The values of the fields, in order, of whatever the user gave. Raises `InvalidRequestError`."""
+
+    def _freezer(self) -> Convert:
+        """From ordered values to the stored form."""
+        if not self.immutable:
+            dump = self._dump_fields
+            return lambda values: encode(dump(values))
+        return _each([field.freeze for field in self.types])
+
+    def field_error(self, values: Sequence[Any], error: InvalidRequestError) -> InvalidRequestError:
+        """The error of the first field that is wrong, with its name."""
+        for name, field, value in zip(self.names, self.types, values, strict=True):
+            try:
+                _ = value if value is None else field.freeze(value)
+            except InvalidRequestError as wrong:
+                return InvalidRequestError(f"field {name} of {self.notation()}: {wrong.message}")
+        return error
+
+    @property
+    def wire_schema(self) -> Any:
+        return tuple[tuple(field.wire_schema | None for field in self.types)]
+
+    def dump(self, value: Any) -> Any:
+        values = self.ordered(value)
+        try:
+            return self._dump_fields(values)
+        except InvalidRequestError as error:
+            raise self.field_error(values, error) from None
+
+    def pack(self, stored: Any) -> Any:
+        """Plain form of a stored form; only of an immutable composite."""
+        return stored if self.packs_itself else self._pack_fields(stored)
+
+    def thaw(self, stored: Any) -> Any:
+        return stored if self.immutable else self._open(stored)
+
+    def to_wire(self, stored: Any) -> bytes:
+        if not self.immutable:
+            return stored
+        return encode(stored if self.packs_itself else self._pack_fields(stored))
+
+    def from_wire(self, data: bytes) -> Any:
+        return self._open(data) if self.immutable else data
+
+    def _open(self, data: bytes) -> Any:
+        try:
+            return self.load(self._decode(data))
+        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+            raise self.corrupt(error) from error
+
+    def _column_type(self) -> pa.DataType:
+        return pa.struct(self._fields) if self.immutable else pa.binary()
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return self._arrow_type
+
+    def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
+        if not self.immutable:
+            return pa.array(stored, pa.binary())
+        absent = [row is None for row in stored] if None in stored else None
+        if absent:
+            blank = (None,) * self.arity
+            stored = [blank if row is None else row for row in stored]
+        # One pass per column: zip(*stored) would make an iterator for every row.
+        columns = [list(map(itemgetter(i), stored)) for i in range(self.arity)]
+        children = [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)]
+        struct_array: Any = pa.StructArray
+        return struct_array.from_arrays(children, fields=self._fields, mask=absent and pa.array(absent))
+
+    def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
+        if not self.immutable:
+            return column.to_pylist()
+        struct: Any = column
+        columns = [field.from_arrow(child) for field, child in zip(self.types, struct.flatten(), strict=True)]
+        rows = self.make_all(zip(*columns, strict=True))
+        if column.null_count:
+            return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
+        return rows
+
+
+class TupleType(CompositeType):
+    """Tuples."""
+
+    def __init__(self, types: Sequence[WireType]) -> None:
+        super().__init__(types, [f"f{i}" for i in range(len(types))])
+        self.loads_itself = all(field.loads_itself for field in types)
+
+    def notation(self) -> str:
+        return f"tuple<{','.join(field.notation() for field in self.types)}>"
+
+    def arguments(self) -> tuple[Any, ...]:
+        return (self.types,)
+
+    def freeze(self, value: Any) -> Any:
+        values: Any = value
+        if type(value) is not tuple or len(values) != self.arity:
+            values = self.ordered(value)
+        try:
+            return self._freeze_fields(values)
+        except InvalidRequestError as error:
+            raise self.field_error(values, error) from None
+
+    def load(self, plain: Any) -> Any:
+        return self._load_fields(plain)
+
+    def ordered(self, value: Any) -> tuple[Any, ...]:
+        fields: Any = value
+        if not isinstance(value, (tuple, list)) or len(fields) != self.arity:
+            raise self.reject(value, f"a tuple of {self.arity} fields is needed")
+        return tuple(fields)
+
+    def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+        return list(rows)
+
+
+class RowType(CompositeType):
+    """Rows. Takes `Row`s and PySpark rows (by name if they have names), dicts, tuples and lists."""
+
+    def __init__(self, names: Sequence[str], types: Sequence[WireType]) -> None:
+        if len(names) != len(types):
+            raise InvalidRequestError(f"a ROW with {len(names)} names has {len(types)} types")
+        if len(set(names)) != len(names):
+            raise InvalidRequestError(f"the field names {list(names)} of a ROW are not unique")
+        self._class = row_class(tuple(names))
+        super().__init__(types, names)
+
+    def notation(self) -> str:
+        fields = zip(self.names, self.types, strict=True)
+        return f"row<{','.join(f'{quote_name(name)}:{field.notation()}' for name, field in fields)}>"
+
+    def arguments(self) -> tuple[Any, ...]:
+        return self.names, self.types
+
+    def _freezer(self) -> Convert:
+        if not self.immutable:
+            return super()._freezer()
+        cls, freeze_fields = self._class, super()._freezer()
+        return lambda values: make_row(cls, freeze_fields(values))
+
+    def freeze(self, value: Any) -> Any:
+        if type(value) is not self._class:
+            value = self.ordered(value)
+        try:
+            return self._freeze_fields(value)
+        except InvalidRequestError as error:
+            raise self.field_error(value, error) from None
+
+    def load(self, plain: Any) -> Any:
+        return make_row(self._class, self._load_fields(plain))
+
+    def ordered(self, value: Any) -> tuple[Any, ...]:
+        fields: Any = value
+        if isinstance(value, dict):
+            return self._by_name(value, fields)
+        if not isinstance(value, (tuple, list)) or len(fields) != self.arity:
+            raise self.reject(value, f"a Row of {self.arity} fields is needed")
+        names = fields.FIELD_NAMES if isinstance(value, Row) else getattr(fields, "__fields__", None)
+        if names is None or tuple(names) == self.names:
+            return tuple(fields)
+        return self._by_name(value, dict(zip(names, tuple(fields), strict=True)))
+
+    def _by_name(self, value: Any, named: dict[str, Any]) -> tuple[Any, ...]:
+        if named.keys() != set(self.names):
+            raise self.reject(value, f"its fields are {list(named)}")
+        return tuple([named[name] for name in self.names])
+
+    def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
+        cls = self._class
+        return [make_row(cls, row) for row in rows]
+
+
+def quote_name(name: str) -> str:
+    """A field name as it stands in a type string."""
+    return name if _SIMPLE_NAME.fullmatch(name) else f"`{name.replace('`', '``')}`"
+
+
+def _each(converts: Sequence[Convert]) -> Convert:
+    """Convert each field of a tuple that has just as many; unrolled for the small ones, which are the usual."""
+    unrolled = {1: _only, 2: _both, 3: _all_three}.get(len(converts))
+    if unrolled is not None:
+        return unrolled(*converts)
+    return lambda values: tuple(
+        [None if value is None else convert(value) for convert, value in zip(converts, values, strict=True)]
+    )
+
+
+def _only(first: Convert) -> Convert:
+    return lambda values: (None if values[0] is None else first(values[0]),)
+
+
+def _both(first: Convert, second: Convert) -> Convert:
+    def convert(values: Any) -> Any:
+        a, b = values
+        return (None if a is None else first(a), None if b is None else second(b))
+
+    return convert
+
+
+def _all_three(first: Convert, second: Convert, third: Convert) -> Convert:
+    def convert(values: Any) -> Any:
+        a, b, c = values
+        return (None if a is None else first(a), None if b is None else second(b), None if c is None else third(c))
+
+    return convert
+
+
+def _loader(types: Sequence[WireType]) -> Convert:
+    """From the decoded tuple to the tuple of values; does nothing where nothing is to do."""
+    others = [field for field in types if not field.loads_itself]
+    if not others:
+        return lambda plain: plain
+    load_all = _each([field.load for field in types])
+    if not all(isinstance(field, FloatingType) for field in others):
+        return load_all
+    floats = [position for position, field in enumerate(types) if isinstance(field, FloatingType)]
+
+    def load(plain: Any) -> Any:
+        for position in floats:
+            if plain[position] != plain[position]:  # only NaN differs from itself
+                return tuple([NAN if value != value else value for value in plain])  # noqa: PLR0124
+        return plain
+
+    return load

@@ -1,0 +1,148 @@
+"""State descriptors, with PyFlink's names and signatures: what a user says about a state before getting its handle.
+
+Every type argument takes what `varve.changelog.types.as_type` takes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from varve.changelog.functions import AggregateFunction, ReduceFunction, as_reduce_function, check_aggregate_function
+from varve.changelog.types import TypeLike, Types, as_type
+from varve.storage.errors import InvalidRequestError
+from varve.storage.records import StateSchema
+
+if TYPE_CHECKING:
+    from varve.changelog.wire_type import WireType
+
+
+class StateDescriptor(ABC):
+    """A named state.
+
+    Args:
+        name: Unique among the states of an operator; not empty.
+        type_info: Type of the whole value.
+
+    Raises:
+        InvalidRequestError: The name is not a str or is empty, or a type is none.
+    """
+
+    kind: ClassVar[str]
+    """value, list, map, reducing or aggregating."""
+
+    def __init__(self, name: str, type_info: TypeLike) -> None:
+        if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError(f"{name!r} is not a name of a state: give a str that is not empty")
+        self.name = name
+        self.type_info = as_type(type_info)
+
+    def get_name(self) -> str:
+        """Name of the state."""
+        return self.name
+
+    @property
+    def stored_type(self) -> WireType:
+        """Type of what one cell of the state holds: the value, the element, the map value or the accumulator."""
+        return self.type_info
+
+    @property
+    def map_key_type(self) -> WireType | None:
+        """Type of the map keys; None unless the state is a map."""
+        return None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.type_info!r})"
+
+
+class ValueStateDescriptor(StateDescriptor):
+    """Describes a `ValueState`."""
+
+    kind = "value"
+
+    def __init__(self, name: str, value_type_info: TypeLike) -> None:
+        super().__init__(name, value_type_info)
+
+
+class ListStateDescriptor(StateDescriptor):
+    """Describes a `ListState`; its type is `Types.LIST(elem_type_info)`."""
+
+    kind = "list"
+
+    def __init__(self, name: str, elem_type_info: TypeLike) -> None:
+        self._element_type = as_type(elem_type_info)
+        super().__init__(name, Types.LIST(self._element_type))
+
+    @property
+    def stored_type(self) -> WireType:
+        return self._element_type
+
+
+class MapStateDescriptor(StateDescriptor):
+    """Describes a `MapState`; its type is `Types.MAP(key_type_info, value_type_info)`."""
+
+    kind = "map"
+
+    def __init__(self, name: str, key_type_info: TypeLike, value_type_info: TypeLike) -> None:
+        self._key_type = as_type(key_type_info)
+        self._value_type = as_type(value_type_info)
+        super().__init__(name, Types.MAP(self._key_type, self._value_type))
+
+    @property
+    def stored_type(self) -> WireType:
+        return self._value_type
+
+    @property
+    def map_key_type(self) -> WireType:
+        return self._key_type
+
+
+class ReducingStateDescriptor(StateDescriptor):
+    """Describes a `ReducingState`.
+
+    Args:
+        name: See `StateDescriptor`.
+        reduce_function: A `ReduceFunction` or a callable of two values; else `TypeError`.
+        type_info: Type of the values.
+    """
+
+    kind = "reducing"
+
+    def __init__(self, name: str, reduce_function: Any, type_info: TypeLike) -> None:
+        super().__init__(name, type_info)
+        self._reduce_function = as_reduce_function(reduce_function)
+
+    def get_reduce_function(self) -> ReduceFunction[Any]:
+        """The function; a callable has become a `ReduceFunction`."""
+        return self._reduce_function
+
+
+class AggregatingStateDescriptor(StateDescriptor):
+    """Describes an `AggregatingState`.
+
+    Args:
+        name: See `StateDescriptor`.
+        agg_function: An `AggregateFunction`; else `TypeError`.
+        state_type_info: Type of the accumulator, which is what the state holds.
+    """
+
+    kind = "aggregating"
+
+    def __init__(self, name: str, agg_function: AggregateFunction[Any, Any, Any], state_type_info: TypeLike) -> None:
+        super().__init__(name, state_type_info)
+        self._agg_function = check_aggregate_function(agg_function)
+
+    def get_agg_function(self) -> AggregateFunction[Any, Any, Any]:
+        """The function."""
+        return self._agg_function
+
+
+def schema_of(descriptor: StateDescriptor) -> StateSchema:
+    """What replay and materialization must know of the state."""
+    key_type = descriptor.map_key_type
+    return StateSchema(
+        name=descriptor.name,
+        kind=descriptor.kind,
+        value_type=descriptor.stored_type.type_string(),
+        map_key_type=None if key_type is None else key_type.type_string(),
+    )

@@ -1,0 +1,174 @@
+"""The tables of the hashmap store: per key group a dict of stored forms.
+
+Immutable values are Python objects, mutable ones wire bytes, so nothing that a user holds is ever in a table. A key
+without entries or elements is not in its dict.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from varve.changelog.changes import Op
+from varve.storage.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from varve.changelog.changes import StateChanges
+
+C = TypeVar("C")
+
+
+class HashMapTable(ABC, Generic[C]):
+    """Base: key groups `[low, high)`, each key → its cell."""
+
+    __slots__ = ("groups",)
+
+    def __init__(self, low: int, high: int) -> None:
+        self.groups: dict[int, dict[Any, C]] = {key_group: {} for key_group in range(low, high)}
+
+    def group(self, key_group: int) -> dict[Any, C]:
+        """Key → cell. Raises `InvariantError` for a key group that is not the store's."""
+        try:
+            return self.groups[key_group]
+        except KeyError:
+            raise outside(key_group, self.groups) from None
+
+    @abstractmethod
+    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        """Fold the rows of accepted key groups, None for all; every one of those is the store's."""
+
+    @abstractmethod
+    def load(self, row: tuple[Any, ...]) -> None:
+        """Take over a row of another table's `items`."""
+
+    @abstractmethod
+    def items(self) -> Iterator[tuple[Any, ...]]:
+        """All rows, by key group."""
+
+    def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
+        """Everything is in memory."""
+
+
+def outside(key_group: int, groups: dict[int, Any]) -> InvariantError:
+    """The error of a key group that is not the store's."""
+    return InvariantError(f"key group {key_group} is not one of the store's; it has [{min(groups)}, {max(groups)}]")
+
+
+class HashMapValueTable(HashMapTable[Any]):
+    """Key → stored value."""
+
+    __slots__ = ()
+
+    def get(self, key_group: int, key: Any) -> Any:
+        try:
+            return self.groups[key_group].get(key)
+        except KeyError:
+            raise outside(key_group, self.groups) from None
+
+    def items(self) -> Iterator[tuple[int, Any, Any]]:
+        for key_group, cells in self.groups.items():
+            for key, value in cells.items():
+                yield key_group, key, value
+
+    def load(self, row: tuple[Any, ...]) -> None:
+        key_group, key, value = row
+        self.groups[key_group][key] = value
+
+    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        groups, keys, values, start = self.groups, changes.keys, changes.values, 0
+        for key_group, run in groupby(changes.key_groups):  # a batch's rows come by key group: few, long runs
+            end = start + len(list(run))
+            if accepts is None or accepts(key_group):
+                cells = groups[key_group]
+                cells.update(zip(keys[start:end], values[start:end], strict=True))
+                if changes.ops is not None:
+                    for key in keys[start:end]:
+                        if cells[key] is None:  # the value of a DELETE row
+                            del cells[key]
+            start = end
+
+
+class HashMapMapTable(HashMapTable[dict[Any, Any]]):
+    """Key → map key → stored value, None for a null value."""
+
+    __slots__ = ()
+
+    def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
+        try:
+            entries = self.groups[key_group].get(key)
+        except KeyError:
+            raise outside(key_group, self.groups) from None
+        if entries is None or map_key not in entries:
+            return False, None
+        return True, entries[map_key]
+
+    def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
+        return dict(self.group(key_group).get(key, ()))
+
+    def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
+        for key_group, cells in self.groups.items():
+            for key, entries in cells.items():
+                for map_key, value in entries.items():
+                    yield key_group, key, map_key, value
+
+    def load(self, row: tuple[Any, ...]) -> None:
+        key_group, key, map_key, value = row
+        self.groups[key_group].setdefault(key, {})[map_key] = value
+
+    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        if changes.map_keys is None:
+            raise InvariantError(f"changes of map state {changes.schema.name!r} have no map keys")
+        groups = self.groups
+        ops = changes.ops or bytes(len(changes))
+        cells = zip(changes.key_groups, changes.keys, changes.map_keys, changes.values, ops, strict=True)
+        for key_group, key, map_key, value, op in cells:
+            if accepts is not None and not accepts(key_group):
+                continue
+            if op == Op.PUT:
+                groups[key_group].setdefault(key, {})[map_key] = value
+            elif op == Op.CLEAR:
+                groups[key_group].pop(key, None)
+            else:
+                _remove_entry(groups[key_group], key, map_key)
+
+
+class HashMapListTable(HashMapTable[list[Any]]):
+    """Key → elements."""
+
+    __slots__ = ()
+
+    def elements(self, key_group: int, key: Any) -> list[Any]:
+        return list(self.group(key_group).get(key, ()))
+
+    def items(self) -> Iterator[tuple[int, Any, list[Any]]]:
+        for key_group, cells in self.groups.items():
+            for key, elements in cells.items():
+                yield key_group, key, list(elements)
+
+    def load(self, row: tuple[Any, ...]) -> None:
+        key_group, key, elements = row
+        self.groups[key_group][key] = list(elements)
+
+    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        groups = self.groups
+        ops = changes.ops or bytes([Op.APPEND]) * len(changes)
+        cells = zip(changes.key_groups, changes.keys, changes.values, ops, strict=True)
+        for key_group, key, value, op in cells:
+            if accepts is not None and not accepts(key_group):
+                continue
+            if op == Op.CLEAR:
+                groups[key_group].pop(key, None)
+            else:
+                groups[key_group].setdefault(key, []).append(value)
+
+
+def _remove_entry(cells: dict[Any, dict[Any, Any]], key: Any, map_key: Any) -> None:
+    """Remove an entry, and the key with its last one."""
+    entries = cells.get(key)
+    if entries is not None:
+        entries.pop(map_key, None)
+        if not entries:
+            del cells[key]

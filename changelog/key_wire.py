@@ -1,0 +1,28 @@
+"""Wire form of keys: that of their type, and MessagePack's nil for the null key, which is a key like any other."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.wire_type import PlainType
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.changelog.type_information import TypeInformation
+
+NIL: Final = b"\xc0"
+
+
+def key_writer(key_type: TypeInformation) -> Callable[[Any], bytes]:
+    """A function from the stored form of a key, or None, to its wire form."""
+    to_wire = key_type.to_wire
+    if isinstance(key_type, PlainType):
+        return to_wire  # it writes None as nil by itself
+    return lambda key: NIL if key is None else to_wire(key)
+
+
+def key_reader(key_type: TypeInformation) -> Callable[[bytes], Any]:
+    """The way back; raises `CorruptDataError`."""
+    from_wire = key_type.from_wire
+    return lambda data: None if data == NIL else from_wire(data)

@@ -1,0 +1,191 @@
+"""From the changes of one or several batches to the rows that they leave in RocksDB.
+
+The rows are gathered in a dict, so that of several changes of one row only the last is written, and are written in
+order of key, which makes the insertion into the memtable several times faster.
+
+Invariants: I5 (the rows depend on the changes and on the confirmed state alone; a list element's position is its row
+number among the batch's accepted rows of that state, so the parts of a batch give what the whole gives).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from rocksdict import WriteBatch
+
+from varve.changelog.changes import Op
+from varve.changelog.key_wire import key_writer
+from varve.changelog.rocksdb_key import element, header, successor
+from varve.changelog.segment_columns import LIST, MAP, pc
+from varve.storage.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+    from varve.changelog.batch import Batch
+    from varve.changelog.changes import StateChanges
+    from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
+
+_SORT_BY_ARROW: Final = 1000
+
+
+class Prefixes(dict[int, bytes]):
+    """Key group → the bytes that begin the state's rows in it. A key group outside of the store is a bug."""
+
+    def __missing__(self, key_group: int) -> bytes:
+        raise InvariantError(f"key group {key_group} is not one of the store's; it has [{min(self)}, {max(self)}]")
+
+
+@dataclass(frozen=True, slots=True)
+class StateForm:
+    """All that it takes to turn stored forms of one state into rows."""
+
+    schema: StateSchema
+    prefixes: Prefixes
+    key: TypeInformation
+    value: TypeInformation
+    map_key: TypeInformation | None
+
+
+@dataclass(slots=True)
+class RowBuilder:
+    """Gathers the rows of batches that are written together.
+
+    Args:
+        form_of: The form of a state by its schema (registers a new one).
+        scan: Rows of the confirmed state with `start <= key < end`.
+        cleared_later: Names of states in which a CLEAR may meet rows of an earlier `StateChanges` given to `add`.
+    """
+
+    form_of: Callable[[StateSchema], StateForm]
+    scan: Callable[[bytes, bytes], Iterator[tuple[bytes, bytes]]]
+    cleared_later: frozenset[str] = frozenset()
+    rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
+    """Key → value; None: delete."""
+    recent: dict[str, dict[Any, Any]] = field(default_factory=dict[str, "dict[Any, Any]"])
+    """State name → key → stored value, or None if deleted, of the value-like states."""
+    _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
+    """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
+
+    def add(self, batch: Batch) -> None:
+        """Take over the changes of one batch; batches in order."""
+        positions: dict[str, int] = {} if batch.positions is None else batch.positions
+        for change in batch.changes:
+            form = self.form_of(change.schema)
+            chosen = change if batch.accepts is None else _chosen(change, batch.accepts)
+            if change.schema.kind == LIST:
+                first = positions.get(change.schema.name, 0)
+                positions[change.schema.name] = first + len(chosen)
+                self._add_list(form, chosen, batch.seq, first)
+            elif change.schema.kind == MAP:
+                self._add_map(form, chosen)
+            else:
+                self._add_values(form, chosen)
+
+    def write_batch(self) -> WriteBatch:
+        """The rows as a write batch."""
+        batch = WriteBatch(raw_mode=True)
+        put, delete = batch.put, batch.delete
+        keys, values = list(self.rows), list(self.rows.values())
+        for i in _order(keys):
+            value = values[i]
+            if value is None:
+                delete(keys[i])
+            else:
+                put(keys[i], value)
+        return batch
+
+    def _add_values(self, form: StateForm, change: StateChanges) -> None:
+        rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
+        head = header(form.schema.version)
+        if change.ops is None:
+            for key_group, key, value in zip(change.key_groups, change.keys, change.values, strict=True):
+                rows[prefixes[key_group] + to_key(key)] = head + to_value(value)
+        else:
+            cells = zip(change.key_groups, change.keys, change.values, change.ops, strict=True)
+            for key_group, key, value, op in cells:
+                rows[prefixes[key_group] + to_key(key)] = head + to_value(value) if op == Op.PUT else None
+        # The value of a DELETE row is None, which is what the recent values say of a key that has none.
+        self.recent.setdefault(form.schema.name, {}).update(zip(change.keys, change.values, strict=True))
+
+    def _add_map(self, form: StateForm, change: StateChanges) -> None:
+        if form.map_key is None or change.map_keys is None:
+            raise InvariantError(f"changes of map state {form.schema.name!r} have no map keys")
+        rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
+        own = self._own if form.schema.name in self.cleared_later else None
+        prefixes, to_key, head = form.prefixes, key_writer(form.key), header(form.schema.version)
+        ops = change.ops or bytes(len(change))
+        cells = zip(change.key_groups, change.keys, change.map_keys, change.values, ops, strict=True)
+        for key_group, key, map_key, value, op in cells:
+            start = prefixes[key_group] + to_key(key)
+            if op == Op.CLEAR:
+                self._clear(start)
+                continue
+            row = start + to_map_key(map_key)
+            if op == Op.DELETE:
+                rows[row] = None
+            else:
+                rows[row] = head if value is None else head + to_value(value)
+                if own is not None:
+                    own.setdefault(start, []).append(row)
+
+    def _add_list(self, form: StateForm, change: StateChanges, seq: int, first: int) -> None:
+        rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
+        own = self._own if form.schema.name in self.cleared_later else None
+        head = header(form.schema.version)
+        ops = change.ops or bytes((Op.APPEND,)) * len(change)
+        cells = zip(change.key_groups, change.keys, change.values, ops, strict=True)
+        for position, (key_group, key, value, op) in enumerate(cells, first):
+            start = prefixes[key_group] + to_key(key)
+            if op == Op.CLEAR:
+                self._clear(start)
+                continue
+            row = start + element(seq, position)
+            rows[row] = head + to_value(value)
+            if own is not None:
+                own.setdefault(start, []).append(row)
+
+    def _clear(self, start: bytes) -> None:
+        """Delete every row that begins with `start`: the confirmed ones and the ones put here."""
+        rows = self.rows
+        for row in self._own.pop(start, ()):
+            rows[row] = None
+        for row, _ in self.scan(start, successor(start)):
+            rows[row] = None
+
+
+def _order(keys: list[bytes]) -> list[int]:
+    """The indices of the keys in order of key; Arrow sorts bytes more than twice as fast as Python."""
+    if len(keys) < _SORT_BY_ARROW:
+        return sorted(range(len(keys)), key=keys.__getitem__)
+    return pc.array_sort_indices(pa.array(keys, pa.binary())).to_numpy().tolist()
+
+
+def cleared_later(changes: Iterable[StateChanges]) -> frozenset[str]:
+    """The states in which a CLEAR may meet rows of an earlier one of these changes."""
+    seen: set[str] = set()
+    found: set[str] = set()
+    for change in changes:
+        if change.schema.name in seen and change.ops is not None and Op.CLEAR in change.ops:
+            found.add(change.schema.name)
+        seen.add(change.schema.name)
+    return frozenset(found)
+
+
+def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChanges:
+    """The rows whose key group is accepted."""
+    allowed = {key_group for key_group in set(change.key_groups) if accepts(key_group)}
+    kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
+    if len(kept) == len(change):
+        return change
+    return type(change)(
+        schema=change.schema,
+        key_groups=[change.key_groups[i] for i in kept],
+        keys=[change.keys[i] for i in kept],
+        ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),
+        map_keys=None if change.map_keys is None else [change.map_keys[i] for i in kept],
+        values=[change.values[i] for i in kept],
+    )

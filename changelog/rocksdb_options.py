@@ -1,0 +1,95 @@
+"""The options of the RocksDB working store, and what they are in rocksdict.
+
+Memory of one store is bounded by `write_buffer_size_bytes * write_buffer_count + block_cache_size_bytes` (index and
+filter blocks live in the block cache), plus `recent_values_count` decoded values per value-like state (I10).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
+
+from varve.storage.errors import InvalidRequestError
+
+_COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
+_LOG_FILE_BYTES: Final = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class RocksDBOptions:
+    """How a RocksDB working store uses memory, disk and threads; Flink's `state.backend.rocksdb.*` in brackets."""
+
+    write_buffer_size_bytes: int = 64 << 20
+    """A memtable is flushed when it has this size [writebuffer.size]."""
+    write_buffer_count: int = 2
+    """Memtables in memory, the one being flushed included [writebuffer.count]."""
+    block_cache_size_bytes: int = 64 << 20
+    """Cache of uncompressed blocks [block.cache-size]."""
+    block_size_bytes: int = 4 << 10
+    """Uncompressed bytes per block [block.blocksize]."""
+    bloom_filter_bits_per_key: int = 10
+    """Bits per key of the Bloom filters; 0 for none [use-bloom-filter, bloom-filter.bits-per-key]."""
+    max_open_files: int = 512
+    """Open SST files; -1 for no limit [files.open]."""
+    target_file_size_bytes: int = 64 << 20
+    """Size of SST files that compaction and bulk load write [compaction.level.target-file-size-base]."""
+    level_base_size_bytes: int = 256 << 20
+    """Size of the first compacted level [compaction.level.max-size-level-base]."""
+    background_jobs: int = 2
+    """Threads that flush and compact [thread.num]."""
+    compression: str = "lz4"
+    """Of all levels: none, snappy, lz4 or zstd [compression.per.level]."""
+    recent_values_count: int = 1 << 16
+    """Decoded values of recent batches kept per value-like state, to save reads; 0 for none."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` for values that RocksDB would refuse or misread."""
+        if self.compression not in _COMPRESSIONS:
+            raise InvalidRequestError(f"compression {self.compression!r} is unknown; use one of {_COMPRESSIONS}")
+        if self.max_open_files < -1 or self.max_open_files in range(8):
+            raise InvalidRequestError(f"max_open_files is {self.max_open_files}; use at least 8, or -1 for no limit")
+        for option, least in (("bloom_filter_bits_per_key", 0), ("recent_values_count", 0), ("write_buffer_count", 2)):
+            if getattr(self, option) < least:
+                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {least}")
+        for option in ("write_buffer_size_bytes", "block_cache_size_bytes", "target_file_size_bytes"):
+            if getattr(self, option) < 1 << 16:
+                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {1 << 16}")
+        for option in ("block_size_bytes", "level_base_size_bytes", "background_jobs"):
+            if getattr(self, option) < 1:
+                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least 1")
+
+
+def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
+    """The options as rocksdict wants them, with a block cache of their own; `create`: make what does not exist."""
+    made = Options(raw_mode=True)
+    made.create_if_missing(create)
+    made.set_write_buffer_size(options.write_buffer_size_bytes)
+    made.set_max_write_buffer_number(options.write_buffer_count)
+    made.set_max_open_files(options.max_open_files)
+    made.set_max_background_jobs(options.background_jobs)
+    made.set_target_file_size_base(options.target_file_size_bytes)
+    made.set_max_bytes_for_level_base(options.level_base_size_bytes)
+    made.set_level_compaction_dynamic_level_bytes(True)
+    made.set_compression_type(getattr(DBCompressionType, options.compression)())
+    made.set_block_based_table_factory(_table_options(options))
+    # The info log and the statistics are for people, and the disk is bounded.
+    made.set_keep_log_file_num(2)
+    made.set_max_log_file_size(_LOG_FILE_BYTES)
+    made.set_stats_dump_period_sec(0)
+    made.set_stats_persist_period_sec(0)
+    return made
+
+
+def _table_options(options: RocksDBOptions) -> BlockBasedOptions:
+    table = BlockBasedOptions()
+    table.set_block_size(options.block_size_bytes)
+    table.set_block_cache(Cache(options.block_cache_size_bytes))
+    # Otherwise index and filter blocks are outside of the cache and memory grows with the state.
+    table.set_cache_index_and_filter_blocks(True)
+    table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    table.set_format_version(5)
+    if options.bloom_filter_bits_per_key:
+        table.set_bloom_filter(options.bloom_filter_bits_per_key, False)
+    return table

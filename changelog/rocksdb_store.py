@@ -1,0 +1,316 @@
+"""The working store on RocksDB (docs/formats/rocksdb.md): confirmed state of one (operator, partition), on local disk.
+
+The write-ahead log is off: the changelog is the log. A batch's rows, the registered states and the version go to the
+database in one write batch, so a directory that a crash left is a consistent state at some version (`Database`), and
+the log brings it forward.
+
+Invariants: I4, I5, I8 (the marker of a directory is checked before it is used), I9, I10 (`RocksDBOptions`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from rocksdict import WriteBatch
+
+from varve.changelog.batch import Batch
+from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_database import Database
+from varve.changelog.rocksdb_key import header, prefix
+from varve.changelog.rocksdb_metadata import (
+    MARKER_KEY,
+    STATES_KEY,
+    VERSION_KEY,
+    RegisteredState,
+    StateRegistry,
+    StoreMarker,
+    StoreVersion,
+    marker,
+    read_marker,
+    read_states,
+    read_version,
+)
+from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
+from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
+from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
+from varve.storage.records import ORIGIN, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+    from varve.changelog.changes import StateChanges
+    from varve.storage.records import StateSchema
+
+
+@dataclass(slots=True)
+class _Prepared:
+    """A write batch made ahead, and for what."""
+
+    changes: tuple[StateChanges, ...]
+    seq: int
+    write_batch: WriteBatch
+    recent: dict[str, dict[Any, Any]] = field(repr=False)
+
+    def serves(self, batch: Batch) -> bool:
+        """Whether this batch is what it was made for; changes are immutable, so the same objects will do."""
+        if batch.accepts is not None or batch.seq != self.seq or len(batch.changes) != len(self.changes):
+            return False
+        return all(a is b for a, b in zip(batch.changes, self.changes, strict=True))
+
+
+class RocksDBStore:
+    """A `WorkingStore` in a RocksDB directory; made by `open` and `open_existing`."""
+
+    def __init__(self, database: Database, own: StoreMarker, options: RocksDBOptions) -> None:
+        self._database = database
+        self._marker = own
+        self._options = options
+        self._registry = StateRegistry(read_states(database), own.operator)
+        self._version = read_version(database)
+        self._key_type = type_of(own.key_type)
+        self._forms: dict[str, StateForm] = {}
+        # One value table per state for the life of the store: every one must hear of what is applied.
+        self._values: dict[str, RocksDBValueTable] = {}
+        self._prepared: _Prepared | None = None
+        self._folding = False
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        operator: str,
+        key_type: str,
+        low: int,
+        high: int,
+        options: RocksDBOptions | None = None,
+    ) -> RocksDBStore:
+        """Open the store in `directory`, or make it (its parent must exist).
+
+        Args:
+            directory: Used by this store alone.
+            operator: The operator's uid.
+            key_type: Type string of its keys.
+            low: First key group, inclusive.
+            high: Last key group, exclusive.
+            options: Memory, disk and threads; None for the defaults.
+
+        Raises:
+            IncompatibleError: the directory is of another operator, key type or range, of another format, or was left
+                in the middle of a restore; remove it and restore.
+            CorruptDataError: the directory is damaged; remove it and restore.
+            DidNotHappenError: another process has it open.
+        """
+        wanted = marker(operator, key_type, low, high)
+        if not 0 <= low < high:
+            raise InvalidRequestError(f"[{low}, {high}) is not a key-group range", operator=operator)
+        own = options or RocksDBOptions()
+        database = Database(directory, own, create=True)
+        try:
+            return cls._opened(database, wanted, own)
+        except BaseException:
+            database.close()
+            raise
+
+    @classmethod
+    def open_existing(
+        cls, directory: Path, options: RocksDBOptions | None = None, *, read_only: bool = False
+    ) -> RocksDBStore:
+        """Open a directory as whatever it is, a snapshot's for example.
+
+        Errors as in `open`, and `InvalidRequestError` if there is nothing.
+        """
+        own = options or RocksDBOptions()
+        database = Database(directory, own, create=False, read_only=read_only)
+        try:
+            return cls._opened(database, None, own)
+        except BaseException:
+            database.close()
+            raise
+
+    @classmethod
+    def _opened(cls, database: Database, wanted: StoreMarker | None, options: RocksDBOptions) -> RocksDBStore:
+        found = read_marker(database)
+        place = str(database.directory)
+        if found is None and wanted is None:
+            raise InvalidRequestError("the directory holds no state", object_name=place)
+        if found is not None and wanted is not None:
+            found.expect(wanted, place)
+        own = found or wanted
+        if own is None:
+            raise InvariantError("neither a marker nor one to make")
+        store = cls(database, own, options)
+        if found is None:
+            store._write(WriteBatch(raw_mode=True), StoreVersion(at=ORIGIN), own)
+        if not store.is_complete:
+            raise IncompatibleError(
+                "the directory was left in the middle of a restore; remove it, the state is restored from storage",
+                operator=own.operator,
+                object_name=place,
+            )
+        return store
+
+    @property
+    def directory(self) -> Path:
+        """Where the store is."""
+        return self._database.directory
+
+    @property
+    def operator(self) -> str:
+        """The operator's uid."""
+        return self._marker.operator
+
+    @property
+    def key_type(self) -> str:
+        """Type string of the keys."""
+        return self._marker.key_type
+
+    @property
+    def key_groups(self) -> range:
+        """The key groups of the store."""
+        return range(self._marker.low, self._marker.high)
+
+    @property
+    def version(self) -> Link:
+        """See `WorkingStore.version`. Raises `InvariantError` in the middle of a replay: discard the store."""
+        if self._folding:
+            raise InvariantError("the store holds part of a replay; discard it", operator=self.operator)
+        return self._version.at
+
+    @property
+    def is_complete(self) -> bool:
+        """False: some key groups are newer than `version`, and only a replay to `complete_from` makes it whole."""
+        return not self._folding and self._version.at.seq >= self._version.complete_from
+
+    @property
+    def schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.schemas`."""
+        return self._registry.schemas
+
+    @property
+    def states(self) -> tuple[RegisteredState, ...]:
+        """The states with their ids in keys, in order of registration."""
+        return self._registry.states
+
+    def value_table(self, schema: StateSchema) -> RocksDBValueTable:
+        """See `WorkingStore.value_table`."""
+        form = self._registered(schema, VALUE_LIKE)
+        if schema.name not in self._values:
+            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_count)
+        return self._values[schema.name]
+
+    def map_table(self, schema: StateSchema) -> RocksDBMapTable:
+        """See `WorkingStore.map_table`."""
+        return RocksDBMapTable(self._registered(schema, (MAP,)), self._database)
+
+    def list_table(self, schema: StateSchema) -> RocksDBListTable:
+        """See `WorkingStore.list_table`."""
+        return RocksDBListTable(self._registered(schema, (LIST,)), self._database)
+
+    def apply(
+        self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
+    ) -> None:
+        """See `WorkingStore.apply`."""
+        batch = Batch(changes, version.seq, accepts)
+        if version.seq < self._version.at.seq:
+            raise InvariantError(f"version {version} is below {self._version.at}", operator=self.operator)
+        prepared, self._prepared = self._prepared, None
+        after = msgspec.structs.replace(self._version, at=version)
+        if prepared is not None and prepared.serves(batch):
+            self._put(prepared.write_batch, prepared.recent, after)
+        else:
+            builder = self._build([batch])
+            self._put(builder.write_batch(), builder.recent, after)
+
+    def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
+        """See `BatchFolder.fold`."""
+        needed = max(version.seq, self._version.complete_from)
+        if version.seq < self._version.at.seq or (last and version.seq < needed):
+            problem = f"replay to {version} of a store at {self._version.at} that is complete from {needed}"
+            raise InvariantError(problem, operator=self.operator)
+        self._prepared = None
+        self._folding = True
+        builder = self._build(batches)
+        after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
+        self._put(builder.write_batch(), builder.recent, after)
+        self._folding = not last
+
+    def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
+        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
+        self._prepared = None
+        known = [self._registry.get(change.schema.name) for change in changes]
+        if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
+            builder = self._build([Batch(changes, version_seq)])
+            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder.recent)
+
+    def flush(self) -> None:
+        """Write the memtables to disk: what was applied until now then survives a crash of the process."""
+        self._database.flush()
+
+    def write_snapshot(self, directory: Path) -> None:
+        """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
+        if directory.exists():
+            raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
+        if not self._registry.saved:
+            self._write(WriteBatch(raw_mode=True), self._version)
+        self._database.flush()
+        self._database.checkpoint(directory)
+
+    def close(self) -> None:
+        """See `WorkingStore.close`."""
+        self._database.close()
+
+    def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
+        """Raw rows with `start <= key < end`, in order of key."""
+        return self._database.scan(start, end)
+
+    def _registered(self, schema: StateSchema, kinds: Sequence[str]) -> StateForm:
+        if schema.kind not in kinds:
+            problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
+            raise InvariantError(problem, operator=self.operator)
+        return self._form(schema)
+
+    def _form(self, schema: StateSchema) -> StateForm:
+        """The form of a state, which is registered if new."""
+        form = self._forms.get(schema.name)
+        if form is None or form.schema != schema:
+            state = self._registry.register(schema)
+            form = StateForm(
+                schema=schema,
+                prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
+                key=self._key_type,
+                value=type_of(schema.value_type),
+                map_key=map_key_type(schema) if schema.kind == MAP else None,
+            )
+            header(schema.version)
+            self._forms[schema.name] = form
+        return form
+
+    def _build(self, batches: Sequence[Batch]) -> RowBuilder:
+        clears = cleared_later(change for batch in batches for change in batch.changes)
+        builder = RowBuilder(self._form, self._database.scan, clears)
+        for batch in batches:
+            builder.add(batch)
+        return builder
+
+    def _put(self, batch: WriteBatch, recent: Mapping[str, Mapping[Any, Any]], version: StoreVersion) -> None:
+        """Write a batch and tell the tables."""
+        self._write(batch, version)
+        for name, values in recent.items():
+            table = self._values.get(name)
+            if table is not None:
+                table.remember(values)
+
+    def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
+        """Write a batch together with what changed of the metadata."""
+        batch.put(VERSION_KEY, msgspec.json.encode(version))
+        if not self._registry.saved:
+            batch.put(STATES_KEY, self._registry.encoded())
+        if own is not None:
+            batch.put(MARKER_KEY, msgspec.json.encode(own))
+        self._database.write(batch)
+        self._version = version
+        self._registry.saved = True

@@ -1,0 +1,123 @@
+"""`Row`: an immutable record with optional field names, in the manner of PyFlink's and PySpark's rows.
+
+A row is a tuple: it hashes, compares and unpacks as one, and names take no part in equality (as in PySpark). Rows
+cannot be changed, because state keeps them as they are; `row.replace(a=1)` makes a new one.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, ClassVar, cast
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+make_row: Any = cast("Any", tuple).__new__
+"""`make_row(row_class(names), values)`: a row, without checks."""
+_get: Any = cast("Any", tuple).__getitem__
+
+
+class Row(tuple[Any, ...]):
+    """A record: `Row(1, "a")`, or with names `Row(id=1, name="a")`.
+
+    Fields are read by position (`row[0]`), by name (`row["id"]`) or as attributes (`row.id`). `Row("id", "name")` may
+    be called like a class, `Row("id", "name")(1, "a")`, as in PyFlink. Unlike PyFlink, names keep their order.
+    """
+
+    __slots__ = ()
+
+    FIELD_NAMES: ClassVar[tuple[str, ...] | None] = None
+    """Names of the fields; None for a row without names."""
+
+    def __new__(cls, *values: Any, **named: Any) -> Row:  # noqa: PYI034 - each set of names has a class
+        if named:
+            if values:
+                raise ValueError("a Row takes either values or named values, not both")
+            return make_row(row_class(tuple(named)), named.values())
+        return make_row(Row, values)
+
+    def get_field_names(self) -> list[str] | None:
+        """Names of the fields; None for a row without names."""
+        return None if self.FIELD_NAMES is None else list(self.FIELD_NAMES)
+
+    def as_dict(self, recursive: bool = False) -> dict[str, Any]:
+        """Name → value. Raises `TypeError` for a row without names.
+
+        Args:
+            recursive: Turn rows inside values, lists and dicts into dicts as well.
+        """
+        if self.FIELD_NAMES is None:
+            raise TypeError("a Row without field names cannot become a dict")
+        return dict(zip(self.FIELD_NAMES, map(_plain, self) if recursive else self, strict=True))
+
+    def get_fields_by_names(self, names: Iterable[str]) -> list[Any]:
+        """The values of these fields, in this order. Raises `KeyError` for a name that the row does not have."""
+        return [self[name] for name in names]
+
+    def replace(self, **named: Any) -> Row:
+        """A row with other values in these fields. Raises `KeyError` for a name that the row does not have."""
+        values = list(self)
+        for name, value in named.items():
+            values[self._position(name)] = value
+        return make_row(type(self), values)
+
+    def _position(self, name: str) -> int:
+        if self.FIELD_NAMES is None or name not in self.FIELD_NAMES:
+            raise KeyError(name)
+        return self.FIELD_NAMES.index(name)
+
+    def __getitem__(self, item: Any) -> Any:
+        if isinstance(item, str):
+            return _get(self, self._position(item))
+        return _get(self, item)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self[name]
+        except KeyError:
+            raise AttributeError(f"{self!r} has no field {name!r}") from None
+
+    def __call__(self, *values: Any) -> Row:
+        if len(values) != len(self):
+            raise ValueError(f"cannot create a Row with fields {list(self)}: {len(values)} values are given")
+        return make_row(row_class(tuple(self)), values)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _make_row, (self.FIELD_NAMES, tuple(self))
+
+    def __repr__(self) -> str:
+        if self.FIELD_NAMES is None:
+            return f"Row({', '.join(map(repr, self))})"
+        return f"Row({', '.join(f'{name}={value!r}' for name, value in zip(self.FIELD_NAMES, self, strict=True))})"
+
+
+@lru_cache(maxsize=1024)
+def row_class(names: tuple[str, ...]) -> type[Row]:
+    """The class of rows with these names; `make_row` makes them."""
+    if len(set(names)) != len(names):
+        raise ValueError(f"field names {list(names)} are not unique")
+    shadowed = {"count", "index"}  # methods of tuple that give way to fields
+    getters = {
+        name: property(itemgetter(position))
+        for position, name in enumerate(names)
+        if name in shadowed or not hasattr(Row, name)
+    }
+    return type("Row", (Row,), {"__slots__": (), "FIELD_NAMES": names, **getters})
+
+
+def _make_row(names: tuple[str, ...] | None, values: tuple[Any, ...]) -> Row:
+    return make_row(Row if names is None else row_class(names), values)
+
+
+def _plain(value: Any) -> Any:
+    """A value whose rows have become dicts."""
+    if isinstance(value, Row):
+        return value.as_dict(recursive=True)
+    held: Any = value
+    if isinstance(value, list):
+        return [_plain(element) for element in held]
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in held.items()}
+    return value

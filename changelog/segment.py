@@ -1,0 +1,171 @@
+"""Segments: the changes of one (operator, partition, batch, attempt), encoded (docs/formats/segment.md).
+
+A segment is one frame of kind `SEGM`. Its header names the job, the operator, the key groups, the batch's seq, the
+attempt's tag and the schema of every state it holds; its blob holds one Arrow stream per state. Nothing else is needed
+to decode it. What one attempt wrote may be split into parts, numbered from 0, which apply in that order.
+
+Invariants: I2 (the tag is in the header, so that a reader can check it against the commit), I5, I8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
+from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, VarveError
+from varve.storage.frame import frame, frame_length, unframe
+from varve.storage.records import Record, StateSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from varve.changelog.changes import StateChanges
+
+KIND: Final = b"SEGM"
+VERSION: Final = 1
+
+
+class SegmentState(Record, frozen=True, kw_only=True):
+    """Where the rows of one state are: bytes `[offset, offset + length)` of the blob; no bytes if there are no rows."""
+
+    schema: StateSchema
+    rows: int
+    offset: int
+    length: int
+
+
+class SegmentHeader(Record, frozen=True, kw_only=True):
+    """What a segment says of itself."""
+
+    job_id: str
+    operator: str
+    partition: int
+    low: int
+    """First key group of the partition, inclusive."""
+    high: int
+    """Last key group, exclusive."""
+    seq: int
+    """The slot of the chain that the batch was executed for; orders list elements."""
+    tag: str
+    """The attempt."""
+    part: int = 0
+    """Place among the parts of this attempt, from 0."""
+    key_type: str
+    """Type string of the keys."""
+    states: tuple[SegmentState, ...] = ()
+    """Filled in by `encode_segment`; in the order of the changes."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of all states."""
+        return sum(state.rows for state in self.states)
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A verified segment; its rows are decoded when they are asked for."""
+
+    header: SegmentHeader
+    name: str
+    """The object it came from, for errors."""
+    _blob: memoryview
+
+    def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
+        """The rows of every state that has any, or those of them whose key group is accepted.
+
+        Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
+        """
+        found = [self.state_changes(i, accepts) for i, state in enumerate(self.header.states) if state.rows]
+        return [changes for changes in found if len(changes)]
+
+    def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
+        """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
+        state = self.header.states[index]
+        try:
+            key_type = type_of(self.header.key_type)
+            data = self._blob[state.offset : state.offset + state.length]
+            return decode_columns(key_type, state.schema, state.rows, data, self.name, accepts)
+        except VarveError as error:
+            raise error.with_context(operator=self.header.operator, object_name=self.name) from error.__cause__
+
+
+def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> bytes:
+    """A segment of these changes; `header.states` is replaced.
+
+    Equal arguments give equal bytes (with the same versions of Arrow and zstd).
+
+    Raises:
+        InvalidRequestError: a value does not fit its type; names the operator, the state and the first such key.
+        InvariantError: a key group outside of the header's range, or columns of different lengths.
+    """
+    key_type = type_of(header.key_type)
+    states: list[SegmentState] = []
+    streams: list[bytes] = []
+    offset = 0
+    for change in changes:
+        _check(header, change)
+        try:
+            stream = encode_columns(key_type, _without_plain_ops(change)) if len(change) else b""
+        except InvalidRequestError as error:
+            raise error.with_context(operator=header.operator, partition=header.partition) from error.__cause__
+        states.append(SegmentState(schema=change.schema, rows=len(change), offset=offset, length=len(stream)))
+        streams.append(stream)
+        offset += len(stream)
+    encoded = msgspec.json.encode(msgspec.structs.replace(header, states=tuple(states)))
+    return frame(KIND, VERSION, encoded, b"".join(streams))
+
+
+def decode_segment(data: bytes | memoryview, name: str) -> Segment:
+    """Verify and open a segment that fills `data` exactly.
+
+    Raises:
+        CorruptDataError: not a segment, truncated, or a checksum does not match; names the object.
+        IncompatibleError: written in a newer format.
+    """
+    opened = unframe(KIND, VERSION, data, name)
+    try:
+        header = msgspec.json.decode(opened.header, type=SegmentHeader)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptDataError(f"the segment's header does not parse: {error}", object_name=name) from error
+    if not header.low < header.high:
+        raise CorruptDataError(f"[{header.low}, {header.high}) is not a key-group range", object_name=name)
+    end = 0
+    for state in header.states:
+        if state.offset != end or state.length < 0 or state.rows < 0 or bool(state.rows) != bool(state.length):
+            raise CorruptDataError(f"state {state.schema.name!r} is not where it must be", object_name=name)
+        end += state.length
+    if end != len(opened.blob):
+        raise CorruptDataError(f"the blob has {len(opened.blob)} bytes, its states {end}", object_name=name)
+    return Segment(header, name, opened.blob)
+
+
+def decode_segments(data: bytes | memoryview, name: str) -> list[Segment]:
+    """Verify and open the segments that stand one after another in `data` (packs, references). Errors as above."""
+    view = memoryview(data)
+    segments: list[Segment] = []
+    offset = 0
+    while offset < len(view):
+        end = offset + frame_length(view[offset:], name)
+        segments.append(decode_segment(view[offset:end], name))
+        offset = end
+    return segments
+
+
+def _check(header: SegmentHeader, change: StateChanges) -> None:
+    if len(change) and not header.low <= min(change.key_groups) <= max(change.key_groups) < header.high:
+        raise InvariantError(
+            f"changes of state {change.schema.name!r} have key groups outside of [{header.low}, {header.high})",
+            operator=header.operator,
+            partition=header.partition,
+        )
+
+
+def _without_plain_ops(change: StateChanges) -> StateChanges:
+    """The same changes, with `ops` left out if they say nothing; so equal changes have equal bytes."""
+    ordinary = ordinary_op(change.schema.kind)
+    if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
+        return change
+    return type(change)(change.schema, change.key_groups, change.keys, None, change.map_keys, change.values)

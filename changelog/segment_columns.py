@@ -1,0 +1,205 @@
+"""The rows of one state as an Arrow IPC stream with one record batch, compressed with zstd, and back.
+
+Columns, in this order: `key_group` uint16; `key`; `op` uint8, left out when every row is what the state's kind does
+ordinarily (APPEND in a list state, else PUT); `map_key`, only in map states; `value`. The types of `key`, `map_key` and
+`value` are those of the schema's type strings. A null `value` of a PUT is a null map value, never a delete.
+
+Invariants: I5 (what is decoded equals what was encoded), I8 (what does not fit the schema is `CorruptDataError`).
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute
+
+from varve.changelog.changes import Op, StateChanges
+from varve.changelog.types import parse_type_string
+from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
+
+Column: TypeAlias = Any
+"""A `pyarrow.Array`; the stubs have no type for an array of any type that the strict checker accepts."""
+arrow: Final[Any] = pa
+pc: Final[Any] = pyarrow.compute
+
+LIST: Final = "list"
+MAP: Final = "map"
+VALUE_LIKE: Final = ("value", "reducing", "aggregating")
+KEY_GROUP_MAX: Final = 0xFFFF
+_OP_MAX: Final = max(Op)
+_WRITE: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
+_READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
+type_of: Final = lru_cache(maxsize=1024)(parse_type_string)
+"""The type of a type string; types are immutable, so each is parsed once per process."""
+# What pyarrow raises for values that do not fit a column, TypeInformation.to_arrow included.
+_MISFIT: Final = (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, LookupError)
+
+
+def ordinary_op(kind: str) -> Op:
+    """What a row of a state of this kind does when no op is given."""
+    return Op.APPEND if kind == LIST else Op.PUT
+
+
+def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
+    """The rows as an Arrow IPC stream; equal rows give equal bytes with the same Arrow and zstd.
+
+    Raises `InvalidRequestError`, naming the state and the first offending key, if something does not fit its type.
+    """
+    schema = changes.schema
+    _check_lengths(changes)
+    columns: dict[str, Column] = {"key_group": _key_group_column(changes)}
+    columns["key"] = _column(key_type, changes.keys, changes, "key")
+    if changes.ops is not None:
+        columns["op"] = pa.UInt8Array.from_buffers(pa.uint8(), len(changes), [None, pa.py_buffer(changes.ops)])
+    if schema.kind == MAP:
+        columns["map_key"] = _column(map_key_type(schema), changes.map_keys or [], changes, "map key")
+    columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
+    batch: Any = arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
+    sink = pa.BufferOutputStream()
+    with arrow.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
+        writer.write_batch(batch)
+    return sink.getvalue().to_pybytes()
+
+
+def decode_columns(
+    key_type: TypeInformation,
+    schema: StateSchema,
+    rows: int,
+    data: memoryview,
+    name: str,
+    accepts: Callable[[int], bool] | None = None,
+) -> StateChanges:
+    """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
+
+    Raises `CorruptDataError` naming the object `name`.
+    """
+    try:
+        batch = _read_batch(data)
+        columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
+        if accepts is not None:
+            columns = _accepted(columns, accepts)
+        return _changes(key_type, schema, columns)
+    except (pa.ArrowException, CorruptDataError, ValueError, OSError) as error:
+        problem = f"the rows of state {schema.name!r} do not decode: {error}; restore an older checkpoint"
+        raise CorruptDataError(problem, object_name=name) from error
+
+
+def map_key_type(schema: StateSchema) -> TypeInformation:
+    """Type of the map keys of a map state."""
+    if schema.map_key_type is None:
+        raise InvariantError(f"map state {schema.name!r} has no map key type")
+    return type_of(schema.map_key_type)
+
+
+def _key_group_column(changes: StateChanges) -> Column:
+    try:
+        groups = array("H", changes.key_groups)
+    except (OverflowError, TypeError) as error:
+        problem = f"a key group of state {changes.schema.name!r} is not in [0, {KEY_GROUP_MAX}]: {error}"
+        raise InvariantError(problem) from error
+    return pa.UInt16Array.from_buffers(pa.uint16(), len(groups), [None, pa.py_buffer(groups)])
+
+
+def _column(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> Column:
+    try:
+        return type_.to_arrow(stored)
+    except _MISFIT as error:
+        raise InvalidRequestError(
+            f"state {changes.schema.name!r}: {_offender(type_, stored, changes, what)} does not fit type "
+            f"{type_.type_string()}: {error}; correct the function that writes it, or the state's type"
+        ) from error
+
+
+def _offender(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> str:
+    """The first row that does not encode by itself, in words."""
+    for key, element in zip(changes.keys, stored, strict=False):
+        try:
+            type_.to_arrow([element])
+        except _MISFIT:
+            return f"the {what} of key {key!r}"
+    return f"the {what} of some key among {len(stored)}"
+
+
+def _check_lengths(changes: StateChanges) -> None:
+    columns = (changes.key_groups, changes.keys, changes.ops, changes.map_keys, changes.values)
+    is_map = changes.schema.kind == MAP
+    if is_map != (changes.map_keys is not None) or {len(c) for c in columns if c is not None} != {len(changes)}:
+        raise InvariantError(f"the columns of the changes of state {changes.schema.name!r} do not fit together")
+
+
+def _read_batch(data: memoryview) -> Any:
+    with arrow.ipc.open_stream(pa.py_buffer(data), options=_READ) as reader:
+        batch = reader.read_next_batch()
+        try:
+            reader.read_next_batch()
+        except StopIteration:
+            return batch
+    raise CorruptDataError("more than one record batch")
+
+
+def _fields(key_type: TypeInformation, schema: StateSchema, batch: Any) -> dict[str, pa.DataType]:
+    """Names and types that the columns must have."""
+    fields = {"key_group": pa.uint16(), "key": key_type.arrow_type}
+    if "op" in batch.schema.names:
+        fields["op"] = pa.uint8()
+    if schema.kind == MAP:
+        fields["map_key"] = map_key_type(schema).arrow_type
+    fields["value"] = type_of(schema.value_type).arrow_type
+    return fields
+
+
+def _expect_columns(batch: Any, fields: dict[str, pa.DataType], rows: int) -> dict[str, Column]:
+    if batch.schema.names != list(fields) or batch.schema.types != list(fields.values()):
+        raise CorruptDataError(f"the columns are {batch.schema.to_string()}, not {fields}")
+    if batch.num_rows != rows:
+        raise CorruptDataError(f"{batch.num_rows} rows instead of {rows}")
+    columns: dict[str, Column] = dict(zip(fields, batch.columns, strict=True))
+    for required in ("key_group", "op"):
+        if required in columns and columns[required].null_count:
+            raise CorruptDataError(f"column {required} has nulls")
+    if "op" in columns and rows and pc.max(columns["op"]).as_py() > _OP_MAX:
+        raise CorruptDataError("unknown op")
+    return columns
+
+
+def _accepted(columns: dict[str, Column], accepts: Callable[[int], bool]) -> dict[str, Column]:
+    groups: list[int] = pc.unique(columns["key_group"]).to_pylist()
+    kept = [group for group in groups if accepts(group)]
+    if len(kept) == len(groups):
+        return columns
+    mask = pc.is_in(columns["key_group"], value_set=pa.array(kept, pa.uint16()))
+    return {name: column.filter(mask) for name, column in columns.items()}
+
+
+def _changes(key_type: TypeInformation, schema: StateSchema, columns: dict[str, Column]) -> StateChanges:
+    ops = columns.get("op")
+    return StateChanges(
+        schema=schema,
+        key_groups=_bytes_of(columns["key_group"], 2).cast("H").tolist(),
+        keys=key_type.from_arrow(columns["key"]),
+        ops=None if ops is None else bytes(_bytes_of(ops, 1)),
+        map_keys=map_key_type(schema).from_arrow(columns["map_key"]) if schema.kind == MAP else None,
+        values=type_of(schema.value_type).from_arrow(columns["value"]),
+    )
+
+
+def _bytes_of(column: Column, width: int) -> memoryview:
+    """The data buffer of a fixed-width column without nulls (`to_pylist` is ten times slower)."""
+    data = column.buffers()[1]
+    if data is None:
+        return memoryview(b"")
+    return memoryview(data)[column.offset * width : (column.offset + len(column)) * width]
+
+
+if sys.byteorder != "little":  # pragma: no cover
+    raise ImportError("varve's segments are read and written on little-endian machines only")

@@ -1,0 +1,167 @@
+"""Keyed state as a user sees it: PyFlink's interfaces, each always about the current key.
+
+What a handle returns never aliases state: changing a returned object changes nothing until it is passed to `update`,
+`add` or `put`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+T = TypeVar("T")
+K = TypeVar("K")
+V = TypeVar("V")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class State(ABC):
+    """Base of all states."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def clear(self) -> None:
+        """Remove what the state holds for the current key."""
+
+
+class ValueState(State, Generic[T]):
+    """One value."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def value(self) -> T | None:
+        """The value; None if there is none."""
+
+    @abstractmethod
+    def update(self, value: T | None) -> None:
+        """Set the value; None removes it. Raises `InvalidRequestError` if it is not of the state's type."""
+
+
+class AppendingState(State, Generic[IN, OUT]):
+    """Takes values one by one and gives something of all of them."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> OUT | None:
+        """What has come of the values so far."""
+
+    @abstractmethod
+    def add(self, value: IN) -> None:
+        """Take one value."""
+
+
+class MergingState(AppendingState[IN, OUT]):
+    """An `AppendingState` of which two can become one."""
+
+    __slots__ = ()
+
+
+class ReducingState(MergingState[T, T]):
+    """One value, which a `ReduceFunction` makes of all that were added. `get()` is None when empty.
+
+    `add(None)` clears the state, as in Flink's heap backend.
+    """
+
+    __slots__ = ()
+
+
+class AggregatingState(MergingState[IN, OUT]):
+    """An accumulator, which an `AggregateFunction` makes of all that were added. `get()` is None when empty.
+
+    `add(None)` clears the state, as in Flink's heap backend.
+    """
+
+    __slots__ = ()
+
+
+class ListState(MergingState[T, list[T]]):
+    """A list. Adding needs no read of what is there. An element cannot be None."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self) -> list[T]:
+        """The elements, as a list that belongs to the caller; empty if there is none."""
+
+    @abstractmethod
+    def add_all(self, values: Sequence[T]) -> None:
+        """Add these to the end; none of them is added if one is wrong. No values change nothing.
+
+        Raises:
+            InvalidRequestError: `values` or one of them is None, or one is not of the state's type.
+        """
+
+    @abstractmethod
+    def update(self, values: Sequence[T]) -> None:
+        """Replace the elements by these; no values clear the state. Raises as `add_all`."""
+
+    def __iter__(self) -> Iterator[T]:
+        return iter(self.get())
+
+
+class MapState(State, Generic[K, V]):
+    """A map. A value may be None, which is not the same as no entry; a key may not.
+
+    `items`, `keys` and `values` return lists that belong to the caller, so a map may be changed while one goes over
+    them. The order of entries is not defined.
+    """
+
+    __slots__ = ()
+
+    @abstractmethod
+    def get(self, key: K) -> V | None:
+        """The value of the key; None if there is none (never `KeyError`)."""
+
+    @abstractmethod
+    def put(self, key: K, value: V | None) -> None:
+        """Set the value of the key."""
+
+    @abstractmethod
+    def put_all(self, dict_value: dict[K, V]) -> None:
+        """Set all these; nothing is set if one is wrong."""
+
+    @abstractmethod
+    def remove(self, key: K) -> None:
+        """Remove the key's entry; a missing one is no error."""
+
+    @abstractmethod
+    def contains(self, key: K) -> bool:
+        """Whether the key has an entry, be its value None."""
+
+    @abstractmethod
+    def items(self) -> list[tuple[K, V]]:
+        """The entries."""
+
+    @abstractmethod
+    def keys(self) -> list[K]:
+        """The keys."""
+
+    @abstractmethod
+    def values(self) -> list[V]:
+        """The values."""
+
+    @abstractmethod
+    def is_empty(self) -> bool:
+        """Whether there is no entry."""
+
+    def __getitem__(self, key: K) -> V | None:
+        return self.get(key)
+
+    def __setitem__(self, key: K, value: V | None) -> None:
+        self.put(key, value)
+
+    def __delitem__(self, key: K) -> None:
+        self.remove(key)
+
+    def __contains__(self, key: Any) -> bool:
+        return self.contains(key)
+
+    def __iter__(self) -> Iterator[K]:
+        return iter(self.keys())

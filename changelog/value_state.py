@@ -1,0 +1,121 @@
+"""`ValueState` over a value table, and the overlay that all value-like states share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from varve.changelog.changes import Op, StateChanges
+from varve.changelog.hashmap_tables import HashMapValueTable
+from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
+from varve.changelog.state import ValueState
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from varve.changelog.type_information import TypeInformation
+    from varve.changelog.working_store import ValueTable
+    from varve.storage.records import StateSchema
+
+T = TypeVar("T")
+
+
+class ValueOverlay(Overlay):
+    """Pending: the stored value, or None if it is known to be gone."""
+
+    __slots__ = ("cells", "removed", "table")
+
+    def __init__(self, schema: StateSchema, table: ValueTable) -> None:
+        super().__init__(schema)
+        self.table = table
+        self.cells: dict[int, dict[Any, Any]] | None = table.groups if isinstance(table, HashMapValueTable) else None
+        """The cells of a table in memory, which are read without a call; None for other tables."""
+        self.removed = False
+        """Whether anything was removed in this batch."""
+
+    def remove(self, key_group: int, key: Any) -> None:
+        """Remove the value."""
+        self.pending[key_group][key] = None
+        self.removed = True
+
+    def changes(self) -> StateChanges | None:
+        key_groups: list[int] = []
+        keys: list[Any] = []
+        values: list[Any] = []
+        for key_group, cells in self.by_key_group():
+            key_groups.extend([key_group] * len(cells))
+            keys.extend(cells)
+            values.extend(cells.values())
+        if not keys:
+            return None
+        ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if self.removed else None
+        return StateChanges(self.schema, key_groups, keys, ops, None, values)
+
+    def clear(self) -> None:
+        super().clear()
+        self.removed = False
+
+    def keys(self) -> Iterator[tuple[int, Any]]:
+        for key_group, key, _ in self.table.items():
+            if key not in self.pending[key_group]:
+                yield key_group, key
+        for key_group, cells in list(self.pending.items()):
+            for key, stored in list(cells.items()):
+                if stored is not None:
+                    yield key_group, key
+
+    def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
+        if self.read or self.read_before:
+            self.table.prefetch(key_groups, keys)
+
+
+class ValueStateHandle(ValueState[T]):
+    """The user's handle; the methods repeat what the overlay does, because a call costs as much as all the rest."""
+
+    __slots__ = ("_cells", "_context", "_freeze", "_get", "_immutable", "_overlay", "_pending", "_thaw")
+
+    def __init__(self, overlay: ValueOverlay, context: KeyContext, value_type: TypeInformation) -> None:
+        self._overlay = overlay
+        self._context = context
+        self._pending = overlay.pending
+        self._cells = overlay.cells
+        self._get = overlay.table.get
+        self._immutable = value_type.immutable
+        self._freeze = value_type.freeze
+        self._thaw = value_type.thaw
+
+    def value(self) -> T | None:
+        context = self._context
+        key = context.key
+        if key is NO_KEY:
+            raise context.no_key(self._overlay.schema.name)
+        key_group = context.key_group
+        stored = self._pending[key_group].get(key, MISSING)
+        if stored is MISSING:
+            if self._cells is not None:
+                stored = self._cells[key_group].get(key)
+            else:
+                self._overlay.read = True
+                stored = self._get(key_group, key)
+        if self._immutable or stored is None:
+            return stored
+        return self._thaw(stored)
+
+    def update(self, value: T | None) -> None:
+        if value is None:
+            self.clear()
+            return
+        context = self._context
+        key = context.key
+        if key is NO_KEY:
+            raise context.no_key(self._overlay.schema.name)
+        try:
+            self._pending[context.key_group][key] = self._freeze(value)
+        except InvalidRequestError as error:
+            raise context.refused(self._overlay.schema.name, error) from error
+
+    def clear(self) -> None:
+        context = self._context
+        if context.key is NO_KEY:
+            raise context.no_key(self._overlay.schema.name)
+        self._overlay.remove(context.key_group, context.key)

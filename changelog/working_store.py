@@ -1,0 +1,126 @@
+"""The contract of a working store: the confirmed state of one (operator, partition) on an executor.
+
+A store never sees what is pending (I4: that is the overlay in `varve.changelog.keyed_backend`); it changes only by
+`apply`, which takes the whole net effect of one batch and the version that it leads to.
+
+Invariants: I4; I5 (`apply` is a function of the changes alone: no clock, no randomness, no order of calls between
+keys); I9 (a store may vanish at any time and is rebuilt from snapshot and log).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from varve.changelog.batch import BatchFolder
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from varve.changelog.changes import StateChanges
+    from varve.storage.records import Link, StateSchema
+
+
+class ValueTable(Protocol):
+    """Confirmed cells of a value, reducing or aggregating state. All keys and values are stored forms."""
+
+    def get(self, key_group: int, key: Any) -> Any:
+        """The stored value, or None if there is none."""
+        ...
+
+    def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
+        """These keys will probably be read before the next `prefetch`: a store may read them at once. A hint."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, Any, Any]]:
+        """All (key group, key, value), by key group, keys in any order."""
+        ...
+
+
+class MapTable(Protocol):
+    """Confirmed cells of a map state."""
+
+    def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
+        """(present, stored value); a present value may be None."""
+        ...
+
+    def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
+        """Map key → value of one key; a fresh dict."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
+        """All (key group, key, map key, value), by key group."""
+        ...
+
+
+class ListTable(Protocol):
+    """Confirmed elements of a list state."""
+
+    def elements(self, key_group: int, key: Any) -> list[Any]:
+        """The key's elements in order; a fresh list."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, Any, list[Any]]]:
+        """All (key group, key, elements) that are not empty, by key group."""
+        ...
+
+
+class WorkingStore(BatchFolder, Protocol):
+    """Confirmed state of key groups `[low, high)`; used by one thread at a time. Replay goes through `fold`."""
+
+    @property
+    def version(self) -> Link:
+        """The commit whose state this is; `ORIGIN` for the empty store."""
+        ...
+
+    @property
+    def schemas(self) -> tuple[StateSchema, ...]:
+        """The states that the store knows, in order of registration."""
+        ...
+
+    def value_table(self, schema: StateSchema) -> ValueTable:
+        """The table of a value-like state, registered if new.
+
+        Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
+        names the operator, the state and both schemas. So do `map_table` and `list_table`.
+        """
+        ...
+
+    def map_table(self, schema: StateSchema) -> MapTable:
+        """The table of a map state, registered if new."""
+        ...
+
+    def list_table(self, schema: StateSchema) -> ListTable:
+        """The table of a list state, registered if new."""
+        ...
+
+    def apply(
+        self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
+    ) -> None:
+        """Fold one batch and move to `version`, at once: after a crash the store has all of it or none.
+
+        Args:
+            changes: Net effect of the batch at seq `version.seq` (list elements are ordered by that seq).
+            version: The commit that this leads to.
+            accepts: Rows of key groups that it refuses are skipped; None accepts all.
+        """
+        ...
+
+    def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
+        """These changes will probably be applied next, at this seq: a store may do the work ahead.
+
+        A hint that changes nothing that can be seen; a following `apply` of other changes is right as well.
+        """
+        ...
+
+    def write_snapshot(self, directory: Path) -> None:
+        """Write the whole confirmed state as a RocksDB snapshot into `directory`, which must not exist.
+
+        The directory then holds SST files (immutable, named alike in later snapshots of the same store as long as
+        they are unchanged), and the small files that RocksDB needs to open it.
+        """
+        ...
+
+    def close(self) -> None:
+        """Release files and memory; the store is not usable afterwards."""
+        ...

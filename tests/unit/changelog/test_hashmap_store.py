@@ -1,0 +1,92 @@
+"""What is particular to the store in memory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from varve.changelog.batch import Batch
+from varve.changelog.changes import StateChanges
+from varve.changelog.hashmap_store import HashMapStore
+from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.records import ORIGIN, Link, StateSchema
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+VALUE = StateSchema(name="value", kind="value", value_type="1:int")
+LIST = StateSchema(name="list", kind="list", value_type="1:int")
+
+
+def store(low: int = 0, high: int = 4) -> HashMapStore:
+    return HashMapStore(operator="op", key_type="1:string", low=low, high=high)
+
+
+def puts(*cells: tuple[int, str, int]) -> StateChanges:
+    groups, keys, values = zip(*cells, strict=True)
+    return StateChanges(VALUE, list(groups), list(keys), None, None, list(values))
+
+
+def test_a_store_that_failed_halfway_is_not_used(tmp_path: Path) -> None:
+    made = store()
+    made.apply([puts((0, "a", 1))], Link(1, "t1"))
+    broken = StateChanges(VALUE, [0, 0], ["b", "c"], None, None, [2])  # one value is missing
+    with pytest.raises(ValueError, match="shorter"):
+        made.apply([broken], Link(2, "t2"))
+    for use in (
+        lambda: made.version,
+        lambda: made.apply([], Link(3, "t3")),
+        lambda: made.write_snapshot(tmp_path / "s"),
+    ):
+        with pytest.raises(InvariantError, match="discard it"):
+            use()
+
+
+def test_replay_folds_batches_of_different_seqs_at_once() -> None:
+    made = store()
+    made.apply([puts((0, "a", 1))], Link(1, "t1"))
+    first = [
+        Batch([puts((1, "b", 5))], 5),
+        Batch([puts((0, "a", 2), (1, "b", 9))], 3, accepts=lambda group: group == 0),
+    ]
+    made.fold(first, Link(5, "t5"), last=False)
+    with pytest.raises(InvariantError):
+        _ = made.version
+    made.fold([Batch([puts((0, "a", 4))], 4)], Link(5, "t5"), last=True)
+    assert made.version == Link(5, "t5")
+    assert sorted(made.value_table(VALUE).items()) == [(0, "a", 4), (1, "b", 5)]
+
+
+def test_a_replay_that_failed_leaves_no_version() -> None:
+    made = store()
+    made.fold([Batch([puts((1, "b", 5))], 5)], Link(5, "t5"), last=False)
+    with pytest.raises(InvariantError):
+        made.fold([Batch([puts((9, "x", 5))], 5)], Link(5, "t5"), last=True)
+    with pytest.raises(InvariantError):
+        _ = made.version
+
+
+def test_only_the_own_key_groups_are_loaded() -> None:
+    whole = store(0, 4)
+    elements = StateChanges(LIST, [0, 2, 2], ["a", "c", "c"], None, None, [1, 2, 3])
+    whole.apply([puts((0, "a", 1), (1, "b", 2), (2, "c", 3)), elements], Link(7, "t7"))
+    part = store(1, 3)
+    part.load_from(whole)
+    assert list(part.value_table(VALUE).items()) == [(1, "b", 2), (2, "c", 3)]
+    assert list(part.list_table(LIST).items()) == [(2, "c", [2, 3])]
+    assert (part.version, part.schemas) == (Link(7, "t7"), (VALUE, LIST))
+    part.apply([StateChanges(LIST, [2], ["c"], None, None, [4])], Link(8, "t8"))
+    assert whole.list_table(LIST).elements(2, "c") == [2, 3], "nothing is shared with the source"
+
+
+def test_a_table_of_another_kind_is_a_bug() -> None:
+    with pytest.raises(InvariantError):
+        store().list_table(VALUE)
+
+
+def test_a_range_must_not_be_empty() -> None:
+    assert store(3, 4).version == ORIGIN
+    for low, high in ((3, 3), (-1, 2)):
+        with pytest.raises(InvalidRequestError):
+            store(low, high)

@@ -1,0 +1,97 @@
+"""`Row` behaves as PyFlink's, but cannot be changed."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+
+import pytest
+
+from varve.changelog.row import Row, row_class
+
+
+def test_fields_are_read_by_position_name_and_attribute() -> None:
+    row = Row(name="Ann", age=11)
+    assert (row[0], row["age"], row.name, row[-1], row[0:1]) == ("Ann", 11, "Ann", 11, ("Ann",))
+    assert (len(row), list(row), "Ann" in row) == (2, ["Ann", 11], True)
+    assert row.get_field_names() == ["name", "age"], "in the order given, not sorted"
+    assert row.get_fields_by_names(["age", "name"]) == [11, "Ann"]
+
+
+def test_a_row_without_names_has_positions_only() -> None:
+    row = Row("Ann", 11)
+    assert (row[0], row.get_field_names(), repr(row)) == ("Ann", None, "Row('Ann', 11)")
+    with pytest.raises(KeyError):
+        row["name"]
+    with pytest.raises(AttributeError):
+        _ = row.name
+    with pytest.raises(TypeError):
+        row.as_dict()
+
+
+def test_unknown_fields_are_errors() -> None:
+    row = Row(name="Ann")
+    with pytest.raises(KeyError):
+        row["age"]
+    with pytest.raises(AttributeError, match="age"):
+        _ = row.age
+    with pytest.raises(IndexError):
+        row[1]
+    with pytest.raises(KeyError):
+        row.replace(age=1)
+
+
+def test_a_row_makes_rows_like_a_class() -> None:
+    person = Row("name", "age")
+    assert person("Ann", 11) == Row(name="Ann", age=11)
+    assert person("Ann", 11).age == 11
+    with pytest.raises(ValueError, match="3 values"):
+        person(1, 2, 3)
+
+
+def test_a_row_cannot_be_changed_but_replaced() -> None:
+    row = Row(name="Ann", age=11)
+    with pytest.raises(TypeError):
+        row[0] = "Bob"  # type: ignore[index]
+    with pytest.raises(AttributeError):
+        row.name = "Bob"
+    assert row.replace(age=12) == Row(name="Ann", age=12)
+    assert row.age == 11
+
+
+def test_rows_compare_and_hash_as_tuples() -> None:
+    assert Row(a=1, b=2) == Row(1, 2) == (1, 2)
+    assert Row(a=1) != Row(a=2)
+    assert len({Row(a=1), Row(a=1), Row(a=2)}) == 2
+
+
+def test_rows_become_dicts() -> None:
+    row = Row(a=1, b=Row(c=[Row(d=2)], e={"f": Row(g=3)}))
+    assert row.as_dict()["b"] == row.b
+    assert row.as_dict(recursive=True) == {"a": 1, "b": {"c": [{"d": 2}], "e": {"f": {"g": 3}}}}
+
+
+@pytest.mark.parametrize("row", [Row(), Row(1), Row(a=1, b=Row(c=2))], ids=repr)
+def test_rows_are_pickled_and_copied(row: Row) -> None:
+    for other in (pickle.loads(pickle.dumps(row)), copy.deepcopy(row), copy.copy(row)):
+        assert other == row
+        assert repr(other) == repr(row)
+        assert type(other) is type(row)
+
+
+@pytest.mark.parametrize("name", ["count", "index", "as_dict", "_position", "__len__", "a b", "FIELD_NAMES", ""])
+def test_any_name_may_be_a_field(name: str) -> None:
+    """Methods of tuple give way to fields; methods of Row do not, and such fields are read by name."""
+    row = Row(**{"other": 1, name: 2})
+    assert row[name] == 2
+    assert len(row) == 2
+    assert row.as_dict() == {"other": 1, name: 2}
+    if name in {"count", "index"}:
+        assert getattr(row, name) == 2
+
+
+def test_wrong_rows_are_refused() -> None:
+    with pytest.raises(ValueError, match="not both"):
+        Row(1, a=2)
+    with pytest.raises(ValueError, match="unique"):
+        row_class(("a", "a"))

@@ -1,0 +1,246 @@
+"""Segments: what goes in comes out, and what is damaged or foreign is refused by name."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.state_model import BY_NAME, EVENTS, GONE, LONG, STRING, TOTAL, BatchChanges, changes, puts, segment_header
+from varve.changelog.changes import Op, StateChanges
+from varve.changelog.segment import KIND, SegmentHeader, SegmentState, decode_segment, decode_segments, encode_segment
+from varve.changelog.types import Types, as_type
+from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
+from varve.storage.frame import frame, unframe
+from varve.storage.records import StateSchema
+
+BATCH = BatchChanges(
+    totals={"a": 1, "b": GONE, "c": -(2**63)},
+    by_name={"a": (True, {"x": 1, "y": None, "z": GONE}), "b": (True, {})},
+    events={"a": (False, ["one", "two"]), "c": (True, [])},
+)
+
+
+def reframed(data: bytes, header: Any = None, blob: bytes | None = None, version: int = 1) -> bytes:
+    """The same segment with another header or blob, and right checksums."""
+    opened = unframe(KIND, 1, data, "s")
+    encoded = opened.header if header is None else msgspec.json.encode(header)
+    return frame(KIND, version, encoded, bytes(opened.blob) if blob is None else blob)
+
+
+def test_all_kinds_of_rows_come_back() -> None:
+    rows = BATCH.rows()
+    segment = decode_segment(encode_segment(segment_header(7), rows), "s")
+    assert segment.changes() == rows
+    assert segment.header.rows == sum(len(change) for change in rows)
+    assert [state.schema for state in segment.header.states] == [TOTAL, BY_NAME, EVENTS]
+
+
+def test_the_header_comes_back() -> None:
+    header = segment_header(9, 2, 6, part=3, tag="ab" * 16, partition=5)
+    decoded = decode_segment(encode_segment(header, []), "s").header
+    assert decoded == header
+
+
+def test_a_null_map_value_is_not_a_delete() -> None:
+    rows = BatchChanges(by_name={"a": (False, {"null": None, "gone": GONE})}).rows()
+    [found] = decode_segment(encode_segment(segment_header(1), rows), "s").changes()
+    assert dict(zip(found.map_keys or [], found.ops or b"", strict=True)) == {"null": Op.PUT, "gone": Op.DELETE}
+
+
+def test_a_state_without_rows_leaves_its_schema_and_no_bytes() -> None:
+    segment = decode_segment(encode_segment(segment_header(1), [changes(TOTAL, [])]), "s")
+    assert segment.header.states == (SegmentState(schema=TOTAL, rows=0, offset=0, length=0),)
+    assert segment.changes() == []
+
+
+@pytest.mark.parametrize(("schema", "op"), [(TOTAL, Op.PUT), (EVENTS, Op.APPEND)])
+def test_equal_changes_have_equal_bytes_whether_ops_are_given_or_not(schema: StateSchema, op: Op) -> None:
+    value: Any = 1 if schema is TOTAL else "x"
+    plain = StateChanges(schema, [1, 2], ["a", "b"], None, None, [value, value])
+    spelled = StateChanges(schema, [1, 2], ["a", "b"], bytes((op, op)), None, [value, value])
+    assert encode_segment(segment_header(1), [plain]) == encode_segment(segment_header(1), [spelled])
+
+
+def test_a_put_in_a_list_state_is_not_taken_for_an_append() -> None:
+    odd = StateChanges(EVENTS, [1], ["a"], bytes((Op.PUT,)), None, ["x"])
+    assert decode_segment(encode_segment(segment_header(1), [odd]), "s").changes() == [odd]
+
+
+def test_only_accepted_key_groups_are_decoded() -> None:
+    segment = decode_segment(encode_segment(segment_header(1), BATCH.rows()), "s")
+    groups = {group for change in segment.changes() for group in change.key_groups}
+    for group in groups:
+        found = segment.changes(lambda g, group=group: g == group)
+        assert {g for change in found for g in change.key_groups} == {group}
+        whole = segment.changes()
+        expected = [(c.schema.name, k) for c in whole for g, k in zip(c.key_groups, c.keys, strict=True) if g == group]
+        assert [(c.schema.name, k) for c in found for k in c.keys] == expected
+    assert segment.changes(lambda _: False) == []
+
+
+def test_rows_are_decoded_only_when_asked_for() -> None:
+    data = encode_segment(segment_header(1), puts({"a": 1}))
+    blob = bytearray(unframe(KIND, 1, data, "s").blob)
+    blob[0:4] = b"\0\0\0\0"
+    segment = decode_segment(reframed(data, blob=bytes(blob)), "seg/1")
+    with pytest.raises(CorruptDataError) as caught:
+        segment.changes()
+    assert caught.value.context["object_name"] == "seg/1"
+
+
+def test_segments_one_after_another_are_told_apart() -> None:
+    parts = [
+        encode_segment(segment_header(1, part=i), rows) for i, rows in enumerate([puts({"a": 1}), [], BATCH.rows()])
+    ]
+    found = decode_segments(memoryview(b"".join(parts)), "pack")
+    assert [segment.header.part for segment in found] == [0, 1, 2]
+    assert found[2].changes() == BATCH.rows()
+    assert decode_segments(b"", "pack") == []
+    with pytest.raises(CorruptDataError, match="pack"):
+        decode_segments(b"".join(parts)[:-1], "pack")
+
+
+def test_every_flipped_byte_is_found() -> None:
+    data = encode_segment(segment_header(7), BATCH.rows())
+    for i in range(len(data)):
+        damaged = bytearray(data)
+        damaged[i] ^= 0x10
+        with pytest.raises(CorruptDataError) as caught:
+            decode_segment(damaged, "seg/7")
+        assert caught.value.context["object_name"] == "seg/7"
+
+
+def test_every_truncation_is_found() -> None:
+    data = encode_segment(segment_header(7), BATCH.rows())
+    for length in range(len(data)):
+        with pytest.raises(CorruptDataError, match="seg/7"):
+            decode_segment(data[:length], "seg/7")
+
+
+def test_a_newer_version_is_refused() -> None:
+    data = encode_segment(segment_header(7), BATCH.rows())
+    with pytest.raises(IncompatibleError, match="seg/7"):
+        decode_segment(reframed(data, version=2), "seg/7")
+
+
+def test_a_type_of_a_newer_varve_is_refused() -> None:
+    data = encode_segment(segment_header(7), puts({"a": 1}))
+    header = decode_segment(data, "s").header
+    [state] = header.states
+    newer = msgspec.structs.replace(state.schema, value_type="9:long")
+    changed = msgspec.structs.replace(header, states=(msgspec.structs.replace(state, schema=newer),))
+    with pytest.raises(IncompatibleError, match="seg/7"):
+        decode_segment(reframed(data, changed), "seg/7").changes()
+
+
+@pytest.mark.parametrize(
+    "field",
+    [{"rows": 9}, {"offset": 1}, {"length": 3}, {"length": -1}, {"rows": 0}, {"rows": -1}],
+)
+def test_a_header_that_does_not_fit_the_blob_is_refused(field: dict[str, int]) -> None:
+    data = encode_segment(segment_header(7), puts({"a": 1}))
+    header = decode_segment(data, "s").header
+    changed = msgspec.structs.replace(header, states=(msgspec.structs.replace(header.states[0], **field),))
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(reframed(data, changed), "seg/7").changes()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        StateSchema(name="total", kind="value", value_type=STRING),
+        StateSchema(name="total", kind="map", value_type=LONG, map_key_type=STRING),
+    ],
+)
+def test_columns_that_do_not_fit_the_schema_are_refused(schema: StateSchema) -> None:
+    data = encode_segment(segment_header(7), puts({"a": 1}))
+    header = decode_segment(data, "s").header
+    changed = msgspec.structs.replace(header, states=(msgspec.structs.replace(header.states[0], schema=schema),))
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(reframed(data, changed), "seg/7").changes()
+
+
+def test_an_unknown_op_is_refused() -> None:
+    odd = StateChanges(TOTAL, [1], ["a"], b"\x04", None, [1])
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(encode_segment(segment_header(7), [odd]), "seg/7").changes()
+
+
+def test_a_header_that_is_no_header_is_refused() -> None:
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(frame(KIND, 1, b'{"job_id": 1}'), "seg/7")
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(frame(KIND, 1, msgspec.json.encode(segment_header(7, 3, 3))), "seg/7")
+    with pytest.raises(CorruptDataError, match="seg/7"):
+        decode_segment(frame(b"CHEN", 1, msgspec.json.encode(segment_header(7))), "seg/7")
+
+
+def test_fields_of_later_minor_changes_are_skipped() -> None:
+    known = msgspec.to_builtins(segment_header(7))
+    assert decode_segment(frame(KIND, 1, msgspec.json.encode({**known, "colour": 1})), "s").header == segment_header(7)
+
+
+def test_a_value_that_does_not_fit_names_operator_state_and_key() -> None:
+    misfit = StateChanges(TOTAL, [1, 2, 3], ["a", "b", "c"], None, None, [1, "two", 2**70])
+    with pytest.raises(InvalidRequestError) as caught:
+        encode_segment(segment_header(1, partition=4), [misfit])
+    assert "'total'" in str(caught.value)
+    assert "'b'" in str(caught.value)
+    assert caught.value.context == {"operator": "flights", "partition": 4}
+
+
+def test_a_composite_value_that_does_not_fit_names_the_key() -> None:
+    pair = as_type(Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
+    schema = StateSchema(name="pair", kind="value", value_type=pair.type_string())
+    misfit = StateChanges(schema, [1, 2], ["a", "b"], None, None, [(1, 1.0), 5])
+    with pytest.raises(InvalidRequestError, match="'b'"):
+        encode_segment(segment_header(1), [misfit])
+
+
+@pytest.mark.parametrize("group", [-1, 2, 70_000])
+def test_a_key_group_outside_of_the_header_is_a_bug(group: int) -> None:
+    with pytest.raises(InvariantError):
+        encode_segment(segment_header(1, 0, 2), [StateChanges(TOTAL, [group], ["a"], None, None, [1])])
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        StateChanges(TOTAL, [1], ["a"], b"", None, [1]),
+        StateChanges(TOTAL, [1], ["a"], b"\0\0", None, [1]),
+        StateChanges(TOTAL, [1, 1], ["a"], None, None, [1]),
+        StateChanges(TOTAL, [1], ["a"], None, None, [1, 2]),
+        StateChanges(TOTAL, [1], ["a"], None, ["m"], [1]),
+        StateChanges(BY_NAME, [1], ["a"], None, None, [1]),
+    ],
+)
+def test_columns_of_different_lengths_are_a_bug(odd: StateChanges) -> None:
+    with pytest.raises(InvariantError):
+        encode_segment(segment_header(1), [odd])
+
+
+def test_100_000_rows_are_one_stream_and_small() -> None:
+    count = 100_000
+    pair = as_type(Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
+    schema = StateSchema(name="pair", kind="value", value_type=pair.type_string())
+    rows = StateChanges(
+        schema,
+        [i % 8 for i in range(count)],
+        [f"N{i:06d}" for i in range(count)],
+        None,
+        None,
+        [(i, 0.5) for i in range(count)],
+    )
+    data = encode_segment(segment_header(1), [rows])
+    assert len(data) < 10 * count
+    assert decode_segment(data, "s").changes() == [rows]
+
+
+def test_the_frame_says_segment_and_version_1() -> None:
+    data = encode_segment(segment_header(1), [])
+    assert data[:10] == b"varve\0SEGM"
+    assert struct.unpack(">H", data[10:12]) == (1,)
+    assert isinstance(decode_segment(data, "s").header, SegmentHeader)
