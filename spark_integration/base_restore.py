@@ -1,0 +1,142 @@
+"""Brings a state worker's store to the base of a request: go on, catch up from the log, or restore (design 5).
+
+Invariants: I5 (tile, then the newer segments of the line), I9 (local files are used only if their version is a commit
+of the line; otherwise they are thrown away).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from varve.changelog.hashmap_store import HashMapStore
+from varve.changelog.restore import RestoreTarget, catch_up, restore_store
+from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_store import RocksDBStore
+from varve.storage.chain_reader import ChainReader
+from varve.storage.errors import VarveError
+from varve.storage.records import ORIGIN, Tile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from varve.changelog.working_store import WorkingStore
+    from varve.spark_integration.protocol import OperatorRequest
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Link
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A store at the base."""
+
+    store: WorkingStore
+    how: str
+    """current, caught-up or restored."""
+    tile: Tile | None
+    """Changelog off: the tile of the base, whose files the next checkpoint may name again."""
+
+
+class BaseRestorer:
+    """Restores one operator's key groups `[low, high)` on this executor."""
+
+    def __init__(self, request: OperatorRequest, low: int, high: int, store: ObjectStore, directory: Path) -> None:
+        self._request = request
+        self._job_store = store
+        self._reader = ChainReader(store, request.job_id)
+        self._directory = directory
+        self._low, self._high = low, high
+
+    def reach(self, base: Link, store: WorkingStore | None) -> Reached:
+        """A store whose version is `base`: the given one, brought forward, or a new one.
+
+        Raises:
+            VarveError: the base cannot be read; the given store must not be used any more.
+        """
+        view = self._reader.load_line(base, self._request.max_parallelism).view
+        tile = self._own_tile(view)
+        if store is None:
+            store = self._open_local()
+        if store is not None:
+            if store.version == base:
+                return Reached(store, "current", tile)
+            if self._can_catch_up(store, view):
+                catch_up(view, self._target(), self._job_store, store)
+                return Reached(store, "caught-up", tile)
+            store.close()
+        self.discard_local()
+        return Reached(self._restore(view), "restored", tile)
+
+    def discard_local(self) -> None:
+        """Delete the local files; their store must be closed."""
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _target(self) -> RestoreTarget:
+        return RestoreTarget(
+            operator=self._request.operator, key_type=self._request.key_type, low=self._low, high=self._high
+        )
+
+    def _options(self) -> RocksDBOptions:
+        return RocksDBOptions(**self._request.backend_options)
+
+    def _own_tile(self, view: LineView) -> Tile | None:
+        if self._request.changelog:
+            return None
+        tiles = view.tiles_for(self._request.operator, self._low, self._high)
+        own = [t for t in tiles if (t.low, t.high) == (self._low, self._high) and t.files]
+        return own[0] if own else None
+
+    def _can_catch_up(self, store: WorkingStore, view: LineView) -> bool:
+        """Whether the log still has everything after the store's version, and the version is of this line."""
+        tiles = view.tiles_for(self._request.operator, self._low, self._high)
+        oldest_usable = max(t.at.seq for t in tiles)
+        if store.version == ORIGIN:
+            return oldest_usable == 0
+        return view.holds(store.version) and store.version.seq >= oldest_usable
+
+    def _open_local(self) -> WorkingStore | None:
+        """What an earlier process left in the local directory, if it can be used."""
+        if self._request.backend != "rocksdb" or not self._directory.exists():
+            return None
+        try:
+            return self._open_rocksdb()
+        except VarveError as error:
+            _log.warning("the local state in %s is not used: %s", self._directory, error)
+            return None
+
+    def _open_rocksdb(self) -> RocksDBStore:
+        request = self._request
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        return RocksDBStore.open(
+            self._directory, request.operator, request.key_type, self._low, self._high, self._options()
+        )
+
+    def _restore(self, view: LineView) -> WorkingStore:
+        scratch = self._directory.with_name(f"{self._directory.name}.restore")
+        shutil.rmtree(scratch, ignore_errors=True)
+        self._directory.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            if self._request.backend == "rocksdb":
+                return restore_store(view, self._target(), self._job_store, self._directory, scratch, self._options())
+            return self._restore_hashmap(view, scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+
+    def _restore_hashmap(self, view: LineView, scratch: Path) -> HashMapStore:
+        """Through a RocksDB store, which is thrown away: tiles are RocksDB snapshots."""
+        target = self._target()
+        restored = HashMapStore(operator=target.operator, key_type=target.key_type, low=target.low, high=target.high)
+        if view.base == ORIGIN:
+            return restored
+        scratch.mkdir(parents=True)
+        source = restore_store(view, target, self._job_store, scratch / "store", scratch)
+        try:
+            restored.load_from(source)
+        finally:
+            source.close()
+        return restored

@@ -1,0 +1,99 @@
+"""Executes the operators of a job one after another on a batch, as often as it takes (design 4)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from varve.spark_integration.batch_execution import (
+    LOCAL_LEVEL,
+    MULTI_EXECUTOR_LEVEL,
+    BatchExecution,
+    OperatorResult,
+    chained_rows,
+    check_executed,
+    check_upstream,
+)
+from varve.spark_integration.protocol import BatchRequest
+from varve.spark_integration.pump import ExecutionNotes
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from varve.spark_integration.function_shipment import ShippedFunction
+    from varve.spark_integration.job_plan import JobPlan
+    from varve.spark_integration.protocol import OperatorRequest
+    from varve.storage.records import Link
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchInput:
+    """What one attempt of a batch is executed on."""
+
+    rows: DataFrame
+    batch: int
+    epoch: int
+    slot: int
+    commit_token: str
+    attempt: int
+    base: Link
+    winners: Mapping[str, tuple[str, ...]]
+    """By operator: the tag that won at the base, by partition."""
+    time_ms: int
+    watermark_ms: int | None
+
+
+class BatchAttempt:
+    """The attempts at one batch; `close` frees what they cached."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        plan: JobPlan,
+        requests: Sequence[OperatorRequest],
+        functions: Mapping[str, ShippedFunction],
+    ) -> None:
+        self._spark = spark
+        self._plan = plan
+        self._requests = requests
+        self._functions = functions
+        master = spark.sparkContext.master or ""
+        is_local = master == "local" or master.startswith("local[")
+        self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL)
+
+    def run(self, asked: BatchInput) -> list[OperatorResult]:
+        """Execute all operators, each on the rows of the one before.
+
+        Raises:
+            UserErrorRaised, BatchRedoError: see `BatchExecution.run`; what was cached is freed.
+        """
+        self._execution.close()
+        executed = self._spark.sparkContext.accumulator([], ExecutionNotes())
+        results: list[OperatorResult] = []
+        rows = asked.rows
+        for plan, request in zip(self._plan.operators, self._requests, strict=True):
+            batch_request = BatchRequest(
+                operator=request,
+                epoch=asked.epoch,
+                slot=asked.slot,
+                commit_token=asked.commit_token,
+                attempt=asked.attempt,
+                batch=asked.batch,
+                base=asked.base,
+                confirmed=asked.winners.get(request.operator, ()),
+                time_ms=asked.time_ms,
+                watermark_ms=asked.watermark_ms,
+            )
+            result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
+            if results:
+                check_upstream(result.summaries, results[-1].summaries, asked.batch)
+            results.append(result)
+            rows = chained_rows(result)
+        check_executed(executed.value, [s for r in results for s in r.summaries], asked.batch)
+        return results
+
+    def close(self) -> None:
+        """Free the cached answers."""
+        self._execution.close()

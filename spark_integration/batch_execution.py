@@ -1,0 +1,191 @@
+"""One attempt of a micro-batch in Spark: key, shuffle, pump, cache, collect the summaries (design 4).
+
+Invariants: I2 (exactly one summary per partition; output rows are filtered by the winners' row tags, and a row of any
+other attempt fails the query), I3 (an attempt that fails is thrown away as a whole).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
+
+from varve.spark_integration.protocol import (
+    KEY_GROUP_COLUMN,
+    PARTITION_COLUMN,
+    SUMMARY_COLUMN,
+    TAG_COLUMN,
+    UPSTREAM_TAG_COLUMN,
+    BatchRequest,
+    Summary,
+    decode_message,
+    encode_message,
+    row_tag,
+)
+from varve.spark_integration.pump import ExecutionNote, make_pump
+from varve.storage.errors import DidNotHappenError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from varve.spark_integration.function_shipment import ShippedFunction
+    from varve.spark_integration.operator_plan import OperatorPlan
+
+MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
+LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
+
+
+class BatchRedoError(DidNotHappenError):
+    """This attempt of the batch cannot be committed, nothing was written: execute it again."""
+
+
+class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carries one out of the attempt
+    """An operator's summary carries a user error."""
+
+    def __init__(self, summary: Summary) -> None:
+        super().__init__(summary.operator)
+        self.summary = summary
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """What one operator's tasks answered: one summary per partition, in order, and the cached answer."""
+
+    summaries: tuple[Summary, ...]
+    answer: DataFrame
+
+
+def keyed_input(rows: DataFrame, key_columns: Sequence[str], parallelism: int, max_parallelism: int) -> DataFrame:
+    """The rows with their key group, each in the shuffle partition that owns it."""
+    key_group = F.pmod(F.xxhash64(*[F.col(f"`{c}`") for c in key_columns]), F.lit(max_parallelism).cast("long"))
+    partition = (F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(max_parallelism)).cast("int")
+    keyed = rows.withColumn(KEY_GROUP_COLUMN, key_group.cast("int")).withColumn(PARTITION_COLUMN, partition)
+    return keyed.repartitionById(parallelism, F.col(PARTITION_COLUMN)).drop(PARTITION_COLUMN)
+
+
+def answer_struct(output: StructType) -> StructType:
+    """Spark schema of an answer (see `protocol.answer_schema`)."""
+    from pyspark.sql.types import BinaryType, LongType, StructField
+    from pyspark.sql.types import StructType as Struct
+
+    fields = [StructField(f.name, f.dataType, nullable=True) for f in output.fields]
+    return Struct([*fields, StructField(TAG_COLUMN, LongType()), StructField(SUMMARY_COLUMN, BinaryType())])
+
+
+class BatchExecution:
+    """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
+
+    def __init__(self, level: StorageLevel) -> None:
+        self._level = level
+        self._cached: list[DataFrame] = []
+
+    def run(
+        self,
+        plan: OperatorPlan,
+        rows: DataFrame,
+        request: BatchRequest,
+        function: ShippedFunction,
+        executed: Accumulator[list[ExecutionNote]],
+    ) -> OperatorResult:
+        """Execute one operator.
+
+        Args:
+            plan: The operator.
+            rows: Its input.
+            request: What every task is told.
+            function: The user's function.
+            executed: Collects (operator, partition, tag) of every execution, retries of cached blocks included.
+
+        Raises:
+            UserErrorRaised: the user's function raised.
+            BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
+        """
+        keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
+        pump = make_pump(encode_message(request), function, executed)
+        answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)
+        self._cached.append(answer)
+        summaries = self._collect(answer)
+        failed = next((s for s in summaries if s.error is not None), None)
+        if failed is not None:
+            raise UserErrorRaised(failed)
+        return OperatorResult(check_summaries(summaries, request), answer)
+
+    def close(self) -> None:
+        """Free the cached answers."""
+        while self._cached:
+            self._cached.pop().unpersist()
+
+    @staticmethod
+    def _collect(answer: DataFrame) -> list[Summary]:
+        rows = answer.where(F.col(SUMMARY_COLUMN).isNotNull()).select(SUMMARY_COLUMN).collect()
+        return [decode_message(bytes(row[0]), Summary) for row in rows]
+
+
+def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> tuple[Summary, ...]:
+    """The summaries in order of partition. Raises `BatchRedoError` unless there is exactly one for each."""
+    by_partition = {s.partition: s for s in summaries}
+    expected = range(request.operator.parallelism)
+    if len(summaries) != len(expected) or set(by_partition) != set(expected):
+        raise BatchRedoError(
+            f"expected one summary of each of {len(expected)} partitions, got partitions "
+            f"{sorted(s.partition for s in summaries)}; the batch is executed again",
+            operator=request.operator.operator,
+            batch=request.batch,
+            epoch=request.epoch,
+        )
+    return tuple(by_partition[p] for p in expected)
+
+
+def check_upstream(summaries: Sequence[Summary], upstream: Sequence[Summary], batch: int) -> None:
+    """I2 between chained operators. Raises `BatchRedoError` if rows of a superseded upstream attempt were read."""
+    winners = {row_tag(s.tag) for s in upstream}
+    for summary in summaries:
+        if not winners.issuperset(summary.consumed_tags):
+            raise BatchRedoError(
+                "an upstream partition was executed again after some of its rows were read; the batch is redone",
+                operator=summary.operator,
+                partition=summary.partition,
+                batch=batch,
+            )
+
+
+def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary], batch: int) -> None:
+    """I2 for cached blocks: each partition was executed by its winner only. Raises `BatchRedoError` otherwise.
+
+    A lost cached block makes Spark execute a partition again without saying so; its rows may differ.
+    """
+    tags = {(s.operator, s.partition): s.tag for s in winners}
+    for operator, partition, tag in executed:
+        if tags.get((operator, partition), tag) != tag:
+            raise BatchRedoError(
+                "a cached block was lost and its partition executed again; the batch is executed again",
+                operator=operator,
+                partition=partition,
+                batch=batch,
+            )
+
+
+def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
+    """The output rows of the committed attempts; reading a row of any other attempt fails the query (I2)."""
+    return _tagged_rows(result).select(*[F.col(f"`{f.name}`") for f in output.fields])
+
+
+def chained_rows(result: OperatorResult) -> DataFrame:
+    """The output rows as input of the next operator, with the row tag of the attempt that made them."""
+    rows = result.answer.where(F.col(SUMMARY_COLUMN).isNull()).drop(SUMMARY_COLUMN)
+    return rows.withColumnRenamed(TAG_COLUMN, UPSTREAM_TAG_COLUMN)
+
+
+def _tagged_rows(result: OperatorResult) -> DataFrame:
+    tags = [row_tag(s.tag) for s in result.summaries]
+    lost = F.raise_error(
+        F.lit("varve: a cached output block was lost after the commit; the query must be restarted to redo the batch")
+    )
+    is_winner = F.when(F.col(TAG_COLUMN).isin(tags), F.lit(True)).otherwise(lost.cast("boolean"))
+    return result.answer.where(F.col(SUMMARY_COLUMN).isNull() & is_winner)

@@ -1,0 +1,147 @@
+"""Figures of each checkpoint, kept for the last batches and summed up for reports."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.spark_integration.protocol import Summary
+    from varve.storage.job_run import Acknowledged
+
+HISTORY_MAX: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckpointStatistics:
+    """One acknowledged checkpoint."""
+
+    batch: int
+    seq: int
+    rows_in: int
+    rows_out: int
+    mutations: int
+    ack_ms: float
+    """From "all summaries collected" to "commit entry durable"."""
+    operators_ms: float
+    """Executing all operators: shuffle, functions, collecting summaries."""
+    sink_ms: float
+    batch_ms: float
+    """The whole of foreachBatch."""
+    entry_bytes: int
+    """Size of the chain entry, inline segments included."""
+    uploaded_bytes: int
+    """Segments, packs and snapshot files that this commit names beside its entry."""
+    objects_written: int
+    """Objects that this commit names and that did not exist before, the entry included."""
+    attempts: int
+    log_commits: int
+    """Commits whose segments a restore would replay."""
+    restored: dict[str, int] = field(default_factory=dict[str, int])
+    """How the workers came to the base: confirmed, current, caught-up, restored → number of partitions."""
+    worker_ms: dict[str, float] = field(default_factory=dict[str, float])
+    """Slowest partition's time by phase."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BatchTimes:
+    """How long the parts of a batch took; see `CheckpointStatistics`."""
+
+    ack_ms: float
+    operators_ms: float
+    sink_ms: float
+    batch_ms: float
+
+
+def percentile(values: list[float], fraction: float) -> float:
+    """Nearest-rank percentile, `0 < fraction <= 1`; 0.0 of nothing."""
+    if not values:
+        return 0.0
+    ordered = sorted(values)
+    return ordered[max(0, min(len(ordered) - 1, -(-int(fraction * 1000) * len(ordered) // 1000) - 1))]
+
+
+class StatisticsLog:
+    """The last checkpoints of a run; safe to read from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._history: deque[CheckpointStatistics] = deque(maxlen=HISTORY_MAX)
+
+    def add(self, statistics: CheckpointStatistics) -> None:
+        """Keep one more."""
+        with self._lock:
+            self._history.append(statistics)
+
+    def history(self) -> list[CheckpointStatistics]:
+        """Oldest first."""
+        with self._lock:
+            return list(self._history)
+
+    def summary(self) -> dict[str, Any]:
+        """Counts, totals and percentiles of what is kept."""
+        history = self.history()
+        acks = [s.ack_ms for s in history]
+        objects = [float(s.objects_written) for s in history]
+        return {
+            "checkpoints": len(history),
+            "rows": sum(s.rows_in for s in history),
+            "mutations": sum(s.mutations for s in history),
+            "ack_ms_p50": percentile(acks, 0.5),
+            "ack_ms_p99": percentile(acks, 0.99),
+            "batch_ms_p50": percentile([s.batch_ms for s in history], 0.5),
+            "batch_ms_p99": percentile([s.batch_ms for s in history], 0.99),
+            "bytes_per_checkpoint_p50": percentile([float(s.entry_bytes + s.uploaded_bytes) for s in history], 0.5),
+            "objects_per_checkpoint": sum(objects) / len(objects) if objects else 0.0,
+            "objects_per_checkpoint_p50": percentile(objects, 0.5),
+        }
+
+    def as_rows(self) -> list[dict[str, Any]]:
+        """The history as plain dicts."""
+        return [asdict(s) for s in self.history()]
+
+
+def statistics_of(
+    acknowledged: Acknowledged,
+    summaries: Sequence[Summary],
+    times: BatchTimes,
+    *,
+    attempts: int,
+    log_commits: int,
+) -> CheckpointStatistics:
+    """The figures of one batch from what it left behind; see the fields."""
+    commit = acknowledged.commit
+    sizes = {s.name: s.length for summary in summaries for s in summary.uploaded}
+    own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
+    files = (f for summary in summaries for f in summary.files or ())
+    sizes.update({f.name: f.size_bytes for f in files if f.name.startswith(own)})
+    worker_ms: dict[str, float] = {}
+    restored: dict[str, int] = {}
+    for summary in summaries:
+        restored[summary.restored] = restored.get(summary.restored, 0) + 1
+        for phase, spent_ms in summary.timings_ms.items():
+            worker_ms[phase] = max(spent_ms, worker_ms.get(phase, 0.0))
+    return CheckpointStatistics(
+        batch=commit.batch,
+        seq=commit.seq,
+        rows_in=sum(s.rows_in for s in summaries if s.operator == commit.operators[0].uid),
+        rows_out=sum(s.rows_out for s in summaries if s.operator == commit.operators[-1].uid),
+        mutations=sum(s.mutations for s in summaries),
+        ack_ms=times.ack_ms,
+        operators_ms=times.operators_ms,
+        sink_ms=times.sink_ms,
+        batch_ms=times.batch_ms,
+        entry_bytes=acknowledged.entry_bytes,
+        uploaded_bytes=sum(sizes.values()) + acknowledged.pack_bytes,
+        objects_written=1 + len(sizes) + (1 if acknowledged.pack_bytes else 0),
+        attempts=attempts,
+        log_commits=log_commits,
+        restored=restored,
+        worker_ms=worker_ms,
+    )

@@ -1,0 +1,356 @@
+"""The driver's side of a micro-batch: base, execution, commit, sink, acknowledge (design 4 and 7a).
+
+Invariants:
+
+* I1: `process_batch` returns, and so Spark acknowledges, only after the commit entry is durable.
+* I2: the commit names the attempts whose summaries reached the driver; the sink sees only their rows.
+* I3: every attempt of a batch starts from the same base.
+* I6: losing the slot, or noticing that another run took the next one, ends this run: no sink, no return, no retry.
+* I11: the base must match Spark's progress, or nothing is executed.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from varve.materializer.child_process import start_materializer_process
+from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
+from varve.spark_integration.batch_execution import BatchRedoError, UserErrorRaised, winner_rows
+from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
+from varve.spark_integration.function_shipment import ship
+from varve.spark_integration.operator_requests import operator_layout, operator_request
+from varve.spark_integration.snapshot_watch import SnapshotWatch
+from varve.spark_integration.spark_progress import SparkCheckpoint
+from varve.spark_integration.user_errors import user_function_error
+from varve.storage.base_decision import Adopt
+from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.fail_point import fail_point
+from varve.storage.job_run import JobRun
+from varve.storage.open_store import open_store
+from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.preflight import check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from varve.materializer.child_process import MaterializerProcess
+    from varve.spark_integration.job_plan import JobPlan
+    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.sinks import Sink
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.job_run import Acknowledged
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Commit
+
+_log: Final = logging.getLogger(__name__)
+STREAM_SETTINGS: Final = {
+    # Adaptive execution would merge the state's partitions.
+    "spark.sql.adaptive.enabled": "false",
+    # The cached answers live for one batch: compressing them costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+}
+BATCH_ATTEMPTS_MAX: Final = 3
+"""Executions of a batch within one call of foreachBatch, before the query fails and Spark replays it."""
+
+
+class StopRequestedError(VarveError):
+    """The query is being stopped: the batch that Spark wanted was not begun."""
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """A batch that was executed and committed, before its sink was called."""
+
+    rows: DataFrame
+    summaries: tuple[Summary, ...]
+    acknowledged: Acknowledged
+    attempts: int
+    operators_ms: float
+    ack_ms: float
+
+
+class Coordinator:
+    """One run of one query. `process_batch` is called by Spark's stream thread, the rest by the user's."""
+
+    def __init__(
+        self, spark: SparkSession, plan: JobPlan, sink: Sink, run: JobRun, clock: Clock, tokens: TokenSource
+    ) -> None:
+        """Use `create`."""
+        self._spark = spark
+        self._plan = plan
+        self._sink = sink
+        self._run = run
+        self._clock = clock
+        self._tokens = tokens
+        self._checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
+        self._functions = {o.uid: ship(spark.sparkContext, o.function) for o in plan.operators}
+        self._requests = [
+            operator_request(plan, o, self._functions[o.uid].function_hash, run.record.job_id) for o in plan.operators
+        ]
+        self._winners: dict[str, tuple[str, ...]] = {}
+        self._query_id = ""
+        self._stop_requested = threading.Event()
+        self._in_batch = threading.Lock()
+        self._watch = SnapshotWatch(run.store, run.record.job_id)
+        self._materializer: MaterializerProcess | None = None
+        self._prepared = False
+        self.statistics = StatisticsLog()
+        self.user_error: BaseException | None = None
+        """What the user's function raised, if that ended the query."""
+
+    @classmethod
+    def create(
+        cls,
+        spark: SparkSession,
+        plan: JobPlan,
+        sink: Sink,
+        *,
+        store: ObjectStore | None = None,
+        clock: Clock | None = None,
+        tokens: TokenSource | None = None,
+    ) -> Coordinator:
+        """Open the job's storage and check it.
+
+        Args:
+            spark: The user's session.
+            plan: The job.
+            sink: Where output rows go.
+            store: The storage root, instead of opening the plan's URL.
+            clock: Time, instead of the machine's.
+            tokens: Randomness, instead of the machine's.
+
+        Raises:
+            InvalidRequestError: the storage cannot be used, or the plan does not fit it.
+            IncompatibleError: the job exists with other key groups.
+        """
+        config = plan.config
+        clock, tokens = clock or SystemClock(), tokens or SystemTokens()
+        root = store or open_store(config.storage_url, dict(config.storage_options))
+        job_store = PrefixedStore(root, plan.job)
+        check_store(job_store, tokens, clock)
+        run = JobRun.open(job_store, plan.job, config.max_parallelism, config.commit_policy, clock, tokens)
+        return cls(spark, plan, sink, run, clock, tokens)
+
+    def take_over(self) -> None:
+        """Fence older runs off; before the query is started."""
+        self._sink.prepare(self._run.record.job_id)
+        fence = self._run.take_over(self._plan.config.restore)
+        if self._plan.config.materializer_mode == "embedded":
+            self._materializer = start_materializer_process(self._plan.materializer_config)
+        _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self._run.store.url)
+
+    def attach(self, query: StreamingQuery) -> None:
+        """The query that calls `process_batch` has been started."""
+        _log.info("job %s: query %s started", self._plan.job, query.id)
+
+    def request_stop(self) -> None:
+        """Begin no further batch, and wait until the one that is running is over."""
+        self._stop_requested.set()
+        with self._in_batch:
+            pass
+
+    def stop(self) -> None:
+        """The query has ended: release what the run holds. May be called twice."""
+        self._stop_requested.set()
+        self._watch.close()
+        if self._materializer is not None:
+            self._materializer.stop()
+        self._run.close()
+        for function in self._functions.values():
+            function.destroy()
+        self._functions.clear()
+
+    def process_batch(self, rows: DataFrame, batch: int) -> None:
+        """foreachBatch: execute, commit, sink. When it returns, Spark acknowledges.
+
+        Raises:
+            VarveError: see the module; the query ends.
+        """
+        with self._in_batch:
+            if self._stop_requested.is_set():
+                raise StopRequestedError("the query is being stopped", batch=batch)
+            try:
+                self._process(rows, batch)
+            except VarveError as error:
+                context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}
+                raise error.with_context(**context) from error.__cause__
+
+    def _process(self, rows: DataFrame, batch: int) -> None:
+        started_s = self._clock.monotonic_s()
+        self._prepare_session(rows)
+        source_hash = self._checkpoint.source_hash(batch)
+        if not self._begin(batch):
+            return
+        attempt = BatchAttempt(rows.sparkSession, self._plan, self._requests, self._functions)
+        try:
+            executed = self._execute(attempt, rows, batch, source_hash)
+            self._run.still_owner()
+            sink_s = self._clock.monotonic_s()
+            self._sink.write(executed.rows, batch, executed.acknowledged.commit.seq)
+            fail_point("driver.after_sink")
+            self._run.still_owner()
+        finally:
+            attempt.close()
+        self._run.batch_done()
+        ended_s = self._clock.monotonic_s()
+        self.statistics.add(
+            statistics_of(
+                executed.acknowledged,
+                executed.summaries,
+                BatchTimes(
+                    ack_ms=executed.ack_ms,
+                    operators_ms=executed.operators_ms,
+                    sink_ms=(ended_s - sink_s) * 1000,
+                    batch_ms=(ended_s - started_s) * 1000,
+                ),
+                attempts=executed.attempts,
+                log_commits=len({r.seq_last for r in self._run.state.view.segments}),
+            )
+        )
+
+    def _begin(self, batch: int) -> bool:
+        """Find the base of the run's first batch; False if the batch is already committed and written (adopted)."""
+        if self._run.has_base:
+            return True
+        progress = self._checkpoint.progress(batch)
+        self._query_id = progress.query_id
+        decision = self._run.choose_base(progress, self._sink.last_committed())
+        base = decision.commit if isinstance(decision, Adopt) else decision.base
+        self._check_operators(base)
+        self._note_winners(base)
+        self._watch.start(self._run.state.view, self._run.state.floors)
+        if isinstance(decision, Adopt):
+            _log.info("batch %d: state and output are already durable (seq %d): adopted", batch, decision.commit.seq)
+            return False
+        return True
+
+    def _execute(self, attempt: BatchAttempt, rows: DataFrame, batch: int, source_hash: str) -> Executed:
+        """Execute the batch until an attempt can be committed, and commit it."""
+        state = self._run.state
+        time_ms = entry_time(state.base, self._clock.now_ms())
+        started_s = self._clock.monotonic_s()
+        for number in range(BATCH_ATTEMPTS_MAX):
+            commit_token = self._tokens.token()
+            asked = BatchInput(
+                rows=rows,
+                batch=batch,
+                epoch=self._run.fence.epoch,
+                slot=state.slot,
+                commit_token=commit_token,
+                attempt=number,
+                base=state.view.base,
+                winners=self._winners,
+                time_ms=time_ms,
+                watermark_ms=state.base.watermark_ms if state.base else None,
+            )
+            try:
+                results = attempt.run(asked)
+                break
+            except UserErrorRaised as raised:
+                self.user_error = user_function_error(raised.summary, self._plan.job, batch)
+                raise self.user_error from self.user_error.__cause__
+            except BatchRedoError as error:
+                if number + 1 == BATCH_ATTEMPTS_MAX:
+                    raise
+                _log.warning("batch %d is executed again: %s", batch, error)
+        else:
+            raise AssertionError
+        executed_s = self._clock.monotonic_s()
+        summaries = tuple(s for r in results for s in r.summaries)
+        acknowledged = self._commit(summaries, batch, source_hash, time_ms, commit_token)
+        acked_s = self._clock.monotonic_s()
+        self._note_winners(acknowledged.commit)
+        output = winner_rows(results[-1], self._plan.operators[-1].output_schema)
+        return Executed(
+            rows=output,
+            summaries=summaries,
+            acknowledged=acknowledged,
+            attempts=number + 1,
+            operators_ms=(executed_s - started_s) * 1000,
+            ack_ms=(acked_s - executed_s) * 1000,
+        )
+
+    def _commit(
+        self, summaries: tuple[Summary, ...], batch: int, source_hash: str, time_ms: int, token: str
+    ) -> Acknowledged:
+        facts = BatchFacts(
+            batch=batch,
+            query_id=self._query_id,
+            source_hash=source_hash,
+            time_ms=time_ms,
+            watermark_ms=next_watermark(self._run.state.base, self._plan, summaries),
+            operators=tuple(operator_layout(r, summaries) for r in self._requests),
+            results=tuple(partition_result(s) for s in summaries),
+            dropped=self._dropped(),
+        )
+        return self._run.commit(facts, token, self._watch.adoption)
+
+    def _note_winners(self, commit: Commit | None) -> None:
+        """By operator: the winning tag of each partition at the base, which lets workers confirm (I4)."""
+        self._winners = {}
+        parts = sorted(commit.parts, key=lambda p: p.partition) if commit else []
+        for part in parts:
+            self._winners[part.operator] = (*self._winners.get(part.operator, ()), part.tag)
+
+    def _check_operators(self, base: Commit | None) -> None:
+        """Operators whose state would be lost and keys whose type changed are errors before anything is executed."""
+        before = {o.uid: o for o in base.operators} if base else {}
+        lost = set(before) - {o.uid for o in self._plan.operators}
+        if lost and not self._plan.config.ignore_unclaimed_state:
+            raise InvalidRequestError(
+                f"the state of operators {sorted(lost)} would be lost: the job has no such operators any more; "
+                "restore the uids, or set execution.state-recovery.ignore-unclaimed-state to drop that state"
+            )
+        for request in self._requests:
+            old = before.get(request.operator)
+            if old is not None and old.key_type != request.key_type:
+                raise InvalidRequestError(
+                    f"the key type changed from {old.key_type} to {request.key_type}; state cannot be keyed anew: use "
+                    "the old key, or give the operator a new uid",
+                    operator=request.operator,
+                )
+
+    def _dropped(self) -> frozenset[str]:
+        base = self._run.state.base
+        before = {o.uid for o in base.operators} if base else set[str]()
+        return frozenset(before - {o.uid for o in self._plan.operators})
+
+    def _prepare_session(self, rows: DataFrame) -> None:
+        """Settings of the stream's own session (a clone of the user's), once."""
+        if not self._prepared:
+            for key, value in STREAM_SETTINGS.items():
+                rows.sparkSession.conf.set(key, value)
+            self._prepared = True
+
+
+def partition_result(summary: Summary) -> PartitionResult:
+    """A summary as the commit plan takes it."""
+    return PartitionResult(
+        operator=summary.operator,
+        partition=summary.partition,
+        low=summary.low,
+        high=summary.high,
+        tag=summary.tag,
+        mutations=summary.mutations,
+        inline=summary.inline,
+        uploaded=summary.uploaded,
+        files=summary.files,
+    )
+
+
+def next_watermark(base: Commit | None, plan: JobPlan, summaries: Sequence[Summary]) -> int | None:
+    """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5)."""
+    first, before = plan.operators[0].uid, base.watermark_ms if base else None
+    times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
+    if plan.watermark_delay_ms is None or not times:
+        return before
+    reached = max(times) - plan.watermark_delay_ms
+    return reached if before is None else max(before, reached)

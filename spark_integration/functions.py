@@ -1,0 +1,219 @@
+"""User functions on keyed streams, with PyFlink's names: `KeyedProcessFunction`, its context, `RuntimeContext`.
+
+One function instance serves one partition. It is opened before its first row and thrown away, unclosed work and all,
+when a batch that it has processed is dropped (I4): fields of the instance are a cache, state belongs in state handles.
+
+Time (I5): `current_processing_time()` is the time that the batch's checkpoint carries, the same for every row of the
+batch and for every execution of it; a function that reads the machine's clock is not deterministic.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+
+from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from varve.changelog.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        MapStateDescriptor,
+        ReducingStateDescriptor,
+        ValueStateDescriptor,
+    )
+    from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+
+__all__ = [
+    "AggregateFunction",
+    "Function",
+    "KeyedProcessContext",
+    "KeyedProcessFunction",
+    "OperatorRuntimeContext",
+    "ReduceFunction",
+    "RuntimeContext",
+]
+
+MIN_WATERMARK: Final = -(1 << 63)
+"""The watermark before there is one, as in Flink."""
+
+K = TypeVar("K")
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class KeyedStateStore(Protocol):
+    """Where state handles come from. Each handle is about the key of the row being processed."""
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """One value per key."""
+        ...
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list per key; appending reads nothing."""
+        ...
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """A map per key; each entry is read and written by itself."""
+        ...
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """A value per key that every added value is reduced into."""
+        ...
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """An accumulator per key that every added value goes into."""
+        ...
+
+
+class RuntimeContext(KeyedStateStore, Protocol):
+    """What `open` gets: state handles, and where the function runs."""
+
+    def get_task_name(self) -> str:
+        """Name of the operator."""
+        ...
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        """Parallelism of the operator."""
+        ...
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        """Number of key groups."""
+        ...
+
+    def get_index_of_this_subtask(self) -> int:
+        """This partition, from 0."""
+        ...
+
+    def get_task_name_with_subtasks(self) -> str:
+        """`name (1/4)`: the operator and this partition, from 1."""
+        ...
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        """A parameter of the job (option `pipeline.global-job-parameters`), or the default."""
+        ...
+
+
+class OperatorRuntimeContext(RuntimeContext):
+    """The context of one function instance; state comes from `store`."""
+
+    def __init__(
+        self,
+        store: KeyedStateStore,
+        task_name: str,
+        partition: int,
+        parallelism: int,
+        max_parallelism: int,
+        *,
+        job_parameters: Mapping[str, str] | None = None,
+    ) -> None:
+        self._task_name = task_name
+        self._partition = partition
+        self._parallelism = parallelism
+        self._max_parallelism = max_parallelism
+        self._store = store
+        self._job_parameters = dict(job_parameters or {})
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        return self._store.get_state(state_descriptor)
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        return self._store.get_list_state(state_descriptor)
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        return self._store.get_map_state(state_descriptor)
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        return self._store.get_reducing_state(state_descriptor)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        return self._store.get_aggregating_state(state_descriptor)
+
+    def get_task_name(self) -> str:
+        return self._task_name
+
+    def get_number_of_parallel_subtasks(self) -> int:
+        return self._parallelism
+
+    def get_max_number_of_parallel_subtasks(self) -> int:
+        return self._max_parallelism
+
+    def get_index_of_this_subtask(self) -> int:
+        return self._partition
+
+    def get_task_name_with_subtasks(self) -> str:
+        return f"{self._task_name} ({self._partition + 1}/{self._parallelism})"
+
+    def get_job_parameter(self, key: str, default_value: str) -> str:
+        return self._job_parameters.get(key, default_value)
+
+
+class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
+    """A function that is called for every row of a keyed stream, with the state of the row's key."""
+
+    class Context(ABC):
+        """About the row being processed; valid only during the call, the same object every time."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The row's key: the value of the key column, or a tuple of several."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """Event time of the row, milliseconds since the epoch; None without an event time column."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Time of the batch, milliseconds since the epoch; never goes back from batch to batch."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Watermark of the batch, milliseconds since the epoch; -2**63 before there is one."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Called once per instance before its first row: get state handles here."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: KeyedProcessFunction.Context) -> Iterable[OUT] | None:
+        """Process one row.
+
+        Args:
+            value: The row; columns as attributes (`value.tailnum`), by name or by position.
+            ctx: About this row.
+
+        Returns:
+            The output rows (usually by `yield`), each a tuple, Row or dict that fits the output schema; or None.
+        """
+
+
+class KeyedProcessContext(KeyedProcessFunction.Context):
+    """The context that a runner reuses for all rows: it sets `key` and `element_timestamp` before each call."""
+
+    __slots__ = ("_time_ms", "_watermark_ms", "element_timestamp", "key")
+
+    def __init__(self) -> None:
+        self.key: Any = None
+        self.element_timestamp: int | None = None
+        self._time_ms = 0
+        self._watermark_ms = MIN_WATERMARK
+
+    def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
+        """A new batch: forget the last row."""
+        self.key = None
+        self.element_timestamp = None
+        self._time_ms = time_ms
+        self._watermark_ms = MIN_WATERMARK if watermark_ms is None else watermark_ms
+
+    def get_current_key(self) -> Any:
+        return self.key
+
+    def timestamp(self) -> int | None:
+        return self.element_timestamp
+
+    def current_processing_time(self) -> int:
+        return self._time_ms
+
+    def current_watermark(self) -> int:
+        return self._watermark_ms

@@ -1,0 +1,159 @@
+"""`JobConfig`: every setting of a job, resolved and checked, as one frozen value."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.materializer.config import MaterializerConfig
+from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS
+from varve.storage.backoff import Backoff
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.errors import InvalidRequestError
+from varve.storage.upload import UploadPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from varve.spark_integration.option_levels import OptionLevel
+    from varve.spark_integration.option_types import ConfigOption
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobConfig:
+    """Settings of a job; made by `resolve`. Each field's option, default and range are in `options`."""
+
+    storage_url: str
+    """Root of the storage; the job's objects are below `<storage_url>/<query name>/`."""
+    storage_options: Mapping[str, Any] = field(repr=False)
+    """fsspec options of the storage's filesystem. May hold secrets: never shown, never logged."""
+    changelog_enabled: bool
+    """State changes go to the changelog (fast checkpoints); otherwise every checkpoint writes a snapshot."""
+    backend_type: Literal["hashmap", "rocksdb"]
+    """Where state workers keep working state: Python objects (fast) or local RocksDB (larger than memory)."""
+    rocksdb: RocksDBOptions
+    """Memory, files and threads of each RocksDB store, one per operator and partition."""
+    materializer_mode: Literal["sidecar", "embedded", "off"]
+    """Who materializes: a process of its own, a child of the driver, or nobody."""
+    materializer: MaterializerConfig = field(repr=False)
+    """What the materializer is told, for all jobs of the storage; see `JobPlan.materializer_config`."""
+    periodic_materialize_enabled: bool
+    """Materialize by the clock; otherwise only by the length of the log."""
+    materialize_interval_ms: int
+    """Milliseconds between materializations. Shorter: shorter replay, more background work."""
+    materialize_failures_max: int
+    """Consecutive failures of the materializer above which it reports the state as failing."""
+    upload_threads: int
+    """Objects that one state worker uploads at the same time."""
+    upload_timeout_ms: int
+    """Milliseconds after which an upload without an answer is joined by a second attempt."""
+    upload_attempts_max: int
+    """Attempts of one upload, the first included."""
+    upload_in_flight_max_bytes: int
+    """Bytes that one state worker has handed to uploads and not yet seen done (back-pressure above)."""
+    retained_checkpoints: int
+    """Checkpoints that stay complete, the newest included; at least 2. More: longer back, more storage."""
+    full_every: int
+    """Every so many commits a full entry. Smaller: fewer reads at a restart, more bytes written."""
+    inline_max_bytes: int
+    """Bytes of changes of all partitions together that travel inside the entry; above: objects of their own."""
+    restore: str | int | None
+    """Explicit start from `"latest"` or from the checkpoint with this seq; None: an ordinary start."""
+    ignore_unclaimed_state: bool
+    """Drop state of operators that the job no longer has, instead of refusing to start."""
+    max_parallelism: int
+    """Number of key groups; never changes for a job."""
+    parallelism: int | None
+    """Partitions of each operator; None: `spark.sql.shuffle.partitions` (`JobPlan.parallelism` has the number)."""
+    job_parameters: Mapping[str, str] = field(repr=False)
+    """What functions read with `get_job_parameter`; not shown, because people put anything there."""
+    worker_idle_timeout_ms: int
+    """Milliseconds without a request after which a state worker ends."""
+
+    def __post_init__(self) -> None:
+        """Relations between options. Raises `InvalidRequestError`."""
+        if self.parallelism is not None and self.parallelism > self.max_parallelism:
+            raise InvalidRequestError(
+                f"parallelism.default is {self.parallelism}, but pipeline.max-parallelism only {self.max_parallelism}; "
+                "lower the one, or raise the other if the job is new"
+            )
+        _ = self.materializer.policy, self.upload_policy, self.commit_policy
+
+    @property
+    def commit_policy(self) -> CommitPolicy:
+        """How the chain is kept short."""
+        return CommitPolicy(retained=self.retained_checkpoints, full_every=self.full_every)
+
+    @property
+    def upload_policy(self) -> UploadPolicy:
+        """Limits of a state worker's uploads."""
+        return UploadPolicy(
+            uploads=self.upload_threads,
+            in_flight_bytes=self.upload_in_flight_max_bytes,
+            hedge_after_s=self.upload_timeout_ms / 1000,
+            backoff=Backoff(attempts=self.upload_attempts_max, initial_s=0.2, maximum_s=5.0),
+        )
+
+    @property
+    def backend_options(self) -> dict[str, Any]:
+        """Arguments of `RocksDBOptions`, for a RocksDB backend; otherwise nothing."""
+        if self.backend_type != "rocksdb":
+            return {}
+        return {option.field: getattr(self.rocksdb, option.field) for option in ROCKSDB_OPTIONS}
+
+    def inline_bytes_per_task(self, tasks: int) -> int:
+        """Largest segment that one of `tasks` partitions (of all operators together) may send inline."""
+        return self.inline_max_bytes // max(1, tasks)
+
+
+def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
+    """The configuration that these levels make together.
+
+    Args:
+        levels: Strongest first.
+
+    Raises:
+        InvalidRequestError: A required option is missing, or two options contradict each other.
+    """
+    fields = _fields(JOB_OPTIONS, levels)
+    if fields["storage_url"] is None:
+        raise InvalidRequestError(
+            "execution.checkpointing.dir is not set: say where checkpoints are kept, for example with "
+            "env.get_checkpoint_config().set_checkpoint_storage('file:///...'), or --conf "
+            "spark.varve.execution.checkpointing.dir=..."
+        )
+    storage_options: dict[str, Any] = {}
+    for level in reversed(levels):
+        storage_options.update(level.storage_options)
+    fields["changelog_enabled"] = bool(fields["changelog_enabled"])
+    fields["job_parameters"] = fields["job_parameters"] or {}
+    return JobConfig(
+        **fields,
+        storage_options=storage_options,
+        rocksdb=RocksDBOptions(**_fields(ROCKSDB_OPTIONS, levels)),
+        materializer=_materializer(fields, _fields(MATERIALIZER_OPTIONS, levels), storage_options),
+    )
+
+
+def _materializer(
+    job: Mapping[str, Any], own: Mapping[str, Any], storage_options: Mapping[str, Any]
+) -> MaterializerConfig:
+    directory = own["working_directory"]
+    return MaterializerConfig(
+        **{**own, "working_directory": None if directory is None else Path(directory)},
+        storage_url=job["storage_url"],
+        storage_options=storage_options,
+        interval_ms=job["materialize_interval_ms"] if job["periodic_materialize_enabled"] else None,
+        max_failures_allowed=job["materialize_failures_max"],
+    )
+
+
+def _fields(options: Sequence[ConfigOption], levels: Sequence[OptionLevel]) -> dict[str, Any]:
+    """Field → value of the strongest level that sets it, else the default."""
+    found: dict[str, Any] = {}
+    for option in options:
+        setting = next((level.values for level in levels if option.key in level.values), None)
+        found[option.field] = option.default if setting is None else setting[option.key]
+    return found

@@ -1,0 +1,128 @@
+"""`JobPlan`: everything about a job that is known before its query starts, as one frozen value."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from varve.spark_integration.operator_plan import OperatorPlan, check_columns
+from varve.storage.errors import InvalidRequestError
+from varve.storage.layout import check_job_name
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from varve.materializer.config import MaterializerConfig
+    from varve.spark_integration.job_config import JobConfig
+
+WATERMARK_DELAY: str = "spark.watermarkDelayMs"
+"""Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobPlan:
+    """A job."""
+
+    job: str
+    """Directory name below the storage root; also Spark's query name."""
+    input: DataFrame = field(repr=False)
+    """The streaming DataFrame that the first operator reads."""
+    operators: tuple[OperatorPlan, ...]
+    """At least one, each reading the output of the one before."""
+    checkpoint_location: str
+    """Spark's checkpoint location of the query."""
+    parallelism: int
+    """Partitions of every operator; at least 1, at most `config.max_parallelism`."""
+    watermark_delay_ms: int | None
+    """How far the watermark is behind the largest event time; None without an event time column."""
+    config: JobConfig
+    """All settings."""
+
+    @property
+    def output_schema(self) -> StructType:
+        """Columns of the rows that the sink gets."""
+        return self.operators[-1].output_schema
+
+    @property
+    def materializer_config(self) -> MaterializerConfig:
+        """Configuration of a materializer for this job only."""
+        return replace(self.config.materializer, job=self.job)
+
+
+@dataclass(frozen=True, slots=True)
+class EventTime:
+    """The column that `DataFrame.withWatermark` named."""
+
+    column: str
+    delay_ms: int
+
+
+def event_time_of(schema: StructType) -> EventTime | None:
+    """The event time column of a DataFrame.
+
+    Raises:
+        InvalidRequestError: It has more than one.
+    """
+    marked = [f for f in schema.fields if WATERMARK_DELAY in f.metadata]
+    if len(marked) > 1:
+        raise InvalidRequestError(
+            f"the stream has several event time columns: {[f.name for f in marked]}; call withWatermark once"
+        )
+    return EventTime(marked[0].name, int(marked[0].metadata[WATERMARK_DELAY])) if marked else None
+
+
+def check_input(df: Any) -> None:
+    """Whether rows of that DataFrame can be processed. Raises `InvalidRequestError`."""
+    if not hasattr(df, "isStreaming"):
+        raise InvalidRequestError(f"a streaming DataFrame is needed, not {type(df).__name__}")
+    if not df.isStreaming:
+        raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
+    check_columns(df.schema, "the input")
+
+
+def check_uids(operators: Sequence[OperatorPlan]) -> None:
+    """Uids are unique in a job. Raises `InvalidRequestError`."""
+    seen: set[str] = set()
+    for operator in operators:
+        if operator.uid in seen:
+            raise InvalidRequestError(
+                f"two operators have the uid {operator.uid!r}; it names the state, so give each its own",
+                operator=operator.uid,
+            )
+        seen.add(operator.uid)
+
+
+def check_query_name(name: str | None) -> str:
+    """Name of the job. Raises `InvalidRequestError`."""
+    if not name:
+        raise InvalidRequestError(
+            "the query needs a name, which names the job and its directory in the storage: query_name('flights')"
+        )
+    return check_job_name(name)
+
+
+def check_parallelism(parallelism: int | None, shuffle_partitions: int, max_parallelism: int) -> int:
+    """Partitions of every operator: what is configured, else Spark's, but not more than key groups."""
+    return min(shuffle_partitions, max_parallelism) if parallelism is None else parallelism
+
+
+def take_option(options: dict[str, Any], name: str) -> Any:
+    """Remove and return an option of Spark's; as in Spark, case does not count. None if it is not given."""
+    for key in list(options):
+        if key.lower() == name.lower():
+            return options.pop(key)
+    return None
+
+
+def missing_checkpoint_location(options: dict[str, Any]) -> InvalidRequestError:
+    """The error for a query without a checkpoint location."""
+    close = difflib.get_close_matches("checkpointlocation", [key.lower() for key in options], 1)
+    written = next((key for key in options if close and key.lower() == close[0]), None)
+    hint = (
+        f"did you mean checkpointLocation instead of {written}?" if written else "set option('checkpointLocation', ...)"
+    )
+    return InvalidRequestError(f"Spark's checkpointLocation is missing: {hint}")

@@ -1,0 +1,214 @@
+"""Runs a user's keyed function over Arrow batches, row at a time, against keyed state.
+
+A user error ends the execution but not the task: it is kept and travels in the summary (design 4), so that Spark does
+not retry what would fail again.
+"""
+
+from __future__ import annotations
+
+import pickle
+import traceback
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import cloudpickle
+
+from varve.changelog.types import parse_type_string
+from varve.spark_integration.arrow_rows import RowReader, RowWriter
+from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
+from varve.spark_integration.protocol import (
+    KEY_GROUP_COLUMN,
+    PARTITION_COLUMN,
+    UPSTREAM_TAG_COLUMN,
+    OperatorRequest,
+    UserError,
+    answer_schema,
+    row_tag,
+)
+from varve.storage.errors import InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from varve.changelog.keyed_backend import KeyedStateBackend
+    from varve.changelog.type_information import TypeInformation
+
+ANSWER_ROWS: Final = 10_000
+"""Rows per answer batch."""
+_INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN})
+
+
+class KeyReader:
+    """Reads the key of every row in its stored form."""
+
+    def __init__(self, request: OperatorRequest, schema: pa.Schema) -> None:
+        self._key_type: TypeInformation = parse_type_string(request.key_type)
+        self._indices = [schema.get_field_index(name) for name in request.key_columns]
+        self._arrow_type = self._key_type.arrow_type
+        self._names = request.key_columns
+
+    def keys(self, batch: pa.RecordBatch) -> list[Any]:
+        """The stored form of each row's key; None is a key like any other."""
+        if len(self._indices) == 1:
+            column = batch.column(self._indices[0])
+        else:
+            fields = [self._arrow_type.field(i) for i in range(self._arrow_type.num_fields)]
+            columns = [batch.column(i).cast(f.type) for i, f in zip(self._indices, fields, strict=True)]
+            column = pa.StructArray.from_arrays(columns, fields=fields)
+        if column.type != self._arrow_type:
+            column = column.cast(self._arrow_type)
+        return self._key_type.from_arrow(column)
+
+
+class OperatorRunner:
+    """One instance of a user's function on one partition, with its keyed state and its context objects."""
+
+    def __init__(self, request: OperatorRequest, partition: int, function: bytes, backend: KeyedStateBackend) -> None:
+        """Unpickle the function and open it; what it raises is kept, see `error`."""
+        self._request = request
+        self.error: UserError | None = None
+        self.event_time_max_ms: int | None = None
+        """Largest event time of the batch so far."""
+        self._backend = backend
+        self._output_schema = pa.ipc.read_schema(pa.py_buffer(request.output_schema))
+        self.answer_schema = answer_schema(self._output_schema)
+        self._writer = RowWriter(self._output_schema, request.operator)
+        self._input_schema: pa.Schema | None = None
+        self._context = KeyedProcessContext()
+        self._function: Any = None
+        self._process: Callable[[Any, Any], Any] | None = None
+        self._runtime_context = OperatorRuntimeContext(
+            backend,
+            request.task_name,
+            partition,
+            request.parallelism,
+            request.max_parallelism,
+            job_parameters=request.job_parameters,
+        )
+        try:
+            self._function = cloudpickle.loads(function)
+            self._function.open(self._runtime_context)
+            self._process = self._function.process_element
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            self.fail(error, None)
+
+    def start(self, time_ms: int, watermark_ms: int | None) -> None:
+        """A new batch begins."""
+        self.event_time_max_ms = None
+        self._context.begin_batch(time_ms, watermark_ms)
+
+    def run(self, batch: pa.RecordBatch) -> list[Any]:
+        """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
+        if self.error is not None or self._process is None:
+            return []
+        if self._input_schema is None or not self._input_schema.equals(batch.schema):
+            self._prepare_input(batch.schema)
+        keys = self._key_reader.keys(batch)
+        key_groups: Any = batch.column(self._key_group_index).to_pylist()
+        rows = self._row_reader.rows(batch)
+        timestamps = self._timestamps(batch)
+        self._backend.prefetch(key_groups, keys)
+        out: list[Any] = []
+        self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
+        return out
+
+    def _loop(self, items: Iterator[tuple[int, Any, Any]], timestamps: list[int | None] | None, out: list[Any]) -> None:
+        process, context, extend = self._process, self._context, out.extend
+        if process is None:
+            raise InvariantError("the function was not opened", operator=self._request.operator)
+        set_current_key = self._backend.set_current_key
+        thaw = self._thaw_key
+        key: Any = None
+        stamps = iter(timestamps) if timestamps is not None else None
+        try:
+            for key_group, key, row in items:
+                set_current_key(key_group, key)
+                context.key = key if thaw is None else thaw(key)
+                if stamps is not None:
+                    context.element_timestamp = next(stamps)
+                result = process(row, context)
+                if result is not None:
+                    extend(result)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            self.fail(error, key)
+
+    def _prepare_input(self, schema: pa.Schema) -> None:
+        self._input_schema = schema
+        self._key_reader = KeyReader(self._request, schema)
+        key_type = parse_type_string(self._request.key_type)
+        self._thaw_key = None if key_type.immutable else key_type.thaw
+        self._row_reader = RowReader(schema, [n for n in schema.names if n not in _INTERNAL_COLUMNS])
+        self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
+
+    def _timestamps(self, batch: pa.RecordBatch) -> list[int | None] | None:
+        """Event time of each row, milliseconds; None if the stream has no timestamp column."""
+        column = self._event_times(batch)
+        if column is None:
+            return None
+        times: Any = column.to_pylist()
+        self.event_time_max_ms = _latest(self.event_time_max_ms, times)
+        return times
+
+    def _event_times(self, batch: pa.RecordBatch) -> pa.Array[Any] | None:
+        name = self._request.timestamp_column
+        if name is None:
+            return None
+        column = batch.column(batch.schema.get_field_index(name))
+        unit = pa.timestamp("ms", tz=column.type.tz) if pa.types.is_timestamp(column.type) else None
+        return column if unit is None else column.cast(unit, safe=False).cast(pa.int64())
+
+    def answer(self, rows: list[Any], tag: str) -> pa.RecordBatch | None:
+        """Output rows as an answer batch; None (and `error` set) if they do not fit the declared schema."""
+        try:
+            columns = self._writer.columns(rows)
+        except InvalidRequestError as error:
+            self.fail(error, None)
+            return None
+        count = len(rows)
+        tags = pa.repeat(pa.scalar(row_tag(tag), pa.int64()), count)
+        return pa.RecordBatch.from_arrays([*columns, tags, pa.nulls(count, pa.binary())], schema=self.answer_schema)
+
+    def summary_batch(self, summary: bytes, tag: str) -> pa.RecordBatch:
+        """The one summary row of the attempt."""
+        columns = [pa.nulls(1, field.type) for field in self._output_schema]
+        row = [pa.array([row_tag(tag)], pa.int64()), pa.array([summary], pa.binary())]
+        return pa.RecordBatch.from_arrays([*columns, *row], schema=self.answer_schema)
+
+    def fail(self, error: BaseException, key: Any) -> None:
+        """Keep the first error of the attempt."""
+        if self.error is None:
+            self.error = user_error(error, None if key is None else repr(key)[:200])
+
+    def close(self) -> None:
+        """Close the function; it is not used afterwards. What `close` raises is only logged by the caller."""
+        if self._function is not None:
+            self._function.close()
+
+
+def user_error(error: BaseException, key: str | None) -> UserError:
+    """An exception of user code in a form that travels."""
+    try:
+        pickled: bytes | None = cloudpickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver
+    except Exception:  # noqa: BLE001  anything may happen while pickling what user code raised
+        pickled = None
+    return UserError(
+        exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
+        message=str(error),
+        traceback="".join(traceback.format_exception(error)),
+        key=key,
+        pickled=pickled,
+    )
+
+
+def upstream_tags(batch: pa.RecordBatch) -> list[int]:
+    """Row tags of the upstream attempts that the rows of this batch came from."""
+    index = batch.schema.get_field_index(UPSTREAM_TAG_COLUMN)
+    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).to_pylist()
+    return tags
+
+
+def _latest(known: int | None, times: list[int | None]) -> int | None:
+    """The largest of them; None if there is none."""
+    return max((t for t in (known, *times) if t is not None), default=None)

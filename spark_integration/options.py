@@ -1,0 +1,390 @@
+"""All configuration options of varve; nothing else defines one.
+
+In Spark's configuration every key has the prefix `spark.varve.`. `job_config.resolve` turns given options into a
+`JobConfig`; `docs/configuration.md` is made from this module (`options_page`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.materializer.config import MaterializerConfig
+from varve.spark_integration.option_types import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
+    MEMORY_SIZE,
+    PARAMETERS,
+    RESTORE_POINT,
+    URL,
+    ConfigOption,
+    choice,
+)
+from varve.storage.batch_result import INLINE_BYTES_MAX
+from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
+from varve.storage.upload import UploadPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+STORAGE_OPTION_PREFIX: Final = "storage.option."
+"""Free-form: `storage.option.<name>` goes to fsspec as option `<name>` of the storage's filesystem."""
+KEY_GROUPS_MAX: Final = 32_768
+"""Flink's upper bound of the number of key groups; two bytes hold a key group."""
+
+_POLICY: Final = CommitPolicy()
+_UPLOADS: Final = UploadPolicy()
+_MIB: Final = 1 << 20
+
+
+def _defaults(of: type[Any]) -> dict[str, Any]:
+    """Default of each field of a dataclass that has one."""
+    return {f.name: f.default for f in dataclasses.fields(of) if f.default is not dataclasses.MISSING}
+
+
+_ROCKSDB: Final = _defaults(RocksDBOptions)
+_MATERIALIZER: Final = _defaults(MaterializerConfig)
+
+JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
+    ConfigOption(
+        key="state.changelog.enabled",
+        type=BOOLEAN,
+        default=None,
+        field="changelog_enabled",
+        deprecated_keys=("state.backend.changelog.enabled",),
+        description="Write state changes to the changelog and snapshots in the background. Off: every checkpoint "
+        "writes the snapshot itself before it acknowledges. Not set means no preference, and false in the end.",
+    ),
+    ConfigOption(
+        key="state.backend.type",
+        type=choice("hashmap", "rocksdb"),
+        default="hashmap",
+        field="backend_type",
+        deprecated_keys=("state.backend",),
+        description="Where a state worker keeps its working state: in Python objects (fast, must fit into memory) or "
+        "in a local RocksDB.",
+    ),
+    ConfigOption(
+        key="state.changelog.periodic-materialize.enabled",
+        type=BOOLEAN,
+        default=True,
+        field="periodic_materialize_enabled",
+        description="Materialize by the clock. Off: only the length of the log triggers a materialization.",
+    ),
+    ConfigOption(
+        key="state.changelog.periodic-materialize.interval",
+        type=DURATION,
+        default=_MATERIALIZER["interval_ms"],
+        at_least=1,
+        field="materialize_interval_ms",
+        description="Time from one materialization to the next. Shorter: shorter replay at a restart, more background "
+        "work.",
+    ),
+    ConfigOption(
+        key="state.changelog.max-failures-allowed",
+        type=INTEGER,
+        default=_MATERIALIZER["max_failures_allowed"],
+        at_least=0,
+        field="materialize_failures_max",
+        description="Consecutive failed materializations above which the materializer reports the state as failing. "
+        "Unlike in Flink the job goes on: its log only gets longer.",
+    ),
+    ConfigOption(
+        key="state.changelog.dstl.dfs.upload.num-threads",
+        type=INTEGER,
+        default=_UPLOADS.uploads,
+        at_least=1,
+        field="upload_threads",
+        description="Objects that one state worker uploads at the same time.",
+    ),
+    ConfigOption(
+        key="state.changelog.dstl.dfs.upload.timeout",
+        type=DURATION,
+        default=int(_UPLOADS.hedge_after_s * 1000),
+        at_least=1,
+        field="upload_timeout_ms",
+        description="An upload without an answer for so long is joined by a second attempt; the first success counts. "
+        "Shorter: a slow server holds a batch up less, and gets more load.",
+    ),
+    ConfigOption(
+        key="state.changelog.dstl.dfs.upload.max-attempts",
+        type=INTEGER,
+        default=_UPLOADS.backoff.attempts,
+        at_least=1,
+        field="upload_attempts_max",
+        description="Attempts of one upload, the first included; then the batch fails.",
+    ),
+    ConfigOption(
+        key="state.changelog.dstl.dfs.upload.max-in-flight",
+        type=MEMORY_SIZE,
+        default=_UPLOADS.in_flight_bytes,
+        at_least=_MIB,
+        field="upload_in_flight_max_bytes",
+        description="Bytes that one state worker has handed to uploads and not yet seen done; above it the function "
+        "waits.",
+    ),
+    ConfigOption(
+        key="execution.checkpointing.dir",
+        type=URL,
+        default=None,
+        field="storage_url",
+        deprecated_keys=("state.checkpoints.dir",),
+        description="Root of the storage: a path or URL; the job's objects are in the directory named like the query. "
+        "Required.",
+    ),
+    ConfigOption(
+        key="execution.checkpointing.num-retained",
+        type=INTEGER,
+        default=10,
+        at_least=RETAINED_MIN,
+        field="retained_checkpoints",
+        deprecated_keys=("state.checkpoints.num-retained",),
+        description="Checkpoints that stay complete, the newest included. More: longer back, and more storage.",
+    ),
+    ConfigOption(
+        key="checkpoint.full-every",
+        type=INTEGER,
+        default=_POLICY.full_every,
+        at_least=1,
+        at_most=_POLICY.path_max,
+        field="full_every",
+        description="Every so many checkpoints the entry lists the whole state and packs small segments together. "
+        "Smaller: fewer reads at a restart, more bytes written.",
+    ),
+    ConfigOption(
+        key="checkpoint.inline-size-max",
+        type=MEMORY_SIZE,
+        default=INLINE_BYTES_MAX,
+        at_least=0,
+        at_most=INLINE_BYTES_MAX,
+        field="inline_max_bytes",
+        description="Changes of all partitions together that travel inside the checkpoint's own entry; a partition "
+        "above its share uploads an object. Smaller: a smaller entry, more objects per checkpoint.",
+    ),
+    ConfigOption(
+        key="execution.state-recovery.path",
+        type=RESTORE_POINT,
+        default=None,
+        field="restore",
+        deprecated_keys=("execution.savepoint.path",),
+        description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job. "
+        "Leave it unset for ordinary restarts.",
+    ),
+    ConfigOption(
+        key="execution.state-recovery.ignore-unclaimed-state",
+        type=BOOLEAN,
+        default=False,
+        field="ignore_unclaimed_state",
+        deprecated_keys=("execution.savepoint.ignore-unclaimed-state",),
+        description="Start although the checkpoint has state of operators that the job does not have any more; that "
+        "state is dropped.",
+    ),
+    ConfigOption(
+        key="pipeline.max-parallelism",
+        type=INTEGER,
+        default=128,
+        at_least=1,
+        at_most=KEY_GROUPS_MAX,
+        field="max_parallelism",
+        description="Number of key groups: the upper bound of the parallelism. It can never change for a job.",
+    ),
+    ConfigOption(
+        key="parallelism.default",
+        type=INTEGER,
+        default=None,
+        at_least=1,
+        at_most=KEY_GROUPS_MAX,
+        field="parallelism",
+        description="Partitions of every operator, each with a task and a state worker of its own. Not set: "
+        "`spark.sql.shuffle.partitions`, but not above `pipeline.max-parallelism`.",
+    ),
+    ConfigOption(
+        key="pipeline.global-job-parameters",
+        type=PARAMETERS,
+        default=None,
+        field="job_parameters",
+        description="Parameters that functions read with `get_job_parameter`.",
+    ),
+    ConfigOption(
+        key="materializer.mode",
+        type=choice("sidecar", "embedded", "off"),
+        default="sidecar",
+        field="materializer_mode",
+        description="Who materializes: a process that you start beside the job (`varve materialize`), a child process "
+        "that the driver starts and ends with the query, or nobody.",
+    ),
+    ConfigOption(
+        key="state.worker.idle-timeout",
+        type=DURATION,
+        default=30 * 60_000,
+        at_least=1_000,
+        field="worker_idle_timeout_ms",
+        description="A state worker without a request for so long ends. Keep it well above the time between two "
+        "batches: the next batch has to start the worker and restore its state.",
+    ),
+)
+
+ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
+    ConfigOption(
+        key="state.backend.rocksdb.block.cache-size",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["block_cache_size_bytes"],
+        at_least=64 << 10,
+        field="block_cache_size_bytes",
+        description="Cache of uncompressed blocks, index and filters included, of each operator and partition.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.writebuffer.size",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["write_buffer_size_bytes"],
+        at_least=64 << 10,
+        field="write_buffer_size_bytes",
+        description="Size at which a memtable is flushed. Larger: fewer and larger files, more memory.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.writebuffer.count",
+        type=INTEGER,
+        default=_ROCKSDB["write_buffer_count"],
+        at_least=2,
+        field="write_buffer_count",
+        description="Memtables of each operator and partition, the one being flushed included.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.block.blocksize",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["block_size_bytes"],
+        at_least=1 << 10,
+        field="block_size_bytes",
+        description="Uncompressed bytes per block. Larger: smaller index, more read for one value.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.bloom-filter.bits-per-key",
+        type=INTEGER,
+        default=_ROCKSDB["bloom_filter_bits_per_key"],
+        at_least=0,
+        field="bloom_filter_bits_per_key",
+        description="Bits per key of the Bloom filters, 0 for none. More: fewer reads for keys without state, more "
+        "memory.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.files.open",
+        type=INTEGER,
+        default=_ROCKSDB["max_open_files"],
+        at_least=-1,
+        field="max_open_files",
+        description="Open files of each operator and partition; -1 for no limit.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.compaction.level.target-file-size-base",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["target_file_size_bytes"],
+        at_least=64 << 10,
+        field="target_file_size_bytes",
+        description="Size of the files that compaction writes. Smaller: less to upload after a small change, more "
+        "objects.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.compaction.level.max-size-level-base",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["level_base_size_bytes"],
+        at_least=64 << 10,
+        field="level_base_size_bytes",
+        description="Size of the first compacted level.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.thread.num",
+        type=INTEGER,
+        default=_ROCKSDB["background_jobs"],
+        at_least=1,
+        field="background_jobs",
+        description="Threads that flush and compact, of each operator and partition.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.compression",
+        type=choice("none", "snappy", "lz4", "zstd"),
+        default=_ROCKSDB["compression"],
+        field="compression",
+        description="Compression of all levels.",
+    ),
+    ConfigOption(
+        key="state.backend.rocksdb.recent-values",
+        type=INTEGER,
+        default=_ROCKSDB["recent_values_count"],
+        at_least=0,
+        field="recent_values_count",
+        description="Decoded values of recent batches that are kept per state, operator and partition, to save reads.",
+    ),
+)
+
+MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
+    ConfigOption(
+        key="materializer.log-bytes",
+        type=MEMORY_SIZE,
+        default=_MATERIALIZER["log_bytes"],
+        at_least=1 << 10,
+        field="log_bytes",
+        description="Log of a range of key groups from which on it is materialized at once.",
+    ),
+    ConfigOption(
+        key="materializer.log-batches",
+        type=INTEGER,
+        default=_MATERIALIZER["log_batches"],
+        at_least=1,
+        field="log_batches",
+        description="Batches after its last snapshot from which on a range of key groups is materialized at once.",
+    ),
+    ConfigOption(
+        key="materializer.poll-interval",
+        type=DURATION,
+        default=_MATERIALIZER["poll_ms"],
+        at_least=1,
+        field="poll_ms",
+        description="Time between two looks of the materializer at the job's chain.",
+    ),
+    ConfigOption(
+        key="materializer.discovery-interval",
+        type=DURATION,
+        default=_MATERIALIZER["discovery_ms"],
+        at_least=1,
+        field="discovery_ms",
+        description="Time between two listings of the storage for new jobs, where the materializer follows all jobs.",
+    ),
+    ConfigOption(
+        key="materializer.collect-interval",
+        type=DURATION,
+        default=_MATERIALIZER["collect_ms"],
+        at_least=1,
+        field="collect_ms",
+        description="Time between two garbage collections of a job's objects.",
+    ),
+    ConfigOption(
+        key="materializer.grace",
+        type=DURATION,
+        default=_MATERIALIZER["grace_ms"],
+        at_least=0,
+        field="grace_ms",
+        description="Age from which on an upload that was never published counts as abandoned.",
+    ),
+    ConfigOption(
+        key="materializer.working-directory",
+        type=URL,
+        default=None,
+        field="working_directory",
+        description="Local directory of the materializer's RocksDB copies, a cache. Not set: a temporary directory.",
+    ),
+    ConfigOption(
+        key="materializer.share",
+        type=BOOLEAN,
+        default=_MATERIALIZER["share"],
+        field="share",
+        description="Share the work with other materializers of the same storage.",
+    ),
+)
+
+ALL_OPTIONS: Final = (*JOB_OPTIONS, *ROCKSDB_OPTIONS, *MATERIALIZER_OPTIONS)
+OPTIONS: Final[Mapping[str, ConfigOption]] = {option.key: option for option in ALL_OPTIONS}
+"""By current key."""
+CURRENT_KEYS: Final[Mapping[str, str]] = {old: option.key for option in ALL_OPTIONS for old in option.deprecated_keys}
+"""Deprecated key → current key."""

@@ -1,0 +1,172 @@
+"""What the driver, the pump and the state worker say to each other in one micro-batch (design 4 and 5).
+
+Driver → pump: a `BatchRequest` in the task's closure. Pump → state worker, over a Unix socket: a `TaskRequest`, then
+the function's bytes if the worker asks for them, then the input as an Arrow IPC stream. State worker → pump: a
+`Ready`, then the answer as an Arrow IPC stream whose rows are the output rows (with the attempt's row tag) followed
+by exactly one summary row. The pump passes that stream on to Spark.
+
+Invariants: I2 (every output row carries the row tag of its attempt; one summary per attempt), I4 (`confirmed` says
+which attempt won at the base, so that a worker may fold what it holds).
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
+
+TAG_COLUMN: Final = "__varve_tag"
+"""int64: row tag of the attempt that produced the row."""
+SUMMARY_COLUMN: Final = "__varve_summary"
+"""binary: null in output rows; the encoded `Summary` in the one summary row."""
+KEY_GROUP_COLUMN: Final = "__varve_key_group"
+"""int32, input only: the row's key group."""
+PARTITION_COLUMN: Final = "__varve_partition"
+"""int32, input only: the row's partition; dropped before the pump where Spark allows it."""
+UPSTREAM_TAG_COLUMN: Final = "__varve_upstream_tag"
+"""int64, input only, in chained operators: row tag of the upstream attempt that produced the row."""
+
+
+def row_tag(tag: str) -> int:
+    """The 63 bits of a 128-bit tag that every output row carries."""
+    return int(tag[:16], 16) >> 1
+
+
+class UploadLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """A state worker's uploads; see `varve.storage.upload.UploadPolicy`."""
+
+    uploads: int
+    in_flight_bytes: int
+    hedge_after_s: float
+    attempts: int
+
+
+class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What does not change about an operator while the query runs."""
+
+    job: str
+    """Directory name of the job under the storage root."""
+    job_id: str
+    storage_url: str
+    storage_options: dict[str, Any]
+    operator: str
+    """The operator's uid."""
+    parallelism: int
+    max_parallelism: int
+    backend: str
+    """hashmap or rocksdb, or `module:qualified.name` of a factory."""
+    backend_options: dict[str, Any]
+    changelog: bool
+    key_columns: tuple[str, ...]
+    key_type: str
+    """Type string of the key."""
+    output_schema: bytes
+    """Serialised Arrow schema of the user's output columns."""
+    timestamp_column: str | None
+    function_hash: str
+    """sha256 of the pickled function."""
+    task_name: str
+    """The operator's name, for people."""
+    job_parameters: dict[str, str]
+    """What `RuntimeContext.get_job_parameter` answers."""
+    upload: UploadLimits
+    inline_bytes_max: int
+    """Largest segment that travels inline; above it the worker uploads."""
+    idle_timeout_s: float
+
+
+class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """What the driver tells every task of one operator in one attempt of a batch."""
+
+    operator: OperatorRequest
+    epoch: int
+    slot: int
+    """Seq that the commit of this batch will have."""
+    commit_token: str
+    """Token that the commit will have; with the slot it is the version that the batch leads to."""
+    attempt: int
+    """Counts the driver's attempts at this slot, from 0."""
+    batch: int
+    base: Link
+    """The commit that this batch is executed on; `ORIGIN` for the first."""
+    confirmed: tuple[str, ...]
+    """By partition: the tag that won at `base` for this operator, "" if it had none."""
+    time_ms: int
+    watermark_ms: int | None
+
+
+class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """First message of a pump to a state worker."""
+
+    batch: BatchRequest
+    partition: int
+    tag: str
+    """32 hex digits, new for every task attempt."""
+    task_attempt: int
+    """Spark's task attempt id: the newest (epoch, slot, attempt, task attempt) pre-empts the others."""
+
+
+class Ready(msgspec.Struct, frozen=True, kw_only=True):
+    """The worker's answer to a `TaskRequest`."""
+
+    needs_function: bool
+    refused: str | None = None
+    """Why the request is not executed (a late request of an older run); the task then fails."""
+
+
+class UserError(msgspec.Struct, frozen=True, kw_only=True):
+    """An exception that the user's function raised."""
+
+    exception_type: str
+    message: str
+    traceback: str
+    key: str | None
+    """repr of the current key."""
+    pickled: bytes | None
+    """The exception itself, if it can be pickled."""
+
+
+class Summary(msgspec.Struct, frozen=True, kw_only=True):
+    """What one attempt of one (operator, partition) did."""
+
+    operator: str
+    partition: int
+    low: int
+    high: int
+    tag: str
+    slot: int
+    rows_in: int = 0
+    rows_out: int = 0
+    mutations: int = 0
+    inline: bytes = b""
+    """The segment, if it is small; the rest of the changes after the uploaded parts."""
+    uploaded: tuple[ObjectSlice, ...] = ()
+    files: tuple[SnapshotFile, ...] | None = None
+    """Changelog off: the partition's whole state after the batch; None if it did not change."""
+    states: tuple[StateSchema, ...] = ()
+    event_time_max_ms: int | None = None
+    consumed_tags: tuple[int, ...] = ()
+    """Row tags of the upstream attempts whose rows were read."""
+    error: UserError | None = None
+    timings_ms: dict[str, float] = {}
+    restored: str = ""
+    """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
+
+
+def encode_message(message: Any) -> bytes:
+    """One message as bytes."""
+    return msgspec.msgpack.encode(message)
+
+
+def decode_message(data: bytes | memoryview | Any, message_type: Any) -> Any:
+    """The message of those bytes."""
+    return msgspec.msgpack.decode(data, type=message_type)
+
+
+def answer_schema(output_schema: pa.Schema) -> pa.Schema:
+    """Arrow schema of an answer: the user's columns (nullable), the row tag and the summary."""
+    fields = [pa.field(f.name, f.type) for f in output_schema]
+    return pa.schema([*fields, pa.field(TAG_COLUMN, pa.int64()), pa.field(SUMMARY_COLUMN, pa.binary())])

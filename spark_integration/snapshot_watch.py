@@ -1,0 +1,75 @@
+"""Looks for published snapshots in the background, so that the driver adopts them without listing when it commits.
+
+Invariants: I7 (only what `decide_adoption` allows is adopted; what is found late is adopted by a later commit).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.adopt_decision import TileSnapshot, decide_adoption
+from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
+from varve.storage.errors import VarveError
+from varve.storage.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import SnapshotDescriptor, SnapshotFloor
+
+_log: Final = logging.getLogger(__name__)
+POLL_S: Final = 2.0
+"""One LIST in so many seconds; it is off the acknowledge path."""
+
+
+class SnapshotWatch:
+    """A thread that reads new descriptors. `adoption` is called by the committing thread and does no I/O."""
+
+    def __init__(self, store: ObjectStore, job_id: str, poll_s: float = POLL_S) -> None:
+        self._reader = SnapshotReader(store, job_id)
+        self._job_id = job_id
+        self._poll_s = poll_s
+        self._lock = threading.Lock()
+        self._found: tuple[SnapshotDescriptor, ...] = ()
+        self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
+        self._view: LineView | None = None
+        self._floors: tuple[SnapshotFloor, ...] = ()
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="varve-snapshot-watch", daemon=True)
+
+    def start(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> None:
+        """Begin to look, from this state on."""
+        self._view, self._floors = view, floors
+        self._thread.start()
+
+    def adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
+        """What the next commit adopts of what was found until now."""
+        with self._lock:
+            self._view, self._floors = view, floors
+            found, tile_files = self._found, self._tile_files
+        if not found:
+            return NOTHING_ADOPTED
+        return decide_adoption(view, floors, found, tile_files, self._job_id)
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(self._poll_s + 30)
+
+    def _run(self) -> None:
+        while not self._stopped.wait(self._poll_s):
+            with self._lock:
+                view, floors = self._view, self._floors
+            if view is None:
+                continue
+            try:
+                tile_files = self._reader.tile_files(view)
+                found = self._reader.candidates(floors)
+            except VarveError as error:
+                _log.warning("looking for snapshots failed, the log stays longer: %s", error)
+                continue
+            with self._lock:
+                self._found, self._tile_files = found, tile_files

@@ -1,0 +1,263 @@
+"""The state worker of one partition: brings its state to the base, executes batches, keeps them pending (design 5).
+
+Invariants:
+
+* I3: a batch that is executed again starts from the same base; what an earlier attempt left is dropped as a whole.
+* I4: what a batch changed is pending until a later request says that this very tag won at this slot. Otherwise it is
+  dropped and the user's function is made anew.
+* I5: state is the tile plus the newer segments of the line, nothing else.
+* I9: everything local may vanish.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import zlib
+from typing import TYPE_CHECKING, Final
+
+from varve.changelog.keyed_backend import KeyedStateBackend
+from varve.changelog.snapshot_files import FileChecksums
+from varve.changelog.types import parse_type_string
+from varve.spark_integration.attempt import Attempt
+from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.operator_runner import OperatorRunner
+from varve.storage.backoff import Backoff
+from varve.storage.clock import SystemClock
+from varve.storage.errors import InvariantError, VarveError
+from varve.storage.fail_point import fail_point
+from varve.storage.open_store import open_store
+from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.records import ObjectSlice
+from varve.storage.upload import Uploader, UploadPolicy
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from varve.changelog.working_store import WorkingStore
+    from varve.spark_integration.protocol import OperatorRequest, TaskRequest
+    from varve.spark_integration.worker_home import WorkerHome
+    from varve.storage.clock import Clock
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Tile
+
+_log: Final = logging.getLogger(__name__)
+_GC_THRESHOLDS: Final = (200_000, 50, 1_000)
+_FULL_COLLECTION_BATCHES: Final = 64
+"""Cyclic garbage of user code is collected completely once in so many batches."""
+
+
+def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
+    """Key groups `[low, high)` of a partition: those with `kg * parallelism // max_parallelism == partition`."""
+    low = -(-partition * max_parallelism // parallelism)
+    high = -(-(partition + 1) * max_parallelism // parallelism)
+    return low, high
+
+
+class StateWorker:
+    """State and functions of one partition, for all operators of a job."""
+
+    def __init__(self, partition: int, home: WorkerHome, clock: Clock | None = None) -> None:
+        self._partition = partition
+        self._home = home
+        self._clock = clock or SystemClock()
+        self._operators: dict[str, OperatorState] = {}
+        self._stores: dict[str, ObjectStore] = {}
+        self._batches = 0
+        # The usual thresholds cost more than the row loop itself; `idle` collects, these bound a long batch.
+        gc.set_threshold(*_GC_THRESHOLDS)
+
+    def has_function(self, operator: str, function_hash: str) -> bool:
+        """Whether `begin` will not have to fetch the function."""
+        state = self._operators.get(operator)
+        return state is not None and state.function_hash == function_hash
+
+    def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
+        """Bring the operator's state to the task's base and start an attempt.
+
+        Raises:
+            VarveError: the base cannot be restored; the state of this operator is dropped, a later request restores.
+        """
+        request = task.batch.operator
+        state = self._operators.get(request.operator)
+        if state is None or not state.serves(request):
+            if state is not None:
+                state.close()
+            state = OperatorState(request, self._partition, self._home, self._job_store(request), self._clock)
+            self._operators[request.operator] = state
+        return state.begin(task, function)
+
+    def idle(self) -> None:
+        """The answer was sent: do ahead what the next request would wait for."""
+        fail_point("worker.after_summary")
+        for state in self._operators.values():
+            state.prepare()
+        self._batches += 1
+        gc.collect(2 if self._batches % _FULL_COLLECTION_BATCHES == 0 else 0)
+
+    def close(self) -> None:
+        """Close functions and stores."""
+        for state in self._operators.values():
+            state.close()
+        self._operators.clear()
+
+    def _job_store(self, request: OperatorRequest) -> ObjectStore:
+        key = f"{request.storage_url} {request.job}"
+        if key not in self._stores:
+            self._stores[key] = PrefixedStore(open_store(request.storage_url, request.storage_options), request.job)
+        return self._stores[key]
+
+
+class OperatorState:
+    """Working state, pending attempt and function of one operator on this partition."""
+
+    def __init__(
+        self, request: OperatorRequest, partition: int, home: WorkerHome, store: ObjectStore, clock: Clock
+    ) -> None:
+        self.request = request
+        self.partition = partition
+        self.clock = clock
+        self.job_store = store
+        self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
+        self.directory: Path = home.state_directory(request.job_id, request.operator, self.low, self.high)
+        self.function_hash = ""
+        self.tile: Tile | None = None
+        """Changelog off: the tile of the confirmed state."""
+        self.checksums = FileChecksums()
+        self._function = b""
+        self._runner: OperatorRunner | None = None
+        self._backend: KeyedStateBackend | None = None
+        self._store: WorkingStore | None = None
+        self._pending: Attempt | None = None
+        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory)
+
+    def serves(self, request: OperatorRequest) -> bool:
+        """Whether this state can go on under that request: only the function may differ."""
+        mine = self.request
+        return (mine.job_id, mine.parallelism, mine.max_parallelism, mine.key_type, mine.changelog) == (
+            request.job_id,
+            request.parallelism,
+            request.max_parallelism,
+            request.key_type,
+            request.changelog,
+        ) and (mine.backend, mine.backend_options) == (request.backend, request.backend_options)
+
+    def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
+        """See `StateWorker.begin`."""
+        self.request = task.batch.operator
+        started_s = self.clock.monotonic_s()
+        try:
+            how = self._reach_base(task)
+        except BaseException:
+            self._drop_state()
+            raise
+        if self.function_hash != self.request.function_hash:
+            self._drop_runner()  # only now: what was pending under the old function is folded or dropped
+            self._function, self.function_hash = function(), self.request.function_hash
+        runner = self._open_runner()
+        backend = self._open_backend()
+        runner.start(task.batch.time_ms, task.batch.watermark_ms)
+        attempt = Attempt(self, task, runner, backend, how)
+        attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
+        self._pending = attempt
+        return attempt
+
+    def prepare(self) -> None:
+        """Do the fold's work ahead, while nobody waits."""
+        pending = self._pending
+        if pending is not None and pending.finished and not pending.folded and self._backend is not None:
+            self._backend.prepare(pending.task.batch.slot)
+
+    def uploader(self) -> Uploader:
+        """An uploader within the job's limits."""
+        limits = self.request.upload
+        backoff = Backoff(attempts=limits.attempts, initial_s=0.2, maximum_s=5.0)
+        policy = UploadPolicy(
+            uploads=limits.uploads,
+            in_flight_bytes=limits.in_flight_bytes,
+            hedge_after_s=limits.hedge_after_s,
+            backoff=backoff,
+        )
+        return Uploader(self.job_store, self.clock, policy)
+
+    def upload(self, name: str, data: bytes) -> ObjectSlice:
+        """Store a segment under this attempt's own name; durable on return (I1)."""
+        fail_point("worker.before_segment_upload")
+        with self.uploader() as uploader:
+            uploader.submit_bytes(name, data).result()
+        fail_point("worker.after_segment_upload")
+        return ObjectSlice(name, 0, len(data), zlib.crc32(data))
+
+    def aborted(self, attempt: Attempt) -> None:
+        """The attempt will never be confirmed."""
+        if self._pending is attempt:
+            self._drop_pending()
+
+    def close(self) -> None:
+        """Close the function and the store; local files stay for local recovery."""
+        self._drop_runner()
+        self._pending = None
+        self._close_store()
+
+    def _reach_base(self, task: TaskRequest) -> str:
+        """Bring the store to the base; answers how."""
+        base, pending = task.batch.base, self._pending
+        if pending is not None:
+            won = task.batch.confirmed[self.partition] if task.batch.confirmed else ""
+            if pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == won:
+                pending.confirm(base)
+                self._pending = None
+                return "confirmed"
+            self._drop_pending()
+        if self._store is not None and self._store.version == base:
+            return "current"
+        reached = self._restorer.reach(base, self._store)
+        self._drop_runner()
+        self._store, self.tile = reached.store, reached.tile
+        return reached.how
+
+    def _open_backend(self) -> KeyedStateBackend:
+        if self._backend is None:
+            if self._store is None:
+                raise InvariantError("no store after the base was reached", operator=self.request.operator)
+            key_type = parse_type_string(self.request.key_type)
+            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator)
+        return self._backend
+
+    def _open_runner(self) -> OperatorRunner:
+        if self._runner is None:
+            self._runner = OperatorRunner(self.request, self.partition, self._function, self._open_backend())
+        return self._runner
+
+    def _drop_pending(self) -> None:
+        """Forget the pending attempt as a whole: its changes, and the fields its function instance kept (I4)."""
+        pending, self._pending = self._pending, None
+        self._drop_runner()
+        if pending is not None and pending.folded:
+            self._drop_state()
+
+    def _drop_runner(self) -> None:
+        """Throw the function instance away, and with it the overlay and all handles."""
+        runner, self._runner, self._backend = self._runner, None, None
+        if runner is not None:
+            try:
+                runner.close()
+            except Exception:  # noqa: BLE001  user code may raise anything; the instance is thrown away
+                _log.exception("close() of the function of operator %s raised", self.request.operator)
+
+    def _drop_state(self) -> None:
+        """Forget the state, in memory and on disk: the next request restores it."""
+        self._drop_runner()
+        self._pending = None
+        self.tile = None
+        self._close_store()
+        self._restorer.discard_local()
+
+    def _close_store(self) -> None:
+        store, self._store = self._store, None
+        if store is not None:
+            try:
+                store.close()
+            except VarveError:
+                _log.exception("closing the store of operator %s failed", self.request.operator)

@@ -1,0 +1,182 @@
+"""`StreamWriter`: Spark's `DataStreamWriter` for a processed stream; `start()` checks all and starts the query."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.spark_integration.file_sink import FileSink, check_format
+from varve.spark_integration.job_config import resolve
+from varve.spark_integration.job_plan import (
+    JobPlan,
+    check_parallelism,
+    check_query_name,
+    missing_checkpoint_location,
+    take_option,
+)
+from varve.spark_integration.option_levels import own_key, read_level, session_level
+from varve.spark_integration.sinks import ForeachBatchSink, Sink
+from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from varve.spark_integration.job_config import JobConfig
+    from varve.spark_integration.streams import StreamGraph
+
+_TRIGGERS: Final = ("processingTime", "once", "availableNow")
+BATCH_COLUMN: Final = "batch_id"
+"""Readers see the batch's directory as this partition column."""
+
+
+class StreamWriter:
+    """Where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
+
+    def __init__(self, graph: StreamGraph) -> None:
+        self._graph = graph
+        self._own: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}
+        self._trigger: dict[str, Any] = {}
+        self._query_name: str | None = None
+        self._sink: Sink | None = None
+        self._format: str | None = None
+
+    def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
+        """Write with a function of (rows, batch id), or with a `Sink`.
+
+        The function runs once per batch in the ordinary case, and again for the same batch id after a crash: let it
+        replace what it wrote before. The operators are not executed again, whatever it does with the rows.
+        """
+        if not isinstance(func, Sink) and not callable(func):
+            raise InvalidRequestError(f"foreach_batch takes a function of (rows, batch id), not {func!r}")
+        self._sink, self._format = func if isinstance(func, Sink) else ForeachBatchSink(func), None
+        return self
+
+    def format(self, source: str) -> StreamWriter:
+        """Write files: csv, json, orc or parquet. Raises `InvalidRequestError` for anything else."""
+        self._sink, self._format = None, check_format(source)
+        return self
+
+    def option(self, key: str, value: Any) -> StreamWriter:
+        """An option of varve (without `spark.varve.`), `checkpointLocation`, `path`, or one of the file format.
+
+        Raises:
+            InvalidRequestError: An option of varve that does not exist, or a value that does not fit.
+        """
+        own = own_key(key)
+        if own is None:
+            self._options[key] = value
+        else:
+            read_level("query option", {own: value})
+            self._own[own] = value
+        return self
+
+    def options(self, **options: Any) -> StreamWriter:
+        """Several options at once."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def trigger(self, **trigger: Any) -> StreamWriter:
+        """As Spark's: `processingTime="5 seconds"`, `availableNow=True` or `once=True`.
+
+        Raises:
+            InvalidRequestError: Another trigger (continuous and real-time have no micro-batches), or not exactly one.
+        """
+        given = {name: value for name, value in trigger.items() if value is not None}
+        if len(given) != 1 or not set(given) <= set(_TRIGGERS):
+            raise InvalidRequestError(f"trigger takes exactly one of {', '.join(_TRIGGERS)}, not {sorted(given)}")
+        self._trigger = given
+        return self
+
+    def query_name(self, name: str) -> StreamWriter:
+        """Name the query and the job. Required. Raises `InvalidRequestError` if it cannot be a directory name."""
+        self._query_name = check_query_name(name)
+        return self
+
+    def output_mode(self, mode: str) -> StreamWriter:
+        """Only "append": what the function yields is written once. Raises `InvalidRequestError` for others."""
+        if mode.lower() != "append":
+            raise InvalidRequestError(f"output mode {mode!r} is not possible; rows that a function yields are appended")
+        return self
+
+    def start(self, path: str | None = None) -> VarveStreamingQuery:
+        """Start the query.
+
+        Args:
+            path: Directory of the output files.
+
+        Returns:
+            Spark's `StreamingQuery`.
+
+        Raises:
+            InvalidRequestError: Something is missing or contradictory; nothing was started.
+            VarveError: The storage cannot be used, or the state is of another job.
+        """
+        spark = self._graph.environment.spark
+        options = dict(self._options)
+        plan = self._plan(spark, options)
+        sink = self._make_sink(spark, plan, options, path)
+        from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
+
+        run = Coordinator.create(spark, plan, sink)
+        try:
+            run.take_over()
+            batches = BatchFunction(run.process_batch)
+            writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
+            writer = writer.option("checkpointLocation", plan.checkpoint_location)
+            query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
+        except BaseException:
+            run.stop()
+            raise
+        run.attach(query)
+        return VarveStreamingQuery(query, run, batches)
+
+    def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
+        """Check the query as a whole; takes the checkpoint location out of the options."""
+        job = check_query_name(self._query_name)
+        location = take_option(options, "checkpointLocation")
+        if not location:
+            raise missing_checkpoint_location(options)
+        config = self._config(spark)
+        shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
+        _check_not_running(spark, job)
+        event_time = self._graph.event_time
+        return JobPlan(
+            job=job,
+            input=self._graph.input,
+            operators=self._graph.operators,
+            checkpoint_location=str(location),
+            parallelism=check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism),
+            watermark_delay_ms=event_time.delay_ms if event_time else None,
+            config=config,
+        )
+
+    def _config(self, spark: SparkSession) -> JobConfig:
+        code = self._graph.environment.code_level()
+        return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
+
+    def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
+        path = path or take_option(options, "path")
+        if self._sink is not None:
+            useless = sorted(options) + (["path"] if path else [])
+            if useless:
+                raise InvalidRequestError(f"options {useless} have no meaning with foreach_batch; remove them")
+            return self._sink
+        if self._format is None:
+            raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
+        if not path:
+            raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
+        if BATCH_COLUMN in (name.lower() for name in plan.output_schema.names):
+            raise InvalidRequestError(
+                f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
+            )
+        return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def _check_not_running(spark: SparkSession, job: str) -> None:
+    # Spark refuses a second query of that name only after this run would have fenced the first one off.
+    if any(query.name == job for query in spark.streams.active):
+        raise InvalidRequestError(f"a query named {job!r} is running in this session; stop it first", job=job)

@@ -1,0 +1,118 @@
+"""Where admitted requests wait for the worker's main thread, and are turned away when a newer one comes."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from varve.spark_integration.protocol import Ready
+from varve.spark_integration.worker_admission import Seen, judge, supersedes
+from varve.spark_integration.worker_wire import PeerLostError
+
+if TYPE_CHECKING:
+    from varve.spark_integration.worker_wire import Channel, Opening
+    from varve.storage.clock import Clock
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Visit:
+    """One connected pump and what it asked for."""
+
+    def __init__(self, channel: Channel, opening: Opening) -> None:
+        self.channel = channel
+        self.opening = opening
+        self.in_user_code = False
+        """Set by the main thread; restoring state does not count, the next attempt needs it too."""
+        self.superseded_s: float | None = None
+        """When a newer request took its place, on the monotonic clock."""
+
+
+class Lobby:
+    """Hands one visit at a time to the main thread; all methods may be called from any thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._changed = threading.Condition()
+        self._seen = Seen()
+        self._waiting: list[Visit] = []
+        self._inside: Visit | None = None
+        self._closed = False
+
+    def enter(self, visit: Visit) -> None:
+        """Admit a visit, or refuse it and close its connection; superseded ones lose theirs."""
+        task = visit.opening.task
+        with self._changed:
+            refused = self._admit(visit)
+        if refused is not None:
+            _log.warning("refused %s of partition %d: %s", task.batch.operator.operator, task.partition, refused)
+            self._refuse(visit, refused)
+
+    def next(self, timeout_s: float) -> Visit | None:
+        """The next visit; it is inside until `leave`. None if none comes in time, or the lobby is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._closed, timeout_s)
+            if self._closed or not self._waiting:
+                self._turn_away()
+                return None
+            self._inside = self._waiting.pop(0)
+            return self._inside
+
+    def leave(self, visit: Visit) -> None:
+        """The visit is over."""
+        with self._changed:
+            self._inside = None
+        visit.channel.close()
+
+    def close(self) -> None:
+        """Admit nobody any more, and cut off whoever is there."""
+        with self._changed:
+            self._turn_away()
+            if self._inside is not None:
+                self._inside.channel.shutdown()
+
+    def stuck_s(self, now_s: float) -> float:
+        """How long user code has gone on since its attempt was superseded; 0 if it was not."""
+        inside = self._inside
+        if inside is None or inside.superseded_s is None or not inside.in_user_code:
+            return 0.0
+        return now_s - inside.superseded_s
+
+    def _admit(self, visit: Visit) -> str | None:
+        """Put the visit among the waiting; the reason if it is refused."""
+        if self._closed:
+            visit.channel.close()  # not a refusal: the pump asks the parent for the next process
+            return None
+        task = visit.opening.task
+        self._seen, refused = judge(self._seen, task)
+        if refused is not None:
+            return refused
+        pointless = [w for w in self._waiting if supersedes(task, w.opening.task)]
+        for older in pointless:
+            older.channel.close()
+        inside = self._inside
+        if inside is not None and inside.superseded_s is None and supersedes(task, inside.opening.task):
+            inside.superseded_s = self._clock.monotonic_s()
+            inside.channel.shutdown()  # not closed: the main thread may be using the descriptor
+            pointless.append(inside)
+        for older in pointless:
+            _log.info("task attempt %d is superseded by %d", older.opening.task.task_attempt, task.task_attempt)
+        self._waiting = [w for w in self._waiting if w not in pointless]
+        self._waiting.append(visit)
+        self._changed.notify_all()
+        return None
+
+    def _turn_away(self) -> None:
+        self._closed = True
+        for visit in self._waiting:
+            visit.channel.close()
+        self._waiting.clear()
+        self._changed.notify_all()
+
+    @staticmethod
+    def _refuse(visit: Visit, reason: str) -> None:
+        with suppress(PeerLostError):  # a late pump need not hear it
+            visit.channel.send_message(Ready(needs_function=False, refused=reason))
+        visit.channel.close()

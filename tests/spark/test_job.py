@@ -1,0 +1,128 @@
+"""The whole path on real Spark: input files, keyed function, state workers, chain, sink, restart."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+
+from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
+from tests.spark.small_functions import CountRows, EventTimes
+from varve.spark_integration.worker_probe import homes, probe
+
+pytestmark = pytest.mark.spark
+
+
+def kill_state_workers(spark: SparkSession) -> int:
+    """SIGKILL to every state worker of this session; answers how many there were."""
+    killed = 0
+    for home in homes(Path(spark.conf.get("spark.local.dir") or "")):
+        report = probe(home)
+        for worker in report.workers if report else ():
+            os.kill(worker.pid, signal.SIGKILL)
+            killed += 1
+    return killed
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("changelog", [True, False], ids=["changelog", "snapshots"])
+def test_state_and_output_equal_the_model_over_restarts_and_killed_workers(
+    spark: SparkSession, tmp_path: Path, backend: str, changelog: bool
+) -> None:
+    job = KeyedJob(spark, tmp_path, backend=BACKENDS[backend], changelog=changelog)
+    job.add(("a", 1), ("b", 2), (None, 5), ("a", 1))
+    job.add(("b", 3), ("c", 4))
+    job.run()
+    job.add(("a", 7), (None, 6))
+    assert job.restored(job.run()) == {"confirmed": 2}, "the workers outlive the query and still have its last batch"
+    assert kill_state_workers(spark) >= 2
+    job.add(("a", 8), ("b", 9), ("d", 1), (None, 5))
+    how = job.restored(job.run())
+    assert "confirmed" not in how
+    assert job.rows() == in_order(job.expected)
+
+
+def test_backend_and_changelog_can_be_switched_at_every_restart(spark: SparkSession, tmp_path: Path) -> None:
+    job = KeyedJob(spark, tmp_path)
+    settings = [("hashmap", True), ("rocksdb", True), ("rocksdb", False), ("hashmap", False), ("hashmap", True)]
+    for i, (backend, changelog) in enumerate(settings):
+        job.backend, job.changelog = BACKENDS[backend], changelog
+        job.add(("a", i), ("b", 1), (f"key-{i}", i))
+        job.add(("a", 10 * i), (None, i))
+        job.run()
+    assert job.rows() == in_order(job.expected)
+
+
+def test_the_job_adopts_snapshots_of_an_embedded_materializer_and_restores_from_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    interval = {"materializer.mode": "embedded", "state.changelog.periodic-materialize.interval": "1 s"}
+    job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"], conf=interval)
+    stream = job.environment().from_dataframe(job.stream.read())
+    writer = stream.key_by("k").process(job.function, job.output, uid="sums").foreach_batch(job.collect)
+    query = writer.query_name("job").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
+    try:
+        deadline_s = time.monotonic() + 90
+        number = 0
+        while not any(later.log_commits < earlier.log_commits for earlier, later in _pairs(query)):
+            assert time.monotonic() < deadline_s, "no snapshot was adopted"
+            job.add((f"key-{number % 7}", number), ("a", 1))
+            query.processAllAvailable()
+            number += 1
+    finally:
+        query.stop()
+    kill_state_workers(spark)
+    job.conf = {}
+    job.add(("a", 2), ("key-1", 5))
+    job.run()
+    assert job.rows() == in_order(job.expected)
+
+
+def _pairs(query: object) -> list[tuple[object, object]]:
+    history = query.checkpoint_statistics.history()  # type: ignore[attr-defined]
+    return list(itertools.pairwise(history))
+
+
+def test_two_key_columns_and_two_operators_after_one_another(spark: SparkSession, tmp_path: Path) -> None:
+    job = KeyedJob(spark, tmp_path)
+    for i in range(3):
+        job.add(("a", i), ("b", i), ("a", i))
+        stream = job.environment().from_dataframe(job.stream.read())
+        first = stream.key_by("k", "v").process(job.function, job.output, uid="first")
+        second = first.key_by("k").process(CountRows(), "k string, rows long", uid="second")
+        writer = second.foreach_batch(job.collect).query_name("chained").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+    last = {}
+    for k, rows in job.rows():
+        last[k] = max(rows, last.get(k, 0))
+    assert last == {"a": 6, "b": 3}
+
+
+def test_the_watermark_follows_event_time_batch_by_batch_and_over_a_restart(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = KeyedJob(spark, tmp_path)
+
+    def run() -> None:
+        rows = job.stream.read().withColumn("at", F.timestamp_seconds("v")).withWatermark("at", "10 seconds")
+        stream = job.environment().from_dataframe(rows)
+        processed = stream.key_by("k").process(EventTimes(), "k string, at long, watermark long", uid="times")
+        writer = processed.foreach_batch(job.collect).query_name("job").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start().awaitTermination()
+
+    job.add(("a", 100), ("b", 50))
+    job.add(("a", 60))
+    run()
+    job.add(("b", 200))
+    job.add(("a", 1))
+    run()
+    seen = [rows for _, rows in job.received]
+    none = -(2**63)
+    assert in_order(seen[0]) == [("a", 100_000, none), ("b", 50_000, none)]
+    assert seen[1:] == [[("a", 60_000, 90_000)], [("b", 200_000, 90_000)], [("a", 1_000, 190_000)]]

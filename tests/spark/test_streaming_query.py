@@ -1,0 +1,154 @@
+"""The query handle over a real Spark query: errors that can be read, a stop between batches, resources released."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from varve.spark_integration.checkpoint_statistics import StatisticsLog
+from varve.spark_integration.coordinator import StopRequestedError
+from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
+from varve.storage.errors import FencedError, InvalidRequestError
+
+pytestmark = pytest.mark.spark
+
+
+class Run:
+    """A run without state: what the query handle needs of a coordinator, with its promise about stopping."""
+
+    def __init__(self, batch: Callable[[DataFrame, int], None]) -> None:
+        self.statistics = StatisticsLog()
+        self.released = 0
+        self._batch = batch
+        self._stopping = threading.Event()
+        self._in_batch = threading.Lock()
+
+    def process_batch(self, rows: DataFrame, batch: int) -> None:
+        with self._in_batch:
+            if self._stopping.is_set():
+                raise StopRequestedError("the query is being stopped", batch=batch)
+            self._batch(rows, batch)
+
+    def request_stop(self) -> None:
+        self._stopping.set()
+        with self._in_batch:
+            pass
+
+    def stop(self) -> None:
+        self.released += 1
+
+
+@pytest.fixture
+def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarveStreamingQuery, Run]]:
+    def started(batch: Callable[[DataFrame, int], None], **trigger: Any) -> tuple[VarveStreamingQuery, Run]:
+        run = Run(batch)
+        function = BatchFunction(run.process_batch)
+        writer = rows_of_k.read().writeStream.foreachBatch(function).queryName("handle")
+        writer = writer.option("checkpointLocation", str(tmp_path / "c"))
+        query = (writer.trigger(**trigger) if trigger else writer).start()
+        return VarveStreamingQuery(query, run, function), run
+
+    return started
+
+
+def test_a_query_that_ends_by_itself_releases_its_resources(start: Any) -> None:
+    batches: list[int] = []
+    query, run = start(lambda rows, batch: batches.append(batch), availableNow=True)
+    assert isinstance(query, StreamingQuery)
+    assert query.awaitTermination() is None
+    assert (run.released, batches, query.exception(), query.isActive) == (1, [0, 1, 2], None, False)
+    assert query.checkpoint_statistics is run.statistics
+    assert query.name == "handle"
+
+
+def test_resources_are_released_although_nobody_waits(start: Any) -> None:
+    query, run = start(lambda rows, batch: None, availableNow=True)
+    deadline = time.monotonic() + 30
+    while run.released == 0 and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert run.released == 1
+    assert not query.isActive
+
+
+def test_an_error_of_varve_arrives_itself(start: Any) -> None:
+    fenced = FencedError("another run took over", job="handle", epoch=7)
+
+    def batch(rows: DataFrame, number: int) -> None:
+        raise fenced
+
+    query, run = start(batch, availableNow=True)
+    with pytest.raises(FencedError) as caught:
+        query.awaitTermination()
+    assert caught.value is fenced
+    assert query.exception() is fenced
+    assert run.released == 1
+    with pytest.raises(FencedError):
+        query.processAllAvailable()
+
+
+def test_an_error_of_the_users_sink_is_the_cause_of_sparks(start: Any) -> None:
+    def batch(rows: DataFrame, number: int) -> None:
+        raise ValueError("disk full")
+
+    query, _ = start(batch, availableNow=True)
+    with pytest.raises(StreamingQueryException) as caught:
+        query.awaitTermination()
+    assert isinstance(caught.value.__cause__, ValueError)
+    assert "disk full" in str(caught.value)
+
+
+def test_waiting_for_a_while_says_whether_the_query_has_ended(start: Any) -> None:
+    query, run = start(lambda rows, batch: None)
+    query.processAllAvailable()
+    assert query.awaitTermination(1) is False
+    query.stop()
+    assert query.awaitTermination(1) is True
+    assert run.released == 1
+
+
+def test_stop_lets_the_running_batch_end(start: Any) -> None:
+    entered, ended = threading.Event(), threading.Event()
+
+    def batch(rows: DataFrame, number: int) -> None:
+        entered.set()
+        time.sleep(0.5)
+        assert rows.count() == 2
+        ended.set()
+
+    query, run = start(batch)
+    assert entered.wait(30)
+    query.stop()
+    assert ended.is_set()
+    assert (query.isActive, run.released, query.exception()) == (False, 1, None)
+    assert query.awaitTermination() is None
+
+
+def test_a_query_cannot_be_stopped_from_inside_its_batch(start: Any) -> None:
+    handle: list[VarveStreamingQuery] = []
+    ready, refused = threading.Event(), threading.Event()
+
+    def batch(rows: DataFrame, number: int) -> None:
+        ready.wait(30)
+        with pytest.raises(InvalidRequestError, match="inside"):
+            handle[0].stop()
+        refused.set()
+
+    query, _ = start(batch, availableNow=True)
+    handle.append(query)
+    ready.set()
+    query.awaitTermination()
+    assert refused.is_set()
+
+
+def test_the_session_does_not_know_the_query_any_more(start: Any, spark: SparkSession) -> None:
+    query, _ = start(lambda rows, batch: None)
+    query.stop()
+    assert spark.streams.get(query.id) is None

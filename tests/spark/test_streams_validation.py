@@ -1,0 +1,264 @@
+"""What is wrong with a job is said at the line that is wrong, at the latest at `start()`, before anything happens."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
+
+from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+from varve.spark_integration.environment import StreamExecutionEnvironment
+from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.job_plan import JobPlan
+from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.spark_integration.stream_writer import StreamWriter
+from varve.spark_integration.streams import DataStream, ProcessedStream
+from varve.storage.errors import InvalidRequestError
+
+pytestmark = pytest.mark.spark
+
+
+class Same(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield value.k, value.v
+
+
+@pytest.fixture
+def env(spark: SparkSession, tmp_path: Path) -> StreamExecutionEnvironment:
+    made = StreamExecutionEnvironment.get_execution_environment(spark)
+    return made.set_checkpoint_storage(tmp_path / "state")
+
+
+@pytest.fixture
+def stream(env: StreamExecutionEnvironment, rows_of_k: Any) -> DataStream:
+    return env.from_dataframe(rows_of_k.read())
+
+
+@pytest.fixture
+def processed(stream: DataStream) -> ProcessedStream:
+    return stream.key_by("k").process(Same(), "k string, v long", uid="same")
+
+
+@pytest.fixture
+def writer(processed: ProcessedStream, tmp_path: Path) -> StreamWriter:
+    """A writer that lacks nothing."""
+    made = processed.foreach_batch(lambda rows, batch: None).query_name("job")
+    return made.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
+
+
+def plan_of(writer: StreamWriter, spark: SparkSession) -> JobPlan:
+    """The plan that `start` makes."""
+    return writer._plan(spark, dict(writer._options))
+
+
+def test_the_environment_takes_the_active_session(spark: SparkSession) -> None:
+    assert StreamExecutionEnvironment.get_execution_environment().spark is spark
+
+
+def test_a_dataframe_that_does_not_stream_is_refused(env: StreamExecutionEnvironment, spark: SparkSession) -> None:
+    with pytest.raises(InvalidRequestError, match="readStream"):
+        env.from_dataframe(spark.range(1))
+    with pytest.raises(InvalidRequestError, match="list"):
+        env.from_dataframe([1, 2])  # type: ignore[arg-type]
+
+
+def test_reserved_columns_of_the_input_are_refused(env: StreamExecutionEnvironment, rows_of_k: Any) -> None:
+    with pytest.raises(InvalidRequestError, match="__varve_tag"):
+        env.from_dataframe(rows_of_k.read().withColumn("__varve_tag", F.lit(1)))
+
+
+def test_a_missing_key_column_is_said_at_key_by(stream: DataStream) -> None:
+    with pytest.raises(InvalidRequestError, match="did you mean 'k'"):
+        stream.key_by("K")
+
+
+def test_a_key_that_cannot_be_one_is_said_at_key_by(env: StreamExecutionEnvironment, rows_of_k: Any) -> None:
+    frame = rows_of_k.read().withColumn("d", F.col("v").cast("double")).withColumn("m", F.create_map("k", "v"))
+    for column in ("d", "m"):
+        with pytest.raises(InvalidRequestError, match="cannot be a key"):
+            env.from_dataframe(frame).key_by(column)
+
+
+@pytest.mark.parametrize("schema", ["k strng", "a int,", "bigint", ""])
+def test_a_bad_output_schema_is_said_at_process(stream: DataStream, schema: str) -> None:
+    with pytest.raises(InvalidRequestError, match="output schema"):
+        stream.key_by("k").process(Same(), schema, uid="same")
+
+
+def test_a_uid_is_required_and_unique(stream: DataStream, processed: ProcessedStream) -> None:
+    with pytest.raises(InvalidRequestError, match="uid"):
+        stream.key_by("k").process(Same(), "k string, v long")
+    with pytest.raises(InvalidRequestError, match="'same'"):
+        processed.key_by("v").process(Same(), "k string, v long", uid="same")
+
+
+def test_operators_follow_one_another_on_the_schema_of_the_one_before(
+    processed: ProcessedStream, spark: SparkSession, tmp_path: Path
+) -> None:
+    second = processed.key_by("v", "k").process(Same(), "x double", uid="second", name="Second")
+    writer = second.foreach_batch(lambda rows, batch: None).query_name("job")
+    plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
+    assert [(o.uid, o.name, o.key_columns) for o in plan.operators] == [
+        ("same", "same", ("k",)),
+        ("second", "Second", ("v", "k")),
+    ]
+    assert plan.output_schema.names == ["x"]
+    assert len(processed._graph.operators) == 1
+
+
+def test_a_plan_has_everything_that_a_run_needs(writer: StreamWriter, spark: SparkSession, tmp_path: Path) -> None:
+    plan = plan_of(writer.option("parallelism.default", "3"), spark)
+    assert (plan.job, plan.parallelism, plan.watermark_delay_ms) == ("job", 3, None)
+    assert plan.checkpoint_location == str(tmp_path / "checkpoint")
+    assert plan.config.storage_url == str(tmp_path / "state")
+    assert plan.materializer_config.job == "job"
+    assert isinstance(cloudpickle.loads(plan.operators[0].function.function), Same)
+
+
+def test_parallelism_comes_from_spark_unless_it_is_set(writer: StreamWriter, spark: SparkSession) -> None:
+    assert plan_of(writer, spark).parallelism == 2
+    writer._graph.environment.set_parallelism(5)
+    assert plan_of(writer, spark).parallelism == 5
+
+
+def test_event_time_is_the_column_with_a_watermark(
+    env: StreamExecutionEnvironment, rows_of_k: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    frame = rows_of_k.read().withColumn("ts", F.timestamp_seconds("v")).withWatermark("ts", "10 minutes")
+    first = env.from_dataframe(frame).key_by("k").process(Same(), "k string, ts timestamp", uid="one")
+    second = first.key_by("k").process(Same(), "k string, v long", uid="two")
+    writer = second.foreach_batch(lambda rows, batch: None).query_name("job")
+    plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
+    assert plan.watermark_delay_ms == 600_000
+    assert [o.timestamp_column for o in plan.operators] == ["ts", "ts"]
+
+
+def test_code_beats_query_option_beats_session(
+    writer: StreamWriter, spark: SparkSession, env: StreamExecutionEnvironment
+) -> None:
+    spark.conf.set("spark.varve.state.changelog.enabled", "true")
+    spark.conf.set("spark.varve.state.backend.type", "rocksdb")
+    try:
+        assert plan_of(writer, spark).config.changelog_enabled
+        assert plan_of(writer, spark).config.backend_type == "rocksdb"
+        writer.option("state.changelog.enabled", "false")
+        assert not plan_of(writer, spark).config.changelog_enabled
+        env.enable_changelog_state_backend(True).set_state_backend(HashMapStateBackend())
+        assert plan_of(writer, spark).config.changelog_enabled
+        assert plan_of(writer, spark).config.backend_type == "hashmap"
+    finally:
+        spark.conf.unset("spark.varve.state.changelog.enabled")
+        spark.conf.unset("spark.varve.state.backend.type")
+
+
+def test_a_misspelt_key_in_the_session_stops_the_start(writer: StreamWriter, spark: SparkSession) -> None:
+    spark.conf.set("spark.varve.state.changelog.enable", "true")
+    try:
+        with pytest.raises(InvalidRequestError, match=r"did you mean spark\.varve\.state\.changelog\.enabled"):
+            writer.start()
+    finally:
+        spark.conf.unset("spark.varve.state.changelog.enable")
+
+
+def test_the_environment_keeps_what_code_says(env: StreamExecutionEnvironment) -> None:
+    assert env.is_changelog_state_backend_enabled() is None
+    assert env.enable_changelog_state_backend(False).is_changelog_state_backend_enabled() is False
+    assert env.configure("state.changelog.enabled", None).is_changelog_state_backend_enabled() is None
+    backend = EmbeddedRocksDBStateBackend()
+    assert env.get_state_backend() is None
+    assert env.set_state_backend(backend).get_state_backend() is backend
+    env.get_checkpoint_config().set_checkpoint_storage(FileSystemCheckpointStorage("s3://bucket/dir"))
+    assert env.get_checkpoint_config().get_checkpoint_storage() == FileSystemCheckpointStorage("s3://bucket/dir")
+    values = env.configure({"spark.varve.parallelism.default": "4", "state.backend": "hashmap"}).code_level().values
+    assert (values["parallelism.default"], values["state.backend.type"]) == (4, "hashmap")
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda env: env.configure("state.changelog.enabeld", True),
+        lambda env: env.configure("state.backend.type", "memory"),
+        lambda env: env.set_parallelism(0),
+        lambda env: env.set_max_parallelism(1 << 20),
+        lambda env: env.set_state_backend("rocksdb"),
+    ],
+    ids=["key", "value", "parallelism", "max-parallelism", "backend"],
+)
+def test_a_wrong_setting_is_said_at_its_line(env: StreamExecutionEnvironment, wrong: Callable[[Any], Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        wrong(env)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda writer: writer.option("state.changelog.enabeld", "true"),
+        lambda writer: writer.option("stat.changelog.enabled", "true"),
+        lambda writer: writer.output_mode("complete"),
+        lambda writer: writer.trigger(continuous="1 second"),
+        lambda writer: writer.trigger(processingTime="1 second", availableNow=True),
+        lambda writer: writer.trigger(),
+        lambda writer: writer.query_name("a/b"),
+        lambda writer: writer.format("kafka"),
+        lambda writer: writer.foreach_batch("print"),
+    ],
+    ids=["option", "slip", "mode", "continuous", "two-triggers", "no-trigger", "name", "format", "function"],
+)
+def test_a_wrong_call_of_the_writer_is_said_at_its_line(writer: StreamWriter, wrong: Callable[[Any], Any]) -> None:
+    with pytest.raises(InvalidRequestError):
+        wrong(writer)
+
+
+def test_what_is_missing_is_said_at_start(processed: ProcessedStream, tmp_path: Path) -> None:
+    location = str(tmp_path / "c")
+    nothing = lambda rows, batch: None  # noqa: E731
+    missing = {
+        r"query_name\(": processed.foreach_batch(nothing).option("checkpointLocation", location),
+        "set option": processed.foreach_batch(nothing).query_name("job"),
+        "chekpointLocation": processed.foreach_batch(nothing).query_name("job").option("chekpointLocation", location),
+        "no meaning": processed.foreach_batch(nothing)
+        .query_name("job")
+        .option("checkpointLocation", location)
+        .option("header", True),
+        "needs a directory": processed.format("csv").query_name("job").option("checkpointLocation", location),
+        "where the rows go": processed.write_stream.query_name("job").option("checkpointLocation", location),
+    }
+    for message, writer in missing.items():
+        with pytest.raises(InvalidRequestError, match=message):
+            writer.start()
+    assert not (tmp_path / "state").exists()
+    assert not (tmp_path / "c").exists()
+
+
+def test_the_storage_must_be_set(
+    processed: ProcessedStream, spark: SparkSession, rows_of_k: Any, tmp_path: Path
+) -> None:
+    env = StreamExecutionEnvironment.get_execution_environment(spark)
+    stream = env.from_dataframe(rows_of_k.read()).key_by("k").process(Same(), "k string, v long", uid="same")
+    writer = stream.foreach_batch(lambda rows, batch: None).query_name("job")
+    with pytest.raises(InvalidRequestError, match=r"execution\.checkpointing\.dir"):
+        writer.option("checkpointLocation", str(tmp_path / "c")).start()
+
+
+def test_an_output_column_named_like_the_partition_column_is_refused(stream: DataStream, tmp_path: Path) -> None:
+    made = stream.key_by("k").process(Same(), "k string, Batch_Id long", uid="same").format("parquet")
+    with pytest.raises(InvalidRequestError, match="batch_id"):
+        made.query_name("job").option("checkpointLocation", str(tmp_path / "c")).start(str(tmp_path / "out"))
+
+
+def test_a_name_that_is_running_is_refused_before_the_running_query_is_fenced(
+    writer: StreamWriter, rows_of_k: Any, tmp_path: Path
+) -> None:
+    running = rows_of_k.read().writeStream.foreachBatch(lambda rows, batch: None).queryName("job")
+    query = running.option("checkpointLocation", str(tmp_path / "other")).start()
+    try:
+        with pytest.raises(InvalidRequestError, match="is running"):
+            writer.start()
+    finally:
+        query.stop()
+    assert not (tmp_path / "state").exists()

@@ -1,0 +1,112 @@
+"""Visits of a state worker: who waits, who is cut off."""
+
+from __future__ import annotations
+
+import socket
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.manual_clock import ManualClock
+from tests.state_worker_setup import opening, task_request
+from varve.spark_integration.protocol import Ready
+from varve.spark_integration.worker_lobby import Lobby, Visit
+from varve.spark_integration.worker_wire import Channel, PeerLostError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def lobby(clock: ManualClock) -> Lobby:
+    return Lobby(clock)
+
+
+@pytest.fixture
+def arrive(lobby: Lobby) -> Iterator[Callable[..., tuple[Visit, Channel]]]:
+    channels: list[Channel] = []
+
+    def enter(**request: Any) -> tuple[Visit, Channel]:
+        inner, outer = (Channel(s) for s in socket.socketpair())
+        channels.extend((inner, outer))
+        outer.set_timeout(0.05)
+        visit = Visit(inner, opening(task_request(**request)))
+        lobby.enter(visit)
+        return visit, outer
+
+    yield enter
+    for channel in channels:
+        channel.close()
+
+
+def cut_off(pump: Channel) -> bool:
+    """Whether the pump's connection has ended, as opposed to being silent."""
+    with pytest.raises(PeerLostError) as caught:
+        pump.receive_message(Ready)
+    return "closed" in str(caught.value)
+
+
+def test_visits_are_taken_in_their_order(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    first, _ = arrive(operator="a")
+    second, _ = arrive(operator="b")
+    assert lobby.next(0) is first
+    lobby.leave(first)
+    assert lobby.next(0) is second
+
+
+def test_a_newer_visit_cuts_off_older_ones(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    inside, inside_pump = arrive(operator="a")
+    assert lobby.next(0) is inside
+    _, waiting_pump = arrive(operator="b")
+    newest, newest_pump = arrive(operator="a", slot=3)
+    assert inside.superseded_s is not None
+    assert cut_off(inside_pump)
+    assert cut_off(waiting_pump)
+    assert not cut_off(newest_pump)
+    lobby.leave(inside)
+    assert lobby.next(0) is newest
+
+
+def test_a_late_visit_hears_why_it_is_refused(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    arrive(slot=5)
+    _, late_pump = arrive(slot=4)
+    refused = late_pump.receive_message(Ready).refused
+    assert refused is not None
+    assert "slot 4" in refused
+
+
+def test_user_code_is_stuck_from_when_its_attempt_was_superseded(
+    lobby: Lobby, clock: ManualClock, arrive: Callable[..., tuple[Visit, Channel]]
+) -> None:
+    inside, _ = arrive()
+    lobby.next(0)
+    clock.sleep(100)
+    arrive(slot=3)
+    clock.sleep(7)
+    assert lobby.stuck_s(clock.monotonic_s()) == 0  # it restores its base, which the next attempt needs too
+    inside.in_user_code = True
+    assert lobby.stuck_s(clock.monotonic_s()) == 7
+    lobby.leave(inside)
+    assert lobby.stuck_s(clock.monotonic_s()) == 0
+
+
+def test_a_closed_lobby_cuts_off_everybody(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    _, inside_pump = arrive(operator="a")
+    lobby.next(0)
+    _, waiting_pump = arrive(operator="b")
+    lobby.close()
+    _, late_pump = arrive(operator="c")
+    assert all(cut_off(pump) for pump in (inside_pump, waiting_pump, late_pump))
+    assert lobby.next(0) is None
+
+
+def test_no_visit_in_time_closes_the_lobby(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    """From here on a pump must turn to the next process, not to one that is ending."""
+    assert lobby.next(0.01) is None
+    _, pump = arrive()
+    assert cut_off(pump)
