@@ -1,0 +1,148 @@
+"""Configuration of a materializer: one frozen value, from code, from the command line or from `spark.varve.*` keys."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.materialize_policy import (
+    DEFAULT_INTERVAL_MS,
+    DEFAULT_LOG_BATCHES,
+    DEFAULT_LOG_BYTES,
+    DEFAULT_MAX_FAILURES,
+    MaterializePolicy,
+)
+from varve.storage.collector import UPLOAD_GRACE_S
+from varve.storage.errors import InvalidRequestError
+from varve.storage.layout import check_job_name
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+PROPERTY_PREFIX: Final = "spark.varve."
+DEFAULT_POLL_MS: Final = 1_000
+DEFAULT_DISCOVERY_MS: Final = 30_000
+DEFAULT_COLLECT_MS: Final = 60_000
+DEFAULT_GRACE_MS: Final = round(UPLOAD_GRACE_S * 1_000)
+DEFAULT_STOP_MS: Final = 20_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class MaterializerConfig:
+    """What a materializer works on, how often, and within which limits."""
+
+    storage_url: str
+    """Root of the storage: jobs are `<root>/<job>/`."""
+    storage_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """fsspec's options for that URL."""
+    job: str | None = None
+    """Name of the one job to follow; None follows all jobs under the root."""
+    interval_ms: int | None = DEFAULT_INTERVAL_MS
+    """Time from one materialization of a range to the next; None leaves it to the other triggers."""
+    log_bytes: int | None = DEFAULT_LOG_BYTES
+    """Log of a range, in bytes, from which on it is materialized at once."""
+    log_batches: int | None = DEFAULT_LOG_BATCHES
+    """Batches after a range's base from which on it is materialized at once."""
+    max_failures_allowed: int = DEFAULT_MAX_FAILURES
+    """Consecutive failures of a range above which it is reported as failing; it is tried again all the same."""
+    poll_ms: int = DEFAULT_POLL_MS
+    """Time between two looks at a job's chain."""
+    discovery_ms: int = DEFAULT_DISCOVERY_MS
+    """Time between two listings of the root for new jobs (only without `job`)."""
+    collect_ms: int | None = DEFAULT_COLLECT_MS
+    """Time between two garbage collections of a job; None collects nothing."""
+    grace_ms: int = DEFAULT_GRACE_MS
+    """Age from which on an upload that was never published counts as abandoned."""
+    working_directory: Path | None = None
+    """Where the local RocksDB copies are kept between runs (a cache, I9); None: under the temporary directory."""
+    share: bool = False
+    """Share the ranges with other materializers of the same storage, through `members/`."""
+    stop_ms: int = DEFAULT_STOP_MS
+    """Time from SIGTERM to the hard end of a step that does not stop by itself."""
+
+    def __post_init__(self) -> None:
+        if not self.storage_url:
+            raise InvalidRequestError("the materializer needs a storage URL: give --storage")
+        if self.job is not None:
+            check_job_name(self.job)
+        for name in ("poll_ms", "discovery_ms", "stop_ms"):
+            if getattr(self, name) < 1:
+                raise InvalidRequestError(f"{name} must be at least 1 ms, not {getattr(self, name)}")
+        if self.grace_ms < 0 or (self.collect_ms is not None and self.collect_ms < 1):
+            raise InvalidRequestError("grace_ms must be at least 0 and collect_ms at least 1")
+        _ = self.policy
+
+    @property
+    def policy(self) -> MaterializePolicy:
+        """The part that decides when a range is due."""
+        return MaterializePolicy(
+            interval_ms=self.interval_ms,
+            log_bytes=self.log_bytes,
+            log_batches=self.log_batches,
+            max_failures_allowed=self.max_failures_allowed,
+        )
+
+    def with_properties(self, properties: Mapping[str, str]) -> MaterializerConfig:
+        """This configuration, changed by `spark.varve.*` keys (`PROPERTIES`, Flink's names where Flink has one).
+
+        Keys without that prefix are left alone. Raises `InvalidRequestError` for a key of the materializer's own
+        that does not exist, and for a value that does not parse.
+        """
+        return replace(self, **parse_properties(properties))
+
+
+def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
+    """Fields of `MaterializerConfig` that these `spark.varve.*` keys set; errors as in `with_properties`."""
+    changes: dict[str, Any] = {}
+    for key, text in properties.items():
+        if not key.startswith(PROPERTY_PREFIX):
+            continue
+        name = key.removeprefix(PROPERTY_PREFIX)
+        if name == PERIODIC_ENABLED:
+            continue
+        if name in PROPERTIES:
+            field_name, parse = PROPERTIES[name]
+            changes[field_name] = _parsed(key, text, parse)
+        elif name.startswith("materializer.") and name not in _OTHERS_OWN:
+            close = difflib.get_close_matches(name, PROPERTIES, 1)
+            hint = f"; did you mean {PROPERTY_PREFIX}{close[0]}?" if close else ""
+            raise InvalidRequestError(f"{key} is no option of the materializer{hint}")
+    enabled = properties.get(PROPERTY_PREFIX + PERIODIC_ENABLED)
+    if enabled is not None and not _parsed(PROPERTY_PREFIX + PERIODIC_ENABLED, enabled, _boolean):
+        changes["interval_ms"] = None
+    return changes
+
+
+def _parsed(key: str, text: str, parse: Callable[[str], Any]) -> Any:
+    try:
+        return parse(text)
+    except (InvalidRequestError, ValueError) as error:
+        raise InvalidRequestError(f"{key}: {error}") from error
+
+
+def _boolean(text: str) -> bool:
+    if text.strip().lower() not in ("true", "false"):
+        raise InvalidRequestError(f"{text!r} is neither true nor false")
+    return text.strip().lower() == "true"
+
+
+PERIODIC_ENABLED: Final = "state.changelog.periodic-materialize.enabled"
+PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
+    "execution.checkpointing.dir": ("storage_url", str),
+    "state.changelog.periodic-materialize.interval": ("interval_ms", parse_duration_ms),
+    "state.changelog.max-failures-allowed": ("max_failures_allowed", int),
+    "materializer.log-bytes": ("log_bytes", parse_size_bytes),
+    "materializer.log-batches": ("log_batches", int),
+    "materializer.poll-interval": ("poll_ms", parse_duration_ms),
+    "materializer.discovery-interval": ("discovery_ms", parse_duration_ms),
+    "materializer.collect-interval": ("collect_ms", parse_duration_ms),
+    "materializer.grace": ("grace_ms", parse_duration_ms),
+    "materializer.working-directory": ("working_directory", Path),
+    "materializer.share": ("share", _boolean),
+}
+"""Key without `spark.varve.` → field of `MaterializerConfig` and how its text is read."""
+_OTHERS_OWN: Final = frozenset({"materializer.mode"})

@@ -1,0 +1,134 @@
+"""The local copy of one range: a RocksDB directory that is brought to a commit by folding the log.
+
+A copy whose version is on the commit's line, and not below the range's tiles, is caught up from the log; any other is
+thrown away and restored: tiles, then the log. Folding uses no clock: time in state comes from the log alone.
+
+Invariants: I5 (base plus log), I9 (the directory is a cache: it is used again after a restart if its version is on the
+line, and may vanish at any time).
+"""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.changelog.restore import RestoreTarget, catch_up, restore_store
+from varve.changelog.rocksdb_store import RocksDBStore
+from varve.storage.errors import CorruptDataError, VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+    from varve.materializer.range_plan import RangeWork
+    from varve.materializer.workspace import Workspace
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Link, Tile
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Folded(NamedTuple):
+    """An open local copy at the commit that was asked for."""
+
+    store: RocksDBStore
+    mutations: int
+    """Mutations folded after `since`."""
+    since: Link
+    """The version from which the log was folded: the copy's, or the tile's for a new one."""
+    restored: bool
+    """Whether it was restored from the tiles, not caught up."""
+
+
+@contextmanager
+def folded(work: RangeWork, view: LineView, job_store: ObjectStore, workspace: Workspace) -> Generator[Folded]:
+    """The range's state after the view's commit, as an open local store; closed again at the end.
+
+    Raises `VarveError` if the log or the tiles cannot be read; the local copy is then discarded. So it is if what is
+    done with it raises `CorruptDataError`.
+    """
+    result = _Follower(work, view, job_store, workspace).reach()
+    try:
+        yield result
+    except CorruptDataError:
+        workspace.discard(work.key)
+        raise
+    finally:
+        result.store.close()
+
+
+class _Follower:
+    """Brings one range's local copy to the view's commit."""
+
+    def __init__(self, work: RangeWork, view: LineView, job_store: ObjectStore, workspace: Workspace) -> None:
+        self._view = view
+        self._job_store = job_store
+        self._workspace = workspace
+        self._key = work.key
+        self._directory = workspace.range_directory(work.key)
+        key = work.key
+        self._target = RestoreTarget(operator=key.operator, key_type=work.key_type, low=key.low, high=key.high)
+
+    def reach(self) -> Folded:
+        try:
+            return self._caught_up() or self._restored()
+        except BaseException:
+            # A part of the log may be in it, or its disk may be damaged: the next try begins anew.
+            self._workspace.discard(self._key)
+            raise
+
+    def _caught_up(self) -> Folded | None:
+        """The copy that is there, brought forward; None if it cannot be used."""
+        if not self._directory.exists():
+            return None
+        store = self._open()
+        if store is None:
+            return None
+        since = store.version
+        if not self._is_usable(since):
+            _log.info("%s: the local copy is at seq %d, off the line; it is made anew", self._key, since.seq)
+            store.close()
+            return None
+        return self._forward(store, restored=False)
+
+    def _forward(self, store: RocksDBStore, *, restored: bool) -> Folded:
+        """Fold the log into a copy that is at a commit of the line; closes it if that fails."""
+        since = store.version
+        try:
+            summary = catch_up(self._view, self._target, self._job_store, store)
+        except BaseException:
+            store.close()
+            raise
+        return Folded(store, summary.rows, since, restored)
+
+    def _restored(self) -> Folded:
+        """A new copy: the tile first, then the log after it, which is counted."""
+        self._workspace.discard(self._key)
+        scratch = self._workspace.scratch("restore")
+        base = self._view
+        commits = {tile.at for tile in self._tiles()}
+        if len(commits) == 1:
+            base = msgspec.structs.replace(base, base=commits.pop(), segments=())
+        try:
+            store = restore_store(base, self._target, self._job_store, self._directory, scratch)
+        finally:
+            shutil.rmtree(scratch, ignore_errors=True)
+        return self._forward(store, restored=True)
+
+    def _open(self) -> RocksDBStore | None:
+        target = self._target
+        try:
+            return RocksDBStore.open(self._directory, target.operator, target.key_type, target.low, target.high)
+        except VarveError as error:
+            _log.info("%s: the local copy cannot be used and is made anew: %s", self._key, error)
+            return None
+
+    def _is_usable(self, version: Link) -> bool:
+        return self._view.holds(version) and version.seq >= max(tile.at.seq for tile in self._tiles())
+
+    def _tiles(self) -> tuple[Tile, ...]:
+        return self._view.tiles_for(self._target.operator, self._target.low, self._target.high)

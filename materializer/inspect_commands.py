@@ -1,0 +1,236 @@
+"""`varve jobs`, `varve checkpoints` and `varve sweep`: what is stored, as tables or JSON lines."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import click
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from varve.materializer.chain_follower import ChainFollower
+from varve.materializer.duration import format_size_bytes
+from varve.materializer.jobs import job_names
+from varve.materializer.storage_parameters import storage_parameters
+from varve.storage.chain_reader import ChainReader
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.collector import UPLOAD_GRACE_S, Collector
+from varve.storage.errors import MissingObjectError, VarveError
+from varve.storage.job import read_job
+from varve.storage.open_store import open_store
+from varve.storage.prefixed_store import substore
+from varve.storage.records import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from varve.storage.collector import CollectReport
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Commit
+
+DEFAULT_LIMIT: Final = 20
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve jobs`."""
+
+    job: str
+    job_id: str
+    key_groups: int
+    epoch: int | None = None
+    """The run that owns the chain."""
+    seq: int | None = None
+    """The newest checkpoint."""
+    batch: int | None = None
+    time: str | None = None
+    operators: tuple[str, ...] = ()
+    log_segments: int = 0
+    log_bytes: int = 0
+    """What a restore of the newest checkpoint replays, over all operators."""
+
+
+class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve checkpoints`."""
+
+    seq: int
+    batch: int
+    epoch: int
+    time: str
+    full: bool
+    mutations: int
+    log_bytes: int
+    """Stored bytes of the batch's own segments."""
+    snapshots: tuple[str, ...]
+    """Bases that the job took over with this checkpoint; not known of a full one."""
+    needs_from: int
+
+
+class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of `varve sweep`."""
+
+    job: str
+    dry_run: bool
+    cut: int
+    entries: int
+    segments: int
+    snapshot_descriptors: int
+    snapshot_files: int
+    aborted: int
+    unreadable: tuple[str, ...]
+
+
+@click.command()
+@storage_parameters(required=True)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
+    """List the jobs of a storage."""
+    try:
+        root = open_store(storage_url, storage_options)
+        lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    _show(lines, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@storage_parameters(required=True)
+@click.option("--limit", default=DEFAULT_LIMIT, show_default=True, type=click.IntRange(1), help="The newest so many.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def checkpoints(
+    job: str, storage_url: str, storage_options: dict[str, Any] | None, limit: int, *, as_json: bool
+) -> None:
+    """List the checkpoints on the line of JOB's newest one, the newest first."""
+    try:
+        store = substore(open_store(storage_url, storage_options), job)
+        lines = [_checkpoint_line(commit) for commit in _line(ChainReader(store, read_job(store).job_id), limit)]
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    _show(lines, as_json=as_json)
+
+
+@click.command()
+@storage_parameters(required=True)
+@click.option("--job", metavar="NAME", help="The one job to sweep; without it, all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--grace-hours", default=UPLOAD_GRACE_S / 3600, show_default=True, help="Age of an abandoned upload.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def sweep(
+    storage_url: str,
+    storage_options: dict[str, Any] | None,
+    job: str | None,
+    grace_hours: float,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Delete what no retained checkpoint needs: old log, old bases, what crashed attempts left."""
+    try:
+        root = open_store(storage_url, storage_options)
+        lines = [
+            _sweep(name, substore(root, name), grace_hours * 3600, dry_run=dry_run)
+            for name in ([job] if job else job_names(root))
+        ]
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    _show(lines, as_json=as_json)
+
+
+def _job_line(name: str, store: ObjectStore) -> JobLine:
+    record = read_job(store)
+    line = JobLine(job=name, job_id=record.job_id, key_groups=record.max_parallelism)
+    chain = ChainFollower(ChainReader(store, record.job_id), record.max_parallelism).read()
+    if chain is None:
+        return line
+    commit, view = chain.newest
+    return msgspec.structs.replace(
+        line,
+        epoch=chain.head.epoch,
+        seq=commit.seq,
+        batch=commit.batch,
+        time=_time(commit.time_ms),
+        operators=tuple(operator.uid for operator in commit.operators),
+        log_segments=len(view.segments),
+        log_bytes=sum(ref.data.length for ref in view.segments),
+    )
+
+
+def _line(reader: ChainReader, limit: int) -> Iterator[Commit]:
+    """The newest commits of the head's line, as far as they still exist."""
+    head = reader.head()
+    link = ORIGIN if head is None else getattr(head, "commit", head.link)
+    for _ in range(limit):
+        if link == ORIGIN:
+            return
+        try:
+            commit = reader.read_commit(link).commit
+        except MissingObjectError:
+            return  # collected: only the retained ones and their log are kept
+        yield commit
+        link = commit.parent
+
+
+def _checkpoint_line(commit: Commit) -> CheckpointLine:
+    slices = [s for part in commit.parts for s in (part.inline, *part.uploaded) if s is not None]
+    # A full entry names every tile, not only the new ones.
+    adopted = [] if commit.is_full else [t for t in commit.tiles if t.snapshot is not None]
+    return CheckpointLine(
+        seq=commit.seq,
+        batch=commit.batch,
+        epoch=commit.epoch,
+        time=_time(commit.time_ms),
+        full=commit.is_full,
+        mutations=sum(part.mutations for part in commit.parts),
+        log_bytes=sum(s.length for s in slices),
+        snapshots=tuple(f"{t.operator}[{t.low},{t.high})#{t.snapshot}" for t in adopted),
+        needs_from=commit.needs_from,
+    )
+
+
+def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
+    reader = ChainReader(store, read_job(store).job_id)
+    report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
+    return SweepLine(
+        job=name,
+        dry_run=dry_run,
+        cut=report.cut,
+        entries=len(report.entries),
+        segments=len(report.segments),
+        snapshot_descriptors=len(report.descriptors),
+        snapshot_files=len(report.files),
+        aborted=len(report.aborted),
+        unreadable=report.unreadable,
+    )
+
+
+def _time(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def _show(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
+    if as_json:
+        for line in lines:
+            click.echo(msgspec.json.encode(line).decode())
+        return
+    if not lines:
+        click.echo("nothing found")
+        return
+    fields = lines[0].__struct_fields__
+    table = Table(*(name.replace("_", " ") for name in fields))
+    for line in lines:
+        table.add_row(*(_cell(name, getattr(line, name)) for name in fields))
+    console = Console()
+    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
+    Console(width=None if console.is_terminal else 250).print(table)
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return "-"
+    if name.endswith("bytes") and isinstance(value, int):
+        return format_size_bytes(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    return str(value)

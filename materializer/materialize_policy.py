@@ -1,0 +1,170 @@
+"""When a range of an operator is materialized: a pure decision over what the service knows and the time it gives.
+
+Flink's rules (FLIP-158): the first materialization of a range comes after a jitter, a stable hash of the range modulo
+the interval, so that many ranges do not fold at once; later ones come an interval after the last finished one. On top
+of that a range is due when its log is long, in bytes or in batches, so that replay time stays bounded (I10).
+
+Failures are counted and delay the next try of that range only; they never reach the job.
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from varve.storage.backoff import Backoff
+from varve.storage.errors import InvalidRequestError
+
+DEFAULT_INTERVAL_MS: Final = 600_000
+"""Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""
+DEFAULT_LOG_BYTES: Final = 256 << 20
+DEFAULT_LOG_BATCHES: Final = 1_000
+DEFAULT_MAX_FAILURES: Final = 3
+FAILURE_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
+
+
+class Trigger(StrEnum):
+    """Why a range is due."""
+
+    INTERVAL = "interval"
+    LOG_BYTES = "log-bytes"
+    LOG_BATCHES = "log-batches"
+    DEMAND = "demand"
+
+
+@dataclass(frozen=True, order=True)
+class RangeKey:
+    """One operator's key groups `[low, high)` of a job."""
+
+    job_id: str
+    operator: str
+    low: int
+    high: int
+
+    def __str__(self) -> str:
+        return f"{self.operator}[{self.low},{self.high})"
+
+    def jitter_ms(self, interval_ms: int) -> int:
+        """Delay of the first materialization: the same in every process, at least 0, below `interval_ms`."""
+        return zlib.crc32(f"{self.job_id}/{self.operator}/{self.low}-{self.high}".encode()) % interval_ms
+
+
+@dataclass(frozen=True)
+class LogLength:
+    """What a restore has to replay for a range, on top of its tile."""
+
+    batches: int = 0
+    """Commits of the line after the tile."""
+    segments: int = 0
+    """Segments of the range among them."""
+    size_bytes: int = 0
+    """Their stored bytes."""
+
+
+@dataclass(frozen=True)
+class MaterializePolicy:
+    """The triggers and the pauses after failures."""
+
+    interval_ms: int | None = DEFAULT_INTERVAL_MS
+    """None: no periodic materialization, only the other triggers."""
+    log_bytes: int | None = DEFAULT_LOG_BYTES
+    """Log of a range, in bytes, from which on it is due at once; None: no limit."""
+    log_batches: int | None = DEFAULT_LOG_BATCHES
+    """Commits after a range's tile from which on it is due at once, changed or not; None: no limit."""
+    backoff: Backoff = FAILURE_BACKOFF
+    """Pauses after failures; the number of attempts is not limited."""
+    max_failures_allowed: int = DEFAULT_MAX_FAILURES
+    """Consecutive failures of a range above which it is reported as failing; the tries go on."""
+
+    def __post_init__(self) -> None:
+        limits = (self.interval_ms, self.log_bytes, self.log_batches)
+        if any(limit is not None and limit < 1 for limit in limits) or self.max_failures_allowed < 0:
+            raise InvalidRequestError(f"{self} is no policy: limits must be at least 1, allowed failures at least 0")
+
+
+@dataclass(frozen=True)
+class RangeSchedule:
+    """What is remembered of one range; times in ms of one monotonic clock."""
+
+    seen_ms: int
+    """When this process first saw the range."""
+    finished_ms: int | None = None
+    """When it was last brought to an end, with or without something to publish."""
+    failed_ms: int | None = None
+    """When it last failed."""
+    failures: int = 0
+    """Failures since the last success."""
+
+    def succeeded(self, now_ms: int) -> RangeSchedule:
+        """A materialization, or the finding that there is nothing to do, finished at `now_ms`."""
+        return replace(self, finished_ms=now_ms, failed_ms=None, failures=0)
+
+    def failed(self, now_ms: int) -> RangeSchedule:
+        """A try failed at `now_ms`."""
+        return replace(self, failed_ms=now_ms, failures=self.failures + 1)
+
+    def is_failing(self, policy: MaterializePolicy) -> bool:
+        """Whether it failed more often in a row than is allowed."""
+        return self.failures > policy.max_failures_allowed
+
+
+def due(
+    key: RangeKey,
+    schedule: RangeSchedule,
+    log: LogLength,
+    policy: MaterializePolicy,
+    now_ms: int,
+    *,
+    on_demand: bool = False,
+) -> Trigger | None:
+    """Why the range is to be materialized now, or None if it is not.
+
+    Args:
+        key: The range.
+        schedule: What happened to it so far.
+        log: Its log up to the newest final commit.
+        policy: The limits.
+        now_ms: The time, by the clock of the schedule.
+        on_demand: Do not wait for a trigger; also ends the pause after a failure.
+    """
+    if log.batches == 0:
+        return None
+    if on_demand:
+        return Trigger.DEMAND
+    if is_pausing(schedule, policy, now_ms):
+        return None
+    return _by_length(log, policy) or _by_time(key, schedule, policy, now_ms)
+
+
+def _by_length(log: LogLength, policy: MaterializePolicy) -> Trigger | None:
+    if policy.log_bytes is not None and log.size_bytes >= policy.log_bytes:
+        return Trigger.LOG_BYTES
+    if policy.log_batches is not None and log.batches >= policy.log_batches:
+        return Trigger.LOG_BATCHES
+    return None
+
+
+def _by_time(key: RangeKey, schedule: RangeSchedule, policy: MaterializePolicy, now_ms: int) -> Trigger | None:
+    if policy.interval_ms is not None and now_ms >= _interval_due_ms(key, schedule, policy.interval_ms):
+        return Trigger.INTERVAL
+    return None
+
+
+def _interval_due_ms(key: RangeKey, schedule: RangeSchedule, interval_ms: int) -> int:
+    if schedule.finished_ms is None:
+        return schedule.seen_ms + key.jitter_ms(interval_ms)
+    return schedule.finished_ms + interval_ms
+
+
+def is_pausing(schedule: RangeSchedule, policy: MaterializePolicy, now_ms: int) -> bool:
+    """Whether the pause after the last failure is not over."""
+    return schedule.failed_ms is not None and now_ms < schedule.failed_ms + pause_ms(schedule, policy)
+
+
+def pause_ms(schedule: RangeSchedule, policy: MaterializePolicy) -> int:
+    """Pause after the last failure; 0 if there was none."""
+    if schedule.failures == 0:
+        return 0
+    return round(policy.backoff.pause_s(schedule.failures) * 1_000)

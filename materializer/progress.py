@@ -1,0 +1,115 @@
+"""Showing what a materializer does: lines for logs, colour for terminals, JSON lines for programs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+from rich.markup import escape
+
+from varve.materializer.duration import format_duration_ms, format_size_bytes
+from varve.materializer.events import (
+    Adopted,
+    Collected,
+    Event,
+    Failed,
+    JobFailed,
+    LogSize,
+    Materialized,
+    encode_event,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from rich.console import Console
+
+    from varve.materializer.events import Reporter
+
+_STYLES: Final[Mapping[type[Event], str]] = {
+    Materialized: "green",
+    Adopted: "cyan",
+    Failed: "red",
+    JobFailed: "red",
+    Collected: "dim",
+}
+
+
+def describe(event: Event) -> str:
+    """The event as one line for people."""
+    match event:
+        case Materialized():
+            return (
+                f"{_range(event)}: snapshot {event.snapshot} of batch {event.at_batch} published ({event.trigger}), "
+                f"folded {event.batches} batches, {event.mutations} mutations; "
+                f"uploaded {event.uploaded_files} files {format_size_bytes(event.uploaded_bytes)}, "
+                f"reused {event.reused_files} files {format_size_bytes(event.reused_bytes)}; "
+                f"log {_log(event.log_before)} -> {_log(event.log_after)}; "
+                f"{format_duration_ms(event.duration_ms)}"
+            )
+        case Adopted():
+            return f"{_range(event)}: snapshot {event.snapshot} adopted by the job; log {_log(event.log)}"
+        case Failed():
+            state = "FAILING" if event.failing else "failed"
+            return (
+                f"{_range(event)}: {state}, {event.failures} in a row, next try in "
+                f"{format_duration_ms(event.retry_ms)}: {event.error_type}: {event.error}"
+            )
+        case Collected():
+            return (
+                f"{event.job}: {event.deleted} objects below seq {event.cut} or without owner deleted; "
+                f"{format_duration_ms(event.duration_ms)}"
+            )
+        case JobFailed():
+            return (
+                f"{event.job}: {event.step} failed, {event.failures} in a row, next try in "
+                f"{format_duration_ms(event.retry_ms)}: {event.error_type}: {event.error}"
+            )
+        case _:
+            return event.message
+
+
+def _range(event: Materialized | Adopted | Failed) -> str:
+    return f"{event.job} {event.operator}[{event.low},{event.high})"
+
+
+def _log(size: LogSize) -> str:
+    return f"{size.batches} batches {format_size_bytes(size.bytes)}"
+
+
+class ConsoleReporter:
+    """Prints a line per event, in colour if the console is a terminal."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+
+    def report(self, event: Event) -> None:
+        style = _STYLES.get(type(event), "yellow")
+        text = escape(describe(event))
+        if self._console.is_terminal:
+            self._console.print(f"[dim]{self._console.get_datetime():%H:%M:%S}[/] [{style}]{text}[/]", highlight=False)
+        else:
+            # soft_wrap: a log collector wants one line per event however narrow rich believes the pipe to be.
+            line = f"{self._console.get_datetime():%Y-%m-%d %H:%M:%S} varve.materializer {text}"
+            self._console.print(line, soft_wrap=True, highlight=False)
+
+
+class JsonReporter:
+    """Writes a JSON line per event and flushes it."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+
+    def report(self, event: Event) -> None:
+        self._stream.write(encode_event(event))
+        self._stream.flush()
+
+
+class ReporterGroup:
+    """Passes every event on to several reporters."""
+
+    def __init__(self, reporters: Sequence[Reporter]) -> None:
+        self._reporters = tuple(reporters)
+
+    def report(self, event: Event) -> None:
+        for reporter in self._reporters:
+            reporter.report(event)

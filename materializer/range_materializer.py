@@ -1,0 +1,237 @@
+"""Materializing one range: fold, checkpoint, upload what is new, publish.
+
+```
+local copy --fold--> final commit --RocksDB checkpoint--> files --upload--> descriptor --claim--> published
+```
+An upload that is interrupted, fails, or loses the race for the number is garbage, which the collector finds.
+
+Invariants: I1 (the descriptor is claimed only after every file that it names is durable), I7 (file names carry number
+and uploader, files are shared only with the tile's own snapshot), I8 (size and CRC-32 of every file are in the
+descriptor).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.changelog.snapshot_files import FileChecksums, LocalFile, describe_snapshot
+from varve.materializer.events import LogSize, Materialized
+from varve.materializer.follower import Folded, folded
+from varve.materializer.publish_decision import Publish, Skip, UploadPlan, decide_publication, is_adoptable, plan_upload
+from varve.materializer.range_plan import log_after
+from varve.storage import layout
+from varve.storage.adopt_decision import TileSnapshot
+from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
+from varve.storage.fail_point import fail_point
+from varve.storage.records import SnapshotDescriptor, SnapshotFile
+from varve.storage.snapshots import Publication, SnapshotReader, list_snapshots, publish
+from varve.storage.upload import Uploader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from concurrent.futures import Future
+    from pathlib import Path
+
+    from varve.changelog.rocksdb_store import RocksDBStore
+    from varve.materializer.chain_follower import CommitView
+    from varve.materializer.interruptible_store import InterruptibleStore
+    from varve.materializer.materialize_policy import LogLength, RangeKey, Trigger
+    from varve.materializer.range_plan import RangeWork
+    from varve.materializer.surroundings import Surroundings
+
+ROWS_END: Final = b"\xff" * 16
+"""Above every row: those begin with a key group, which is below 0xffff."""
+
+
+class Outcome(NamedTuple):
+    """What came of it."""
+
+    awaited: SnapshotDescriptor | None
+    """The snapshot that the job may now adopt: this one, or another that was there already or was first."""
+    event: Materialized | None
+    """None if nothing was published."""
+
+
+class RangeMaterializer:
+    """Materializes the ranges of one job, one at a time."""
+
+    def __init__(self, job: str, job_id: str, store: InterruptibleStore, given: Surroundings) -> None:
+        """`store` is rooted at `<root>/<job>`."""
+        self._job = job
+        self._job_id = job_id
+        self._store = store
+        self._given = given
+        self._checksums: dict[RangeKey, FileChecksums] = {}
+        self._trusted: set[RangeKey] = set()
+
+    def materialize(self, work: RangeWork, final: CommitView, trigger: Trigger) -> Outcome:
+        """Publish a snapshot of the range at the final commit, unless there is no need.
+
+        Raises:
+            DidNotHappenError: the upload took so long that a collector gave its number up.
+            CorruptDataError: the log, the base or a descriptor cannot be read; names the object.
+            VarveError: the storage failed.
+        """
+        started_ms = self._given.now_ms()
+        numbers, snapshots = self._published(work)
+        decision = decide_publication(work.view, numbers, snapshots, self._given.config.log_batches)
+        if isinstance(decision, Skip):
+            return Outcome(next((s for s in snapshots if is_adoptable(s, work.view)), None), None)
+        fold_store = self._store.with_crash_point("materializer.during_fold")
+        with folded(work, final.view, fold_store, self._given.workspace) as fold:
+            if not fold.restored and work.key not in self._trusted:
+                read_all_rows(fold.store)
+            self._trusted.add(work.key)
+            descriptor, plan = self._upload(work, fold, decision)
+        fail_point("materializer.before_publish")
+        publication = publish(self._store, descriptor, self._given.clock)
+        fail_point("materializer.after_publish")
+        if not publication.won:
+            return Outcome(self._published_by_another(descriptor, publication), None)
+        event = self._event(work, final, fold, descriptor, plan, trigger=trigger, started_ms=started_ms)
+        return Outcome(descriptor, event)
+
+    def _published_by_another(self, own: SnapshotDescriptor, publication: Publication) -> SnapshotDescriptor | None:
+        other = publication.other
+        if other is not None and other.status == "aborted":
+            raise DidNotHappenError(
+                f"the upload of snapshot {own.number} of key groups {own.low}-{own.high} took longer than the grace of "
+                "unpublished uploads and was given up; it is tried again, or give a longer grace",
+                job=self._job,
+                operator=own.operator,
+            )
+        return other
+
+    def _event(
+        self,
+        work: RangeWork,
+        final: CommitView,
+        fold: Folded,
+        descriptor: SnapshotDescriptor,
+        plan: UploadPlan,
+        *,
+        trigger: Trigger,
+        started_ms: int,
+    ) -> Materialized:
+        return Materialized(
+            job=self._job,
+            time_ms=self._given.clock.now_ms(),
+            operator=work.key.operator,
+            low=work.key.low,
+            high=work.key.high,
+            trigger=str(trigger),
+            snapshot=descriptor.number,
+            base_seq=descriptor.base.seq,
+            at_seq=descriptor.at.seq,
+            at_batch=final.commit.batch,
+            batches=sum(1 for link in final.view.line if link.seq > fold.since.seq),
+            mutations=fold.mutations,
+            uploaded_files=len(plan.missing),
+            uploaded_bytes=sum(file.size_bytes for file in plan.missing),
+            reused_files=len(plan.reused),
+            reused_bytes=sum(file.size_bytes for file in plan.reused),
+            log_before=log_size(work.log),
+            log_after=log_size(
+                log_after(final.view, work.key.operator, work.key.low, work.key.high, descriptor.at.seq)
+            ),
+            duration_ms=self._given.now_ms() - started_ms,
+        )
+
+    def _published(self, work: RangeWork) -> tuple[list[int], list[SnapshotDescriptor]]:
+        """Numbers of the range's snapshots, and the descriptors of those above the floor."""
+        key, reader = work.key, SnapshotReader(self._store, self._job_id)
+        listed = list_snapshots(self._store, key.operator)
+        numbers = [n.number for n in listed if (n.low, n.high) == (key.low, key.high)]
+        found: list[SnapshotDescriptor] = []
+        for number in numbers:
+            if number <= work.view.floor:
+                continue
+            try:
+                found.append(reader.read(TileSnapshot(key.operator, key.low, key.high, number)))
+            except MissingObjectError:
+                continue  # collected since it was listed: the floor is above it now
+        return numbers, found
+
+    def _upload(self, work: RangeWork, fold: Folded, decision: Publish) -> tuple[SnapshotDescriptor, UploadPlan]:
+        """Checkpoint and upload; all files that the descriptor names are durable when this returns."""
+        directory = self._given.workspace.scratch("snapshot")
+        try:
+            fold.store.write_snapshot(directory)
+            checksums = self._checksums.setdefault(work.key, FileChecksums())
+            local = describe_snapshot(directory, checksums)
+            descriptor, plan = self._plan(work, fold, decision, local)
+            self._upload_files(plan.missing, {file.file: file.path for file in local})
+        finally:
+            shutil.rmtree(directory, ignore_errors=True)
+        return descriptor, plan
+
+    def _plan(
+        self, work: RangeWork, fold: Folded, decision: Publish, local: Sequence[LocalFile]
+    ) -> tuple[SnapshotDescriptor, UploadPlan]:
+        key, uid = work.key, self._given.tokens.token()
+
+        def own_name(file: LocalFile) -> str:
+            return layout.snapshot_file(key.operator, key.low, key.high, decision.number, uid, file.file)
+
+        files = tuple(SnapshotFile(f.file, own_name(f), f.size_bytes, f.crc32) for f in local)
+        plan = plan_upload(files, self._files_of_tile(work))
+        descriptor = SnapshotDescriptor(
+            status="published",
+            job_id=self._job_id,
+            token=self._given.tokens.token(),
+            uid=uid,
+            operator=key.operator,
+            low=key.low,
+            high=key.high,
+            number=decision.number,
+            at=work.view.target,
+            base=work.view.tile.at,
+            files=tuple(sorted((*plan.reused, *plan.missing), key=lambda f: f.file)),
+            states=fold.store.schemas,
+            mutations=fold.mutations,
+            created_ms=self._given.clock.now_ms(),
+        )
+        return descriptor, plan
+
+    def _files_of_tile(self, work: RangeWork) -> tuple[SnapshotFile, ...]:
+        """The files of the tile's snapshot that are really there. Others are uploaded anew, which repairs the base."""
+        tile = work.view.tile
+        if tile.snapshot is None:
+            return ()
+        try:
+            reader = SnapshotReader(self._store, self._job_id)
+            descriptor = reader.read(TileSnapshot(tile.operator, tile.low, tile.high, tile.snapshot))
+        except CorruptDataError:
+            return ()
+        prefixes = {file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files}
+        stored = {(m.name, m.size_bytes) for prefix in prefixes for m in self._store.list(prefix)}
+        return tuple(file for file in descriptor.files if (file.name, file.size_bytes) in stored)
+
+    def _upload_files(self, files: Sequence[SnapshotFile], paths: dict[str, Path]) -> None:
+        store = self._store.with_crash_point("materializer.during_upload")
+        futures: list[Future[None]] = []
+        with Uploader(store, self._given.clock) as uploader:
+            try:
+                futures = [uploader.submit_file(file.name, paths[file.file]) for file in files]
+                for future in futures:
+                    future.result()
+            except BaseException:
+                for future in futures:
+                    future.cancel()
+                raise
+
+
+def read_all_rows(store: RocksDBStore) -> None:
+    """Read every row, so that RocksDB checks every block. Raises `CorruptDataError` if the local disk damaged one.
+
+    Done once for a copy that an earlier process left: one that has lost bits must not become the base, because the log
+    that could repair it is then truncated. What this process writes is checked by RocksDB when it is compacted.
+    """
+    for _ in store.scan(b"", ROWS_END):
+        pass
+
+
+def log_size(log: LogLength) -> LogSize:
+    """A log's length as events show it."""
+    return LogSize(batches=log.batches, segments=log.segments, bytes=log.size_bytes)

@@ -1,0 +1,146 @@
+"""The loop of a materializer: find the jobs, give each a step per poll, until asked to stop.
+
+Invariants: I9 (nothing here must outlive the process), I10 (one job's trouble costs the others a step's time at most).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from varve.materializer.events import JobFailed, Waiting
+from varve.materializer.job_materializer import JobMaterializer, object_name_of
+from varve.materializer.jobs import job_names
+from varve.materializer.stop_signal import Stopped
+from varve.materializer.surroundings import Surroundings
+from varve.materializer.workspace import Workspace, default_working_directory
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.open_store import open_store
+from varve.storage.prefixed_store import substore
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.materializer.config import MaterializerConfig
+    from varve.materializer.events import Reporter
+    from varve.materializer.stop_signal import StopSignal
+    from varve.storage.object_store import ObjectStore
+
+ROUNDS_MAX: Final = 3
+"""`run_once` goes over the ranges up to so many times: a lost number, or a chain that moved on, is tried again."""
+
+
+class MaterializerService:
+    """Materializes the jobs of one storage; for one thread."""
+
+    def __init__(self, root: ObjectStore, surroundings: Surroundings) -> None:
+        """`root` holds the jobs as `<root>/<job>/`."""
+        self._root = root
+        self._given = surroundings
+        self._jobs: dict[str, JobMaterializer] = {}
+        self._discovered_ms: int | None = None
+        self._discovery_pause_ms = 0
+        self._is_waiting = False
+
+    def run(self) -> None:
+        """Go on until asked to stop."""
+        poll_s = self._given.config.poll_ms / 1_000
+        while not self._given.stop.is_set:
+            self.step()
+            self._given.stop.wait(poll_s)
+
+    def run_once(self) -> bool:
+        """Materialize everything that has a log, and collect; whether nothing failed and a named job exists."""
+        ok = self.step(on_demand=True)
+        for _ in range(ROUNDS_MAX - 1):
+            if ok or self._given.stop.is_set:
+                break
+            ok = self.step(on_demand=True)
+        named = self._given.config.job
+        return ok and not self._given.stop.is_set and (named is None or self._jobs[named].exists)
+
+    def step(self, *, on_demand: bool = False) -> bool:
+        """One poll of every job; whether nothing failed. Being asked to stop ends it early."""
+        ok = True
+        try:
+            ok = self._discover(on_demand=on_demand)
+            for job in self._jobs.values():
+                self._given.stop.check()
+                ok &= job.step(on_demand=on_demand)
+        except Stopped:
+            return False
+        return ok
+
+    def close(self) -> None:
+        """Leave the sharing of all jobs."""
+        for job in self._jobs.values():
+            job.close()
+
+    def _discover(self, *, on_demand: bool) -> bool:
+        """Look for new jobs; whether that did not fail."""
+        named, now_ms = self._given.config.job, self._given.now_ms()
+        if named is not None:
+            self._follow([named])
+            return True
+        pause_until_ms = None if self._discovered_ms is None else self._discovered_ms + self._discovery_pause_ms
+        if not on_demand and pause_until_ms is not None and now_ms < pause_until_ms:
+            return True
+        self._discovered_ms = now_ms
+        self._discovery_pause_ms = self._given.config.discovery_ms
+        try:
+            self._follow(job_names(self._root))
+        except VarveError as error:
+            self._report_failure(error)
+            return False
+        if not self._jobs:
+            self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
+        if not self._jobs and not self._is_waiting:
+            text = f"there is no job yet in {self._root.url}; waiting for one"
+            self._given.reporter.report(Waiting(job="", time_ms=self._given.clock.now_ms(), message=text))
+        self._is_waiting = not self._jobs
+        return True
+
+    def _follow(self, names: Sequence[str]) -> None:
+        for name in names:
+            if name not in self._jobs:
+                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given)
+
+    def _report_failure(self, error: VarveError) -> None:
+        self._given.reporter.report(
+            JobFailed(
+                job="",
+                time_ms=self._given.clock.now_ms(),
+                step="listing the jobs",
+                error=str(error),
+                error_type=type(error).__name__,
+                object_name=object_name_of(error),
+                failures=1,
+                retry_ms=self._discovery_pause_ms,
+            )
+        )
+
+
+def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopSignal, *, once: bool = False) -> bool:
+    """Run a materializer in this process until it is asked to stop, or once.
+
+    Returns:
+        Whether nothing failed (`once`); True otherwise.
+
+    Raises `InvalidRequestError` if the storage or the working directory cannot be used as configured.
+    """
+    root = open_store(config.storage_url, config.storage_options)
+    if root.url.startswith("memory:"):
+        raise InvalidRequestError(
+            f"{config.storage_url} is private to a process; a materializer cannot see a job in it"
+        )
+    directory = config.working_directory or default_working_directory(root.url)
+    with Workspace(directory) as workspace:
+        given = Surroundings(config, SystemClock(), SystemTokens(), reporter, workspace, stop)
+        service = MaterializerService(root, given)
+        try:
+            if once:
+                return service.run_once()
+            service.run()
+            return True
+        finally:
+            service.close()

@@ -1,0 +1,67 @@
+"""Command-line options that say where the storage is."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def key_value_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` texts as a dict. Raises `InvalidRequestError` naming the option."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise InvalidRequestError(f"{option} takes key=value, not {text!r}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _storage_options(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, Any] | None:
+    try:
+        pairs = key_value_pairs(texts, "--storage-option")
+    except InvalidRequestError as error:
+        raise click.BadParameter(str(error), param=parameter) from error
+    return {key: _typed(value) for key, value in pairs.items()} or None
+
+
+def _typed(text: str) -> Any:
+    """`true`, `false` and JSON objects as what they are, since filesystems take a text "false" for true."""
+    if text not in ("true", "false") and not text.startswith("{"):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
+    """Adds `--storage` and `--storage-option` (parameters `storage_url` and `storage_options`, None if not given)."""
+
+    def add(command: _Command) -> _Command:
+        command = click.option(
+            "--storage-option",
+            "storage_options",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=_storage_options,
+            help="An option of the storage's filesystem (fsspec).",
+        )(command)
+        return click.option(
+            "--storage",
+            "storage_url",
+            required=required,
+            metavar="URL",
+            help="Root of the storage: a path, file:///path, s3://bucket/path, or any fsspec URL.",
+        )(command)
+
+    return add

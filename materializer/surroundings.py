@@ -1,0 +1,29 @@
+"""What every part of a materializer is given: configuration, clock, tokens, and where to report, work and stop."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from varve.materializer.config import MaterializerConfig
+    from varve.materializer.events import Reporter
+    from varve.materializer.stop_signal import StopSignal
+    from varve.materializer.workspace import Workspace
+    from varve.storage.clock import Clock, TokenSource
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """See the module."""
+
+    config: MaterializerConfig
+    clock: Clock
+    tokens: TokenSource
+    reporter: Reporter
+    workspace: Workspace
+    stop: StopSignal
+
+    def now_ms(self) -> int:
+        """Time for schedules and durations, monotonic."""
+        return round(self.clock.monotonic_s() * 1_000)

@@ -1,0 +1,108 @@
+"""The local directory of a materializer: RocksDB copies of ranges, kept between runs, and scratch space.
+
+```
+<root>/<n>/lock                                  held by the process that uses slot n
+<root>/<n>/ranges/<job id>/<operator>/<lo>-<hi>  a follower's RocksDB directory
+<root>/<n>/scratch/                              emptied at the start
+```
+
+Two materializers given the same directory take different slots. Invariant: I9 (everything here is a cache).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+    from typing import Self
+
+    from varve.materializer.materialize_policy import RangeKey
+
+SLOTS_MAX: Final = 64
+"""Processes that can use one working directory at the same time."""
+
+
+def default_working_directory(storage_url: str) -> Path:
+    """A directory of this user for this storage under the system's temporary directory."""
+    digest = hashlib.sha256(storage_url.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"varve-materializer-{os.getuid()}" / digest
+
+
+class Workspace:
+    """One slot of a working directory, held until `close` or the end of the process."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the first free slot below `root`. Raises `InvalidRequestError` if that cannot be done."""
+        try:
+            self._directory, self._lock = _take_slot(root)
+            self._scratch = self._directory / "scratch"
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.mkdir()
+        except OSError as error:
+            raise InvalidRequestError(f"the working directory {root} cannot be used: {error}; give another") from error
+
+    @property
+    def directory(self) -> Path:
+        """The slot's directory."""
+        return self._directory
+
+    def range_directory(self, key: RangeKey) -> Path:
+        """Where the follower of a range keeps its database; the parent exists."""
+        directory = self._directory / "ranges" / quote(key.job_id, safe="") / quote(key.operator, safe="")
+        directory.mkdir(parents=True, exist_ok=True)
+        return directory / f"{key.low:05d}-{key.high:05d}"
+
+    def discard(self, key: RangeKey) -> None:
+        """Remove a range's database."""
+        shutil.rmtree(self.range_directory(key), ignore_errors=True)
+
+    def discard_others(self, job_id: str, keys: Collection[RangeKey]) -> None:
+        """Remove the databases of a job's ranges that are not among `keys`."""
+        kept = {self.range_directory(key) for key in keys}
+        for directory in (self._directory / "ranges" / quote(job_id, safe="")).glob("*/*"):
+            if directory not in kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def scratch(self, name: str) -> Path:
+        """A directory below the scratch space that does not exist yet; what was there is removed."""
+        directory = self._scratch / name
+        shutil.rmtree(directory, ignore_errors=True)
+        return directory
+
+    def close(self) -> None:
+        """Free the slot; its databases stay for the next run."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _take_slot(root: Path) -> tuple[Path, int]:
+    for slot in range(SLOTS_MAX):
+        directory = root / str(slot)
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return directory, lock
+    raise InvalidRequestError(f"{SLOTS_MAX} processes use the working directory {root} already; give another")

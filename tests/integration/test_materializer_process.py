@@ -1,0 +1,269 @@
+"""The sidecar as a process of its own, on local disk, beside a job that commits."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.committing_job import CommittingJob, random_batch, restored_cells
+from varve.materializer.child_process import start_materializer_process
+from varve.materializer.config import MaterializerConfig
+from varve.materializer.events import Adopted, Collected, Event, Materialized, decode_event
+from varve.storage import fail_point, layout
+from varve.storage.clock import SystemClock
+from varve.storage.local_store import LocalStore
+from varve.storage.prefixed_store import PrefixedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+pytestmark = pytest.mark.sidecar
+PATIENCE_S = 60.0
+QUICK = ("--interval", "100ms", "--poll", "50ms", "--collect-interval", "200ms")
+MATERIALIZER_FAIL_POINTS = [name for name in fail_point.NAMES if name.startswith("materializer.")]
+
+
+class Site:
+    """A storage on local disk with one committing job, and sidecars beside it."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self.storage = directory / "storage"
+        self.store = PrefixedStore(LocalStore(str(self.storage)), "flights")
+        self.job = CommittingJob(self.store, SystemClock(), name="flights")
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.rng = random.Random(11)
+        self._checks = 0
+
+    def sidecar(self, *options: str, name: str = "sidecar", environment: dict[str, str] | None = None) -> Sidecar:
+        command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{self.storage}", *QUICK]
+        command += ["--working-directory", str(self.directory / "work"), "--json", *options]
+        output = self.directory / f"{name}-{len(self.processes)}.jsonl"
+        with output.open("wb") as stdout, output.with_suffix(".log").open("wb") as stderr:
+            process = subprocess.Popen(command, stdout=stdout, stderr=stderr, env={**os.environ, **(environment or {})})
+        self.processes.append(process)
+        return Sidecar(process, output)
+
+    def commit(self, count: int = 1) -> None:
+        for _ in range(count):
+            self.job.commit(random_batch(self.rng))
+
+    def commit_until(self, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition():
+            assert time.monotonic() < deadline, self.logs()
+            self.commit()
+            time.sleep(0.05)
+
+    def check(self) -> None:
+        """The newest commit restores to what the model says."""
+        assert self.job.run is not None
+        base = self.job.run.state.base
+        assert base is not None
+        self._checks += 1
+        directory = self.directory / f"check-{self._checks}"
+        found = restored_cells(self.store, self.job.run.record.job_id, base.link, directory)
+        assert found == self.job.models[base.link].cells()
+
+    def logs(self) -> str:
+        return "\n".join(path.read_text() for path in sorted(self.directory.glob("*.log")))
+
+    def close(self) -> None:
+        for process in self.processes:
+            process.kill()
+            process.wait()
+        self.job.close()
+
+
+class Sidecar:
+    """A running materializer and its events."""
+
+    def __init__(self, process: subprocess.Popen[bytes], output: Path) -> None:
+        self.process = process
+        self._output = output
+
+    def events(self) -> list[Event]:
+        # The last line may still be under way.
+        return [
+            decode_event(line) for line in self._output.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")
+        ]
+
+    def count(self, kind: type[Any]) -> int:
+        return sum(type(event) is kind for event in self.events())
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(PATIENCE_S)
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    site = Site(tmp_path)
+    yield site
+    site.close()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_it_follows_a_job_that_starts_later_and_ends_when_asked(site: Site, number: signal.Signals) -> None:
+    sidecar = site.sidecar("--job", "flights")
+    deadline = time.monotonic() + PATIENCE_S
+    while not sidecar.events():
+        assert time.monotonic() < deadline, site.logs()
+        time.sleep(0.05)
+    site.job.start()
+    site.commit_until(lambda: sidecar.count(Adopted) >= 4 and sidecar.count(Collected) >= 1)
+    assert site.job.adopted
+    started = time.monotonic()
+    assert sidecar.end(number) == 0, site.logs()
+    assert time.monotonic() - started < 10
+    site.check()
+    assert len(site.store.list(layout.CHAIN)) < site.job.batch
+
+
+def test_sigkill_at_any_moment_harms_nothing(site: Site) -> None:
+    site.job.start()
+    site.commit(5)
+    for _ in range(5):
+        sidecar = site.sidecar()
+        site.commit(2)
+        # Starting takes about a second; the rest falls into folding, publishing and collecting.
+        time.sleep(0.4 + 1.2 * site.rng.random())
+        site.commit(2)
+        sidecar.end(signal.SIGKILL)
+        site.check()
+    last = site.sidecar()
+    before = len(site.job.adopted)
+    site.commit_until(lambda: len(site.job.adopted) >= before + 2 and last.count(Materialized) >= 2)
+    assert last.end() == 0, site.logs()
+    site.check()
+
+
+@pytest.mark.parametrize("name", MATERIALIZER_FAIL_POINTS)
+def test_sigkill_at_every_step_harms_nothing(site: Site, name: str) -> None:
+    site.job.start()
+    site.commit(6)
+    setting = {fail_point.VARIABLE: f"{name}:2:{site.directory / 'marker'}"}
+    sidecar = site.sidecar(environment=setting)
+    site.commit_until(lambda: sidecar.process.poll() is not None)
+    assert sidecar.process.returncode == -signal.SIGKILL, site.logs()
+    site.check()
+    again = site.sidecar(environment=setting)
+    before = len(site.job.adopted)
+    site.commit_until(lambda: len(site.job.adopted) >= before + 2)
+    assert again.end() == 0, site.logs()
+    site.check()
+
+
+def test_two_sidecars_at_once_are_harmless(site: Site) -> None:
+    site.job.start()
+    sidecars = [site.sidecar(name="a"), site.sidecar(name="b")]
+    site.commit_until(lambda: len(site.job.adopted) >= 4)
+    assert [sidecar.end() for sidecar in sidecars] == [0, 0], site.logs()
+    site.check()
+
+
+def test_once_materializes_everything_and_ends(site: Site) -> None:
+    site.job.start()
+    site.commit(6)
+    sidecar = site.sidecar("--once")
+    assert sidecar.process.wait(PATIENCE_S) == 0, site.logs()
+    done = [event for event in sidecar.events() if isinstance(event, Materialized)]
+    assert [(e.operator, e.low, e.high, e.trigger) for e in done] == [
+        ("flights", 0, 4, "demand"),
+        ("flights", 4, 8, "demand"),
+    ]
+    assert all(e.log_before.batches > e.log_after.batches for e in done)
+    site.commit()
+    assert len(site.job.adopted) == 1
+    site.check()
+
+
+def test_exit_codes_of_once(site: Site) -> None:
+    missing = site.sidecar("--once", "--job", "nobody")
+    assert missing.process.wait(PATIENCE_S) == 1
+    wrong = site.sidecar("--interval", "ten parsecs")
+    assert wrong.process.wait(PATIENCE_S) == 2
+    site.job.start()
+    site.commit(4)
+    names = [meta.name for meta in site.store.list(layout.CHAIN)]
+    path = site.storage / "flights" / names[-1]
+    path.write_bytes(path.read_bytes()[:-3])
+    damaged = site.sidecar("--once")
+    assert damaged.process.wait(PATIENCE_S) == 1
+    assert names[-1] in site.logs()
+
+
+def test_an_embedded_materializer_works_and_stops(site: Site) -> None:
+    site.job.start()
+    status = site.directory / "status.jsonl"
+    log = site.directory / "child.log"
+    config = MaterializerConfig(
+        storage_url=str(site.storage),
+        job="flights",
+        interval_ms=100,
+        poll_ms=50,
+        working_directory=site.directory / "w",
+    )
+    with start_materializer_process(config, log_path=log, status_path=status) as child:
+        site.commit_until(lambda: len(site.job.adopted) >= 2)
+        assert child.exit_code is None
+        shown = Path(f"/proc/{child.pid}/cmdline")
+        if shown.exists():
+            assert str(site.storage).encode() not in shown.read_bytes(), "options may hold secrets"
+        assert child.stop() == 0, log.read_text()
+    assert child.stop() == 0
+    assert {json.loads(line)["event"] for line in status.read_bytes().splitlines()} >= {"materialized", "adopted"}
+    assert "published" in log.read_text()
+    site.check()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
+def test_an_embedded_materializer_ends_with_its_parent(site: Site) -> None:
+    """However the parent ends: here it is killed."""
+    site.job.start()
+    code = (
+        "import sys, time\n"
+        "from pathlib import Path\n"
+        "from varve.materializer.child_process import start_materializer_process\n"
+        "from varve.materializer.config import MaterializerConfig\n"
+        "import threading\n"
+        "started = []\n"
+        "def start():\n"
+        "    config = MaterializerConfig(storage_url=sys.argv[1], working_directory=Path(sys.argv[2]))\n"
+        "    started.append(start_materializer_process(config))\n"
+        "thread = threading.Thread(target=start); thread.start(); thread.join()\n"
+        "print(started[0].pid, flush=True)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, str(site.storage), str(site.directory / "w")], stdout=subprocess.PIPE
+    )
+    site.processes.append(parent)
+    assert parent.stdout is not None
+    with parent.stdout as output:
+        child = int(output.readline())
+    time.sleep(2)
+    assert _is_running(child), "the end of the thread that started it is not the end of the parent"
+    parent.kill()
+    parent.wait()
+    deadline = time.monotonic() + PATIENCE_S
+    while _is_running(child):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except FileNotFoundError:
+        return False
+    return state != "Z"

@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from varve.materializer.child_process import decode_config, encode_config
+from varve.materializer.config import PROPERTIES, MaterializerConfig
+from varve.materializer.duration import format_duration_ms, format_size_bytes, parse_duration_ms, parse_size_bytes
+from varve.storage.errors import InvalidRequestError
+
+BASE = MaterializerConfig(storage_url="/state")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected_ms"),
+    [("10 min", 600_000), ("30s", 30_000), ("500 ms", 500), ("2 h", 7_200_000), ("1d", 86_400_000), (" 250 ", 250)],
+)
+def test_durations_are_read_as_flink_reads_them(text: str, expected_ms: int) -> None:
+    assert parse_duration_ms(text) == expected_ms
+
+
+@pytest.mark.parametrize(("text", "size_bytes"), [("64 mb", 64 << 20), ("1g", 1 << 30), ("4096", 4096), ("2KiB", 2048)])
+def test_sizes_are_read_as_flink_reads_them(text: str, size_bytes: int) -> None:
+    assert parse_size_bytes(text) == size_bytes
+
+
+@pytest.mark.parametrize("text", ["", "ten min", "-1 s", "1.5 h", "10 parsecs", "min"])
+def test_other_texts_are_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError, match="write it like"):
+        parse_duration_ms(text)
+
+
+def test_durations_and_sizes_for_people() -> None:
+    assert [format_duration_ms(ms) for ms in (12, 1_500, 600_000)] == ["12 ms", "1.5 s", "10.0 min"]
+    assert [format_size_bytes(b) for b in (12, 2048, 3 << 20, 5 << 40)] == ["12 B", "2.0 KiB", "3.0 MiB", "5.0 TiB"]
+
+
+def test_properties_have_flinks_names_and_set_the_fields() -> None:
+    config = BASE.with_properties(
+        {
+            "spark.varve.execution.checkpointing.dir": "s3://bucket/state",
+            "spark.varve.state.changelog.periodic-materialize.interval": "3 min",
+            "spark.varve.state.changelog.max-failures-allowed": "5",
+            "spark.varve.materializer.log-bytes": "8 mb",
+            "spark.varve.materializer.mode": "sidecar",
+            "spark.varve.state.backend.type": "rocksdb",
+            "spark.sql.shuffle.partitions": "2",
+        }
+    )
+    assert config == MaterializerConfig(
+        storage_url="s3://bucket/state", interval_ms=180_000, max_failures_allowed=5, log_bytes=8 << 20
+    )
+
+
+def test_periodic_materialization_can_be_switched_off() -> None:
+    key = "spark.varve.state.changelog.periodic-materialize.enabled"
+    assert BASE.with_properties({key: "false"}).interval_ms is None
+    assert BASE.with_properties({key: "true"}) == BASE
+
+
+def test_a_misspelt_option_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(InvalidRequestError, match=r"did you mean spark.varve.materializer.poll-interval\?"):
+        BASE.with_properties({"spark.varve.materializer.pol-interval": "1s"})
+
+
+def test_a_value_that_does_not_parse_names_its_key() -> None:
+    with pytest.raises(InvalidRequestError, match="max-failures-allowed"):
+        BASE.with_properties({"spark.varve.state.changelog.max-failures-allowed": "many"})
+
+
+def test_every_property_sets_a_field_that_exists() -> None:
+    assert {name for name, _ in PROPERTIES.values()} <= set(MaterializerConfig.__dataclass_fields__)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"storage_url": ""}, {"job": "a/b"}, {"interval_ms": 0}, {"poll_ms": 0}, {"collect_ms": 0}, {"grace_ms": -1}],
+)
+def test_impossible_configurations_are_refused(fields: dict[str, object]) -> None:
+    with pytest.raises(InvalidRequestError):
+        MaterializerConfig(**{"storage_url": "/state", **fields})  # pyright: ignore[reportArgumentType]
+
+
+def test_a_configuration_survives_the_way_to_the_child() -> None:
+    config = MaterializerConfig(
+        storage_url="s3://b/x",
+        storage_options={"key": "k", "secret": "ß"},
+        job="flights",
+        interval_ms=None,
+        working_directory=Path("/tmp/w"),
+    )
+    assert decode_config(encode_config(config)) == config
+    with pytest.raises(InvalidRequestError, match="does not parse"):
+        decode_config(b'{"storage_url": 7}')

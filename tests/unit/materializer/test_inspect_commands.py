@@ -1,0 +1,119 @@
+"""`varve jobs`, `checkpoints`, `sweep` over a real job on local disk."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.committing_job import CommittingJob, random_batch
+from tests.manual_clock import ManualClock
+from varve.materializer.cli import main
+from varve.storage import layout
+from varve.storage.local_store import LocalStore
+from varve.storage.prefixed_store import PrefixedStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[CommittingJob]:
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), "flights"), ManualClock(), name="flights")
+    job.start()
+    rng = random.Random(1)
+    for _ in range(7):
+        job.commit(random_batch(rng), upload=True)
+    yield job
+    job.close()
+
+
+def run(*arguments: str, code: int = 0) -> list[Any]:
+    done = CliRunner().invoke(main, arguments)
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_jobs_shows_the_newest_checkpoint_and_the_log(job: CommittingJob, tmp_path: Path) -> None:
+    assert job.run is not None
+    PrefixedStore(LocalStore(str(tmp_path)), "other").put("not-a-job.json", b"")
+    [line] = run("jobs", "--storage", str(tmp_path), "--json")
+    assert (line["job"], line["job_id"], line["batch"], line["seq"]) == ("flights", job.run.record.job_id, 6, 8)
+    assert line["operators"] == ["flights"]
+    assert line["log_segments"] >= 7
+    assert line["log_bytes"] == sum(meta.size_bytes for meta in job.store.list(layout.SEGMENTS))
+
+
+def test_checkpoints_walks_the_line_from_the_newest(job: CommittingJob, tmp_path: Path) -> None:
+    job.start(redo=True)
+    job.commit(random_batch(random.Random(2)))
+    lines = run("checkpoints", "flights", "--storage", str(tmp_path), "--json", "--limit", "3")
+    assert [(line["seq"], line["batch"]) for line in lines] == [(10, 6), (7, 5), (6, 4)]
+    assert len(run("checkpoints", "flights", "--storage", str(tmp_path), "--json")) == 7
+
+
+def test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not(job: CommittingJob, tmp_path: Path) -> None:
+    orphan = layout.segment(4, "flights", 0, "f" * 32, 0)
+    job.store.put(orphan, b"left by a crashed attempt")
+    [dry] = run("sweep", "--storage", str(tmp_path), "--dry-run", "--json")
+    assert dry["segments"] == 1
+    assert orphan in [meta.name for meta in job.store.list(layout.SEGMENTS)]
+    [swept] = run("sweep", "--storage", str(tmp_path), "--job", "flights", "--json")
+    assert swept["segments"] == 1
+    assert orphan not in [meta.name for meta in job.store.list(layout.SEGMENTS)]
+    [again] = run("sweep", "--storage", str(tmp_path), "--json")
+    assert again["segments"] == 0
+
+
+def test_tables_are_shown_to_people(job: CommittingJob, tmp_path: Path) -> None:
+    for arguments in (["jobs"], ["checkpoints", "flights"], ["sweep", "--dry-run"]):
+        done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        assert "seq" in done.output or "entries" in done.output
+    assert "KiB" in CliRunner().invoke(main, ["jobs", "--storage", str(tmp_path)]).output
+
+
+def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, ["checkpoints", "nobody", "--storage", str(tmp_path)])
+    assert done.exit_code == 1
+    assert "job.json" in done.output
+    assert "Traceback" not in done.output
+    run("jobs", "--storage", "s4://bucket", code=1)
+    assert "nothing found" in CliRunner().invoke(main, ["jobs", "--storage", str(tmp_path)]).output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["--storage", "memory://x"],
+        ["--storage", "x", "--conf", "spark.varve.materializer.nonsense=1"],
+        ["--storage", "x", "--storage-option", "novalue"],
+        ["--storage", "x", "--poll", "0 s"],
+    ],
+)
+def test_wrong_options_of_materialize_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    done = CliRunner().invoke(main, ["materialize", "--once", *arguments])
+    assert done.exit_code == 2, done.output
+    assert "Error" in done.output
+
+
+def test_options_may_come_from_the_environment_and_from_spark_properties(
+    job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setenv("VARVE_MATERIALIZE_JOB", "flights")
+    work = tmp_path / "work"
+    conf = [f"spark.varve.execution.checkpointing.dir={tmp_path}", f"spark.varve.materializer.working-directory={work}"]
+    options = [item for pair in conf for item in ("--conf", pair)]
+    done = CliRunner().invoke(main, ["materialize", "--once", "--json", *options])
+    assert done.exit_code == 0, done.output
+    assert [json.loads(line)["event"] for line in done.stdout.splitlines()][:2] == ["materialized", "materialized"]
+    assert (work / "0" / "ranges").exists()

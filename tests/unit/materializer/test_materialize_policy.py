@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+import pytest
+
+from varve.materializer.materialize_policy import (
+    LogLength,
+    MaterializePolicy,
+    RangeKey,
+    RangeSchedule,
+    Trigger,
+    due,
+)
+from varve.storage.backoff import Backoff
+from varve.storage.errors import InvalidRequestError
+
+KEY = RangeKey("job", "op", 0, 64)
+LOG = LogLength(batches=3, segments=2, size_bytes=100)
+POLICY = MaterializePolicy(interval_ms=10_000, log_bytes=1_000, log_batches=10)
+
+
+def test_first_materialization_comes_after_the_jitter_of_the_range() -> None:
+    jitter = KEY.jitter_ms(10_000)
+    fresh = RangeSchedule(seen_ms=5_000)
+    assert 0 < jitter < 10_000
+    assert due(KEY, fresh, LOG, POLICY, 5_000 + jitter - 1) is None
+    assert due(KEY, fresh, LOG, POLICY, 5_000 + jitter) is Trigger.INTERVAL
+
+
+def test_jitter_is_the_same_in_every_process() -> None:
+    """The number itself: a hash that is salted per process would change it."""
+    assert KEY.jitter_ms(10_000) == 2_559
+
+
+def test_jitter_spreads_the_ranges_of_an_operator() -> None:
+    jitters = {RangeKey("job", "op", low, low + 1).jitter_ms(600_000) for low in range(64)}
+    assert len(jitters) == 64
+    assert min(jitters) < 100_000
+    assert max(jitters) > 500_000
+
+
+def test_later_ones_come_an_interval_after_the_last_finished_one() -> None:
+    schedule = RangeSchedule(seen_ms=0).succeeded(20_000)
+    assert due(KEY, schedule, LOG, POLICY, 29_999) is None
+    assert due(KEY, schedule, LOG, POLICY, 30_000) is Trigger.INTERVAL
+
+
+@pytest.mark.parametrize(
+    ("log", "trigger"),
+    [
+        (LogLength(1, 1, 999), None),
+        (LogLength(1, 1, 1_000), Trigger.LOG_BYTES),
+        (LogLength(9, 9, 10), None),
+        (LogLength(10, 0, 0), Trigger.LOG_BATCHES),
+    ],
+)
+def test_a_long_log_is_due_at_once(log: LogLength, trigger: Trigger | None) -> None:
+    assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), log, POLICY, 1) is trigger
+
+
+def test_nothing_is_due_without_a_batch_after_the_base() -> None:
+    schedule = RangeSchedule(seen_ms=0)
+    assert due(KEY, schedule, LogLength(), POLICY, 10**9) is None
+    assert due(KEY, schedule, LogLength(), POLICY, 10**9, on_demand=True) is None
+
+
+def test_triggers_can_be_switched_off() -> None:
+    off = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None)
+    assert due(KEY, RangeSchedule(seen_ms=0), LogLength(10**6, 10**6, 10**12), off, 10**12) is None
+    assert due(KEY, RangeSchedule(seen_ms=0), LOG, off, 1, on_demand=True) is Trigger.DEMAND
+
+
+def test_a_failed_range_pauses_longer_after_each_failure_and_not_for_ever() -> None:
+    policy = MaterializePolicy(interval_ms=10_000, log_bytes=1, backoff=Backoff(1, 1.0, 8.0))
+    schedule = RangeSchedule(seen_ms=0)
+    pauses: list[int] = []
+    for _ in range(5):
+        schedule = schedule.failed(0)
+        pauses.append(next(ms for ms in range(20_000) if due(KEY, schedule, LOG, policy, ms)))
+    assert pauses == [1_000, 2_000, 4_000, 8_000, 8_000]
+
+
+def test_demand_does_not_wait_for_the_pause() -> None:
+    schedule = RangeSchedule(seen_ms=0).failed(100)
+    assert due(KEY, schedule, LOG, POLICY, 101, on_demand=True) is Trigger.DEMAND
+
+
+def test_a_success_ends_the_row_of_failures() -> None:
+    policy = MaterializePolicy(max_failures_allowed=2)
+    schedule = RangeSchedule(seen_ms=0).failed(1).failed(2)
+    assert not schedule.is_failing(policy)
+    assert schedule.failed(3).is_failing(policy)
+    assert schedule.failed(3).succeeded(4) == RangeSchedule(seen_ms=0, finished_ms=4)
+
+
+@pytest.mark.parametrize(
+    "limits", [{"interval_ms": 0}, {"log_bytes": 0}, {"log_batches": -1}, {"max_failures_allowed": -1}]
+)
+def test_impossible_limits_are_refused(limits: dict[str, int]) -> None:
+    with pytest.raises(InvalidRequestError, match="at least"):
+        MaterializePolicy(**limits)

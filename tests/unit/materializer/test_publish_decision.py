@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from varve.materializer.materialize_policy import LogLength
+from varve.materializer.publish_decision import (
+    Publish,
+    RangeView,
+    Skip,
+    decide_publication,
+    is_adoptable,
+    plan_upload,
+    skip_without_listing,
+)
+from varve.storage.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
+
+LINE = tuple(Link(seq, f"t{seq}") for seq in range(2, 9))
+TILE = Tile(operator="op", low=0, high=64, at=LINE[0], snapshot=4)
+VIEW = RangeView(tile=TILE, floor=4, target=LINE[-1], line=frozenset(LINE), tile_log=LogLength(6, 3, 300))
+
+
+def snapshot(
+    number: int = 5, at: Link = LINE[3], base: Link = LINE[0], status: str = "published"
+) -> SnapshotDescriptor:
+    return msgspec.convert(
+        {
+            "status": status,
+            "job_id": "job",
+            "token": "t",
+            "uid": "u",
+            "operator": "op",
+            "low": 0,
+            "high": 64,
+            "number": number,
+            "at": [at.seq, at.token],
+            "base": [base.seq, base.token],
+            "created_ms": 0,
+        },
+        SnapshotDescriptor,
+    )
+
+
+def test_the_next_number_is_above_everything_that_exists_and_above_the_floor() -> None:
+    assert decide_publication(VIEW, [], [], None) == Publish(5)
+    assert decide_publication(VIEW, [3, 4], [], None) == Publish(5)
+    assert decide_publication(VIEW, [4, 5, 9], [snapshot(9, status="aborted")], None) == Publish(10)
+
+
+def test_a_snapshot_that_the_job_may_still_adopt_is_waited_for() -> None:
+    assert decide_publication(VIEW, [4, 5], [snapshot()], None) is Skip.AWAITING_ADOPTION
+
+
+@pytest.mark.parametrize(
+    "dead",
+    [
+        pytest.param(snapshot(number=4), id="not above the floor"),
+        pytest.param(snapshot(base=LINE[1]), id="built on another tile"),
+        pytest.param(snapshot(base=ORIGIN), id="built on the empty state"),
+        pytest.param(snapshot(at=Link(5, "other")), id="of a commit off the line"),
+        pytest.param(snapshot(at=LINE[0]), id="not newer than the tile"),
+        pytest.param(snapshot(status="aborted"), id="aborted"),
+    ],
+)
+def test_a_snapshot_that_can_no_longer_be_adopted_is_replaced(dead: SnapshotDescriptor) -> None:
+    assert not is_adoptable(dead, VIEW)
+    assert isinstance(decide_publication(VIEW, [dead.number], [dead], None), Publish)
+
+
+def test_nothing_is_done_when_nothing_is_final_or_nothing_changed_or_the_changelog_is_off() -> None:
+    def skip(**changes: object) -> Skip | None:
+        fields = {name: getattr(VIEW, name) for name in VIEW.__dataclass_fields__}
+        return skip_without_listing(RangeView(**{**fields, **changes}), 100)
+
+    assert skip() is None
+    assert skip(target=ORIGIN) is Skip.NOTHING_FINAL
+    assert skip(target=LINE[0]) is Skip.NOTHING_FINAL
+    assert skip(tile_log=LogLength(6, 0, 0)) is Skip.NOTHING_CHANGED
+    assert skip(changelog=False) is Skip.CHANGELOG_OFF
+
+
+def test_the_base_of_an_idle_range_moves_up_after_many_batches() -> None:
+    """The line is kept from the oldest base on, so a range without changes must not hold it back for ever (I10)."""
+    fields = {name: getattr(VIEW, name) for name in VIEW.__dataclass_fields__}
+    idle = RangeView(**{**fields, "tile_log": LogLength(100, 0, 0)})
+    assert decide_publication(idle, [], [], 100) == Publish(5)
+    assert decide_publication(idle, [], [], 101) is Skip.NOTHING_CHANGED
+    assert decide_publication(idle, [], [], None) is Skip.NOTHING_CHANGED
+
+
+def test_only_equal_files_of_an_earlier_snapshot_are_reused() -> None:
+    def file(file: str, name: str = "", size_bytes: int = 10, crc32: int = 1) -> SnapshotFile:
+        return SnapshotFile(file, name, size_bytes, crc32)
+
+    earlier = [file("a.sst", "old/a"), file("b.sst", "old/b"), file("c.sst", "old/c")]
+    files = [file("a.sst"), file("b.sst", size_bytes=11), file("c.sst", crc32=2), file("d.sst")]
+    plan = plan_upload(files, earlier)
+    assert plan.reused == (earlier[0],)
+    assert plan.missing == tuple(files[1:])
