@@ -1,0 +1,1 @@
+"""Measurements of varve beside its peers; see `benchmarks.smoke`."""

@@ -1,0 +1,1 @@
+"""The demo: a year of flights through a job with keyed state, checked against pandas."""

@@ -1,0 +1,89 @@
+"""Kills processes of the running demo with SIGKILL at random moments; the seed decides which and when."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from varve.spark_integration.worker_probe import homes, probe
+
+DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER = "driver", "state worker", "sidecar", "Python worker"
+VICTIMS = (DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER, STATE_WORKER, PYTHON_WORKER, SIDECAR, DRIVER)
+
+
+@dataclass(frozen=True)
+class Kill:
+    """Kill `victim` when so many rows are done, `delay_s` after that is noticed."""
+
+    rows: int
+    victim: str
+    delay_s: float
+
+
+@dataclass
+class Chaos:
+    """The kills still to come, in order of rows."""
+
+    kills: list[Kill]
+    done: list[Kill] = field(default_factory=list[Kill])
+
+    @classmethod
+    def plan(cls, seed: int, rows: int) -> Chaos:
+        """Every kind of process at least once, spread over the run."""
+        rng = random.Random(seed)
+        victims = list(VICTIMS)
+        rng.shuffle(victims)
+        step = rows / (len(victims) + 1)
+        kills = [
+            Kill(int(step * (i + rng.uniform(0.2, 0.8))), victim, rng.uniform(0.0, 1.0))
+            for i, victim in enumerate(victims)
+        ]
+        return cls(kills)
+
+    def due(self, rows: int) -> Kill | None:
+        """The next kill, if its time has come."""
+        if self.kills and rows >= self.kills[0].rows:
+            kill = self.kills.pop(0)
+            self.done.append(kill)
+            return kill
+        return None
+
+
+def kill_tree(pid: int) -> None:
+    """Kill a driver with its JVM at once, as the loss of a machine would; state workers notice by themselves."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        process = psutil.Process(pid)
+        jvms = [c for c in process.children(recursive=True) if c.name().startswith("java")]
+        for victim in (process, *jvms):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                victim.kill()
+
+
+def kill_state_worker(work: Path, rng: random.Random) -> bool:
+    """Kill one state worker, if there is one."""
+    for home in homes(work / "spark"):
+        with contextlib.suppress(OSError):
+            report = probe(home, 2.0)
+            workers = report.workers if report else ()
+            if workers:
+                os.kill(rng.choice(workers).pid, signal.SIGKILL)
+                return True
+    return False
+
+
+def kill_python_worker(driver_pid: int, rng: random.Random) -> bool:
+    """Kill one of Spark's own Python workers, if there is one."""
+    with contextlib.suppress(psutil.NoSuchProcess, OSError):
+        children = psutil.Process(driver_pid).children(recursive=True)
+        daemons = {c.pid for c in children if "pyspark.daemon" in " ".join(c.cmdline())}
+        workers = [c for c in children if c.pid in daemons and c.ppid() in daemons]
+        if workers:
+            rng.choice(workers).kill()
+            return True
+    return False

@@ -1,0 +1,64 @@
+"""The tables that the demo prints at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from examples.flights.expected import Aircraft
+from varve.materializer.events import Collected, Materialized, decode_event
+from varve.spark_integration.checkpoint_statistics import percentile
+
+SHOWN = 10
+
+
+def show_aircraft(console: Console, state: dict[str | None, Aircraft]) -> None:
+    """The busiest aircraft."""
+    table = Table(title=f"The busiest of {len(state):,} aircraft, read from the stored state")
+    for column in ("aircraft", "flights", "in the air", "delay", "last"):
+        table.add_column(column, justify="left" if column in ("aircraft", "last") else "right")
+    table.add_column("most frequent destinations", no_wrap=True)
+    known = [(key, aircraft) for key, aircraft in state.items() if key is not None]
+    for key, a in sorted(known, key=lambda item: -item[1].flights)[:SHOWN]:
+        hours, balance = f"{a.air_minutes / 60:,.0f} h", f"{a.delay_balance / 60:+,.0f} h"
+        table.add_row(key, f"{a.flights:,}", hours, balance, a.last_airport, " ".join(a.top_destinations[:8]))
+    console.print(table)
+
+
+def show_checkpoints(console: Console, rows: list[dict[str, Any]]) -> None:
+    """What a checkpoint costs."""
+    acks = [row["ack_ms"] for row in rows]
+    sizes = [float(row["entry_bytes"] + row["uploaded_bytes"]) for row in rows]
+    objects = [float(row["objects_written"]) for row in rows]
+    table = Table(title=f"{len(rows)} checkpoints")
+    for column in ("", "p50", "p99"):
+        table.add_column(column, justify="left" if not column else "right")
+    table.add_row("acknowledge, ms", f"{percentile(acks, 0.5):.1f}", f"{percentile(acks, 0.99):.1f}")
+    table.add_row("bytes written", f"{percentile(sizes, 0.5):,.0f}", f"{percentile(sizes, 0.99):,.0f}")
+    table.add_row("objects written", f"{percentile(objects, 0.5):.0f}", f"{percentile(objects, 0.99):.0f}")
+    batches = [row["batch_ms"] for row in rows]
+    table.add_row("whole batch, ms", f"{percentile(batches, 0.5):,.0f}", f"{percentile(batches, 0.99):,.0f}")
+    console.print(table)
+
+
+def show_materializations(console: Console, path: Path) -> None:
+    """What the sidecar did."""
+    events = [decode_event(line) for line in _lines(path)]
+    made = [e for e in events if isinstance(e, Materialized)]
+    table = Table(title=f"{len(made)} materializations")
+    for column in ("key groups", "at batch", "log before", "after", "changes folded", "ms"):
+        table.add_column(column, justify="right")
+    for e in made[-SHOWN:]:
+        before, after = (f"{log.batches} / {log.bytes / 1024:,.0f} KiB" for log in (e.log_before, e.log_after))
+        table.add_row(f"{e.low}-{e.high - 1}", str(e.at_batch), before, after, f"{e.mutations:,}", f"{e.duration_ms:,}")
+    console.print(table)
+    collected = sum(e.deleted for e in events if isinstance(e, Collected))
+    console.print(f"{collected:,} objects of the truncated log were deleted")
+
+
+def _lines(path: Path) -> Iterable[str]:
+    return [line for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []

@@ -1,0 +1,213 @@
+"""A job without Spark: batches of `tests.state_model` committed through the real chain, and a model of every commit."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import itertools
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tests.state_model import (
+    BY_NAME,
+    EVENTS,
+    GONE,
+    KEY_GROUPS,
+    KEY_TYPE,
+    KEYS,
+    OPERATOR,
+    TOTAL,
+    BatchChanges,
+    Model,
+    cells,
+    key_group,
+)
+from varve.changelog.restore import RestoreTarget, restore_store
+from varve.changelog.segment import SegmentHeader, encode_segment
+from varve.storage import layout
+from varve.storage.adopt_decision import decide_adoption
+from varve.storage.base_decision import SparkProgress
+from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
+from varve.storage.chain_reader import ChainReader
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.job_run import JobRun, nothing_to_adopt
+from varve.storage.records import Commit, ObjectSlice, OperatorLayout
+from varve.storage.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    import random
+    from pathlib import Path
+
+    from varve.storage.clock import Clock
+    from varve.storage.commit_plan import Adoption
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Link, SnapshotFloor
+
+POLICY = CommitPolicy(full_every=5)
+
+
+class NumberedTokens:
+    """Tokens that are the same in every run of a test."""
+
+    def __init__(self, name: str = "") -> None:
+        self._name = name
+        self._numbers = itertools.count(1)
+
+    def token(self) -> str:
+        return hashlib.md5(f"{self._name}-{next(self._numbers)}".encode()).hexdigest()
+
+
+@dataclass
+class CommittingJob:
+    """One query; `start` it, then `commit` batches. `models` holds the state after every commit, by its link."""
+
+    store: ObjectStore
+    """Rooted at `<root>/<job>`."""
+    clock: Clock
+    name: str = "job"
+    parallelism: int = 2
+    policy: CommitPolicy = POLICY
+    uid: str = OPERATOR
+    changelog: bool = True
+    model: Model = field(default_factory=Model)
+    models: dict[Link, Model] = field(default_factory=dict)
+    adopted: list[Adoption] = field(default_factory=list)
+    run: JobRun | None = None
+    tokens: NumberedTokens = field(default_factory=lambda: NumberedTokens("driver"))
+    runs: int = 0
+    batch: int = 0
+    """The next batch."""
+
+    def start(self, *, redo: bool = False) -> None:
+        """A new driver run; with `redo`, Spark has not acknowledged the newest batch and asks for it again."""
+        self.close()
+        self.runs += 1
+        self.tokens = NumberedTokens(f"driver-{self.name}-{self.runs}")
+        self.run = JobRun.open(self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens)
+        self.run.take_over()
+        self.batch -= redo
+        progress = SparkProgress(self.batch, "query", _hash(self.batch), _hash(self.batch - 1) if self.batch else None)
+        self.run.choose_base(progress, None)
+        base = self.run.state.base
+        self.model = copy.deepcopy(self.models[base.link]) if base else Model()
+
+    def commit(self, changes: BatchChanges, *, adopt: bool = True, upload: bool = False) -> Commit:
+        """Execute and commit a batch.
+
+        Args:
+            changes: What it does.
+            adopt: Whether published snapshots are taken over.
+            upload: Put the segments into objects of their own.
+        """
+        assert self.run is not None
+        slot = self.run.state.slot
+        results = tuple(self._result(slot, p, changes, upload=upload) for p in range(self.parallelism))
+        facts = BatchFacts(
+            batch=self.batch,
+            query_id="query",
+            source_hash=_hash(self.batch),
+            time_ms=entry_time(self.run.state.base, self.clock.now_ms()),
+            watermark_ms=None,
+            operators=(self._layout(),),
+            results=results,
+        )
+        source = self._adoption if adopt else nothing_to_adopt
+        commit = self.run.commit(facts, self.tokens.token(), source).commit
+        self.run.batch_done()
+        self.model.apply(changes)
+        self.models[commit.link] = copy.deepcopy(self.model)
+        self.batch += 1
+        return commit
+
+    def close(self) -> None:
+        """End the run, if there is one."""
+        if self.run is not None:
+            self.run.close()
+            self.run = None
+
+    @property
+    def ranges(self) -> list[tuple[int, int]]:
+        """Key groups of the partitions."""
+        edges = [-(-p * KEY_GROUPS // self.parallelism) for p in range(self.parallelism + 1)]
+        return list(itertools.pairwise(edges))
+
+    def _layout(self) -> OperatorLayout:
+        return OperatorLayout(
+            uid=self.uid,
+            parallelism=self.parallelism,
+            key_type=KEY_TYPE,
+            changelog=self.changelog,
+            backend="rocksdb",
+            states=(TOTAL, BY_NAME, EVENTS),
+        )
+
+    def _result(self, slot: int, partition: int, changes: BatchChanges, *, upload: bool) -> PartitionResult:
+        low, high = self.ranges[partition]
+        rows = changes.rows(lambda key: low <= key_group(key) < high)
+        tag = hashlib.md5(f"{self.runs}-{slot}-{partition}".encode()).hexdigest()
+        result: dict[str, Any] = {
+            "operator": self.uid, "partition": partition, "low": low, "high": high, "tag": tag,
+            "mutations": sum(len(r) for r in rows),
+        }  # fmt: skip
+        if not rows:
+            return PartitionResult(**result)
+        assert self.run is not None
+        header = SegmentHeader(
+            job_id=self.run.record.job_id, operator=self.uid, partition=partition, low=low, high=high, seq=slot,
+            tag=tag, key_type=KEY_TYPE,
+        )  # fmt: skip
+        data = encode_segment(header, rows)
+        if not upload:
+            return PartitionResult(**result, inline=data)
+        name = layout.segment(slot, self.uid, partition, tag, 0)
+        self.store.put(name, data)
+        return PartitionResult(**result, uploaded=(ObjectSlice(name, 0, len(data), zlib.crc32(data)),))
+
+    def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
+        assert self.run is not None
+        reader = SnapshotReader(self.store, self.run.record.job_id)
+        adoption = decide_adoption(
+            view, floors, reader.candidates(floors), reader.tile_files(view), self.run.record.job_id
+        )
+        if adoption.tiles:
+            self.adopted.append(adoption)
+        return adoption
+
+
+def _hash(batch: int) -> str:
+    return hashlib.sha256(f"offsets {batch}".encode()).hexdigest()
+
+
+def random_batch(rng: random.Random, keys: int = 4) -> BatchChanges:
+    """A few changes of every kind."""
+
+    def pick() -> list[str]:
+        return rng.sample(KEYS, rng.randint(0, keys))
+
+    return BatchChanges(
+        totals={k: GONE if rng.random() < 0.2 else rng.randint(-9, 9) for k in pick()},
+        by_name={
+            k: (
+                rng.random() < 0.2,
+                {m: rng.choice([None, GONE, 1, 2]) for m in rng.sample(["JFK", "LGA", "EWR"], rng.randint(0, 3))},
+            )
+            for k in pick()
+        },
+        events={k: (rng.random() < 0.2, [rng.choice("abc") for _ in range(rng.randint(0, 3))]) for k in pick()},
+    )
+
+
+def restored_cells(
+    store: ObjectStore, job_id: str, link: Link, directory: Path, uid: str = OPERATOR
+) -> dict[str, dict[str, Any]]:
+    """What a restore of this commit gives, all key groups; `directory` must not exist."""
+    view = ChainReader(store, job_id).load_line(link, KEY_GROUPS).view
+    directory.mkdir(parents=True)
+    target = RestoreTarget(operator=uid, key_type=KEY_TYPE, low=0, high=KEY_GROUPS)
+    state = restore_store(view, target, store, directory / "state", directory / "scratch")
+    try:
+        return cells(state)
+    finally:
+        state.close()

@@ -1,0 +1,131 @@
+"""A job without Spark: one keyed backend that can commit, drop, crash and restore in every way that varve has."""
+
+from __future__ import annotations
+
+import shutil
+import zlib
+from typing import TYPE_CHECKING, Any, Literal
+
+from tests.working_stores import OPERATOR, open_snapshot, open_store
+from varve.changelog.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from varve.changelog.key_wire import key_writer
+from varve.changelog.keyed_backend import KeyedStateBackend
+from varve.changelog.segment import SegmentHeader, decode_segment, encode_segment
+from varve.changelog.types import as_type
+from varve.storage.records import ORIGIN, Link
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from varve.changelog.type_information import TypeInformation
+
+MAX_PARALLELISM = 8
+
+Changelog = Literal["on", "off"]
+
+
+class KeyedJob:
+    """State of one operator with all key groups.
+
+    Args:
+        kind: hashmap or rocksdb.
+        changelog: on: a commit encodes a segment, and a restore replays the segments over the last snapshot; off: a
+            commit writes a snapshot, and a restore opens it.
+        directory: For everything on disk.
+        key_type: Type of the keys.
+    """
+
+    def __init__(self, kind: str, changelog: Changelog, directory: Path, key_type: Any = "string") -> None:
+        self.kind = kind
+        self.changelog = changelog
+        self.key_type: TypeInformation = as_type(key_type)
+        self._directory = directory
+        self._directories = 0
+        self._seq = 0
+        self._snapshot: tuple[Path, Link] | None = None
+        self._segments: list[bytes] = []
+        self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
+
+    def at(self, key: Any, descriptor: StateDescriptor) -> Any:
+        """The handle of a state, with this key as the current one."""
+        self.set_key(key)
+        return self.handle(descriptor)
+
+    def set_key(self, key: Any) -> None:
+        """Make a key, which may be None, the current one; its key group is a hash of its bytes."""
+        stored = None if key is None else self.key_type.freeze(key)
+        self.backend.set_current_key(zlib.crc32(key_writer(self.key_type)(stored)) % MAX_PARALLELISM, stored)
+
+    def handle(self, descriptor: StateDescriptor) -> Any:
+        """A handle of any kind of state."""
+        get: dict[type[StateDescriptor], Any] = {
+            ValueStateDescriptor: self.backend.get_state,
+            ListStateDescriptor: self.backend.get_list_state,
+            MapStateDescriptor: self.backend.get_map_state,
+            ReducingStateDescriptor: self.backend.get_reducing_state,
+            AggregatingStateDescriptor: self.backend.get_aggregating_state,
+        }
+        return get[type(descriptor)](descriptor)
+
+    def commit(self) -> None:
+        """End the batch: its changes become durable, and are folded."""
+        version = Link(self._seq + 1, f"token-{self._seq + 1}")
+        changes = self.backend.changes()
+        if self.changelog == "on":
+            self._segments.append(encode_segment(self._header(version.seq), changes))
+            self.backend.prepare(version.seq)
+        self.backend.fold(version)
+        self._seq = version.seq
+        if self.changelog == "off":
+            self.materialize()
+
+    def drop(self) -> None:
+        """End the batch as if it never was."""
+        self.backend.drop()
+
+    def materialize(self) -> None:
+        """Write a snapshot of the confirmed state, and forget the segments that it holds."""
+        snapshot = self._new_directory()
+        self.backend.store.write_snapshot(snapshot)
+        self._snapshot = snapshot, self.backend.store.version
+        self._segments.clear()
+
+    def crash(self, kind: str | None = None) -> None:
+        """Lose all that is in memory and restore what was committed, with another backend if one is given."""
+        self.backend.store.close()
+        self.kind = kind or self.kind
+        if self._snapshot is None:
+            store = open_store(self.kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM)
+        else:
+            copy = self._new_directory()
+            shutil.copytree(self._snapshot[0], copy)
+            store = open_snapshot(self.kind, copy)
+        assert store.version == (self._snapshot[1] if self._snapshot else ORIGIN)
+        for data in self._segments:
+            segment = decode_segment(data, "segment")
+            store.apply(segment.changes(), Link(segment.header.seq, segment.header.tag))
+        self._open(store)
+
+    def close(self) -> None:
+        """Release the store."""
+        self.backend.store.close()
+
+    def _open(self, store: Any) -> None:
+        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+
+    def _new_directory(self) -> Path:
+        self._directories += 1
+        return self._directory / f"{self._directories}"
+
+    def _header(self, seq: int) -> SegmentHeader:
+        return SegmentHeader(
+            job_id="job", operator=OPERATOR, partition=0, low=0, high=MAX_PARALLELISM, seq=seq, tag=f"token-{seq}",
+            key_type=self.key_type.type_string(),
+        )  # fmt: skip

@@ -1,0 +1,88 @@
+"""A job that lives in one of five ways, and the states that the conformance suite of keyed state gives it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tests.keyed_job import KeyedJob
+from tests.working_stores import KINDS
+from varve.changelog.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from varve.changelog.functions import AggregateFunction
+from varve.changelog.types import Types
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PENDING, FOLDED, LOG, SNAPSHOT, SWITCHED = "pending", "folded", "changelog on", "changelog off", "backend switched"
+LIVES = (PENDING, FOLDED, LOG, SNAPSHOT, SWITCHED)
+
+
+class LivingJob(KeyedJob):
+    """A job that does at each step what its way of life says."""
+
+    def __init__(self, kind: str, life: str, directory: Path) -> None:
+        super().__init__(kind, "off" if life == SNAPSHOT else "on", directory)
+        self.life = life
+        self._steps = 0
+
+    def step(self) -> None:
+        """The batch ends here, unless everything stays pending."""
+        self._steps += 1
+        if self.life == PENDING:
+            return
+        self.commit()
+        if self.life == SWITCHED:
+            self.materialize()
+            self.crash(KINDS[(KINDS.index(self.kind) + 1) % 2])
+        elif self.life != FOLDED:
+            if self.life == LOG and self._steps % 3 == 0:
+                self.materialize()
+            self.crash()
+
+
+class Average(AggregateFunction[int, tuple[int, int], float]):
+    """With an immutable accumulator; the result is of another type."""
+
+    def create_accumulator(self) -> tuple[int, int]:
+        return 0, 0
+
+    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
+        return accumulator[0] + 1, accumulator[1] + value
+
+    def get_result(self, accumulator: tuple[int, int]) -> float:
+        return accumulator[1] / accumulator[0]
+
+    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+class Collect(AggregateFunction[int, list[int], str]):
+    """With a mutable accumulator that is changed in place."""
+
+    def create_accumulator(self) -> list[int]:
+        return []
+
+    def add(self, value: int, accumulator: list[int]) -> list[int]:
+        accumulator.append(value)
+        return accumulator
+
+    def get_result(self, accumulator: list[int]) -> str:
+        accumulator.append(-1)  # what it is given does not alias state
+        return ",".join(map(str, accumulator[:-1]))
+
+    def merge(self, acc_a: list[int], acc_b: list[int]) -> list[int]:
+        return acc_a + acc_b
+
+
+VALUE = ValueStateDescriptor("value", "string")
+LIST = ListStateDescriptor("list", Types.LONG())
+MAP = MapStateDescriptor("map", "bigint", "string")
+SUM = ReducingStateDescriptor("sum", lambda a, b: a + b, Types.LONG())
+AVERAGE = AggregatingStateDescriptor("average", Average(), Types.TUPLE(["long", "long"]))
+COLLECT = AggregatingStateDescriptor("collect", Collect(), Types.LIST("int"))

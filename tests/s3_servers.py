@@ -1,0 +1,88 @@
+"""S3 servers for tests: moto (AWS-like answers, in this process) and Ceph RGW (a real server).
+
+Both are fixtures for the session; a test that uses one carries the marker `s3`. Buckets are shared, so every test
+takes a location of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from tests import ceph
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BUCKET = "varve-test"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where a server listens and who may use it."""
+
+    kind: str
+    endpoint_url: str
+    key: str
+    secret: str
+
+    def storage_options(self, **changed: Any) -> dict[str, Any]:
+        """fsspec's options for this server."""
+        options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
+        return {**options, "client_kwargs": {"region_name": "us-east-1"}, **changed}
+
+    def new_location(self) -> str:
+        """A URL below which nothing is yet."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+    def make_bucket(self) -> None:
+        """Create the tests' bucket."""
+        client = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=self.key,
+            aws_secret_access_key=self.secret,
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=BUCKET)
+        client.close()
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[S3Server]:
+    """moto on a free port."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        found = S3Server("moto", f"http://{host}:{port}", "testkey", "testsecret")
+        found.make_bucket()
+        yield found
+    finally:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def ceph_server() -> Iterator[S3Server]:
+    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+    missing = ceph.missing_programs()
+    if missing:
+        pytest.skip(f"Ceph is not installed (missing: {', '.join(missing)}); real-server S3 tests did not run")
+    home = Path(tempfile.mkdtemp(prefix="varve-ceph-"))
+    cluster = ceph.Ceph(home)
+    try:
+        cluster.start()
+        found = S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
+        found.make_bucket()
+        yield found
+    finally:
+        cluster.stop()
+        shutil.rmtree(home, ignore_errors=True)

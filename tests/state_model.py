@@ -1,0 +1,202 @@
+"""Keyed state as plain dicts, batches of changes, and what a store holds in the same form.
+
+Three states, one of each kind of row, keyed by string: `total` (value, LONG), `by_name` (map, STRING → LONG, which may
+be null) and `events` (list, STRING).
+"""
+
+from __future__ import annotations
+
+import zlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+
+from varve.changelog.changes import Op, StateChanges
+from varve.changelog.segment import SegmentHeader
+from varve.changelog.types import Types, as_type
+from varve.storage.records import Link, StateSchema
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from varve.changelog.working_store import WorkingStore
+
+KEY_GROUPS = 8
+OPERATOR = "flights"
+STRING = as_type(Types.STRING()).type_string()
+LONG = as_type(Types.LONG()).type_string()
+KEY_TYPE = STRING
+TOTAL = StateSchema(name="total", kind="value", value_type=LONG)
+BY_NAME = StateSchema(name="by_name", kind="map", value_type=LONG, map_key_type=STRING)
+EVENTS = StateSchema(name="events", kind="list", value_type=STRING)
+
+GONE = object()
+"""As a value: delete."""
+
+
+def key_group(key: str) -> int:
+    """The key group of a key, of `KEY_GROUPS`."""
+    return zlib.crc32(key.encode()) % KEY_GROUPS
+
+
+@dataclass
+class BatchChanges:
+    """The net effect of a batch: per state and key."""
+
+    totals: dict[str, Any] = field(default_factory=dict)
+    """Key → value or GONE."""
+    by_name: dict[str, tuple[bool, dict[str, Any]]] = field(default_factory=dict)
+    """Key → (clear first, map key → value or None or GONE)."""
+    events: dict[str, tuple[bool, list[str]]] = field(default_factory=dict)
+    """Key → (clear first, elements)."""
+
+    def rows(self, seen: Callable[[str], bool] = lambda _: True) -> list[StateChanges]:
+        """As changes, of the keys that are seen."""
+        totals = [
+            (k, Op.DELETE if v is GONE else Op.PUT, None, None if v is GONE else v) for k, v in self.totals.items()
+        ]
+        maps: list[tuple[str, Op, Any, Any]] = []
+        for key, (clear, entries) in self.by_name.items():
+            maps += [(key, Op.CLEAR, None, None)] if clear else []
+            maps += [(key, Op.DELETE, m, None) if v is GONE else (key, Op.PUT, m, v) for m, v in entries.items()]
+        events: list[tuple[str, Op, Any, Any]] = []
+        for key, (clear, elements) in self.events.items():
+            events += [(key, Op.CLEAR, None, None)] if clear else []
+            events += [(key, Op.APPEND, None, element) for element in elements]
+        made = [changes(TOTAL, totals, seen), changes(BY_NAME, maps, seen), changes(EVENTS, events, seen)]
+        return [change for change in made if len(change)]
+
+    def split(self, parts: int) -> list[BatchChanges]:
+        """The same in several parts that apply in this order."""
+        made = [BatchChanges() for _ in range(parts)]
+        for i, (key, value) in enumerate(self.totals.items()):
+            made[i % parts].totals[key] = value
+        for key, (clear, entries) in self.by_name.items():
+            made[0].by_name[key] = (clear, {})
+            for i, (map_key, value) in enumerate(entries.items()):
+                part = made[i % parts].by_name.setdefault(key, (False, {}))
+                part[1][map_key] = value
+        for key, (clear, elements) in self.events.items():
+            made[0].events[key] = (clear, [])
+            for i, element in enumerate(elements):
+                part = made[i * parts // len(elements)].events.setdefault(key, (False, []))
+                part[1].append(element)
+        return made
+
+
+def changes(
+    schema: StateSchema, rows: Sequence[tuple[str, Op, Any, Any]], seen: Callable[[str], bool] = lambda _: True
+) -> StateChanges:
+    """Rows of (key, op, map key, value) as changes; `ops` is left out where it may be."""
+    kept = [row for row in rows if seen(row[0])]
+    ops = bytes(op for _, op, _, _ in kept)
+    plain = bytes((Op.APPEND if schema.kind == "list" else Op.PUT,)) * len(kept)
+    return StateChanges(
+        schema=schema,
+        key_groups=[key_group(key) for key, *_ in kept],
+        keys=[key for key, *_ in kept],
+        ops=None if ops == plain else ops,
+        map_keys=[map_key for _, _, map_key, _ in kept] if schema.kind == "map" else None,
+        values=[value for *_, value in kept],
+    )
+
+
+def puts(values: dict[str, int]) -> list[StateChanges]:
+    """A batch that sets `total` of these keys."""
+    return BatchChanges(totals=dict(values)).rows()
+
+
+@dataclass
+class Model:
+    """The state as it must be."""
+
+    totals: dict[str, int] = field(default_factory=dict)
+    by_name: dict[str, dict[str, int | None]] = field(default_factory=dict)
+    events: dict[str, list[str]] = field(default_factory=dict)
+
+    def apply(self, batch: BatchChanges) -> None:
+        for key, value in batch.totals.items():
+            if value is GONE:
+                self.totals.pop(key, None)
+            else:
+                self.totals[key] = value
+        for key, (clear, entries) in batch.by_name.items():
+            held = {} if clear else self.by_name.get(key, {})
+            for map_key, value in entries.items():
+                if value is GONE:
+                    held.pop(map_key, None)
+                else:
+                    held[map_key] = value
+            self.by_name[key] = held
+        for key, (clear, elements) in batch.events.items():
+            self.events[key] = ([] if clear else self.events.get(key, [])) + elements
+
+    def cells(self, low: int = 0, high: int = KEY_GROUPS) -> dict[str, dict[str, Any]]:
+        """What is not empty, of key groups `[low, high)`."""
+        states = {"total": self.totals, "by_name": self.by_name, "events": self.events}
+        own = range(low, high)
+        return {
+            name: {k: v for k, v in cells.items() if key_group(k) in own and v not in ({}, [])}
+            for name, cells in states.items()
+        }
+
+
+def model_of(*steps: BatchChanges) -> Model:
+    """The state after these batches."""
+    model = Model()
+    for step in steps:
+        model.apply(step)
+    return model
+
+
+FULL = BatchChanges(
+    totals={"a": 1, "b": 2, "ab": 3},
+    by_name={"a": (False, {"x": 1, "y": None}), "ab": (False, {"x": 2})},
+    events={"a": (False, ["one", "two"]), "ab": (False, ["three"])},
+)
+"""A batch with rows of every state, for keys that begin alike."""
+
+
+def cells(store: WorkingStore) -> dict[str, dict[str, Any]]:
+    """What a store holds, in the form of `Model.cells`; also checks the key groups that it tells."""
+    found: dict[str, dict[str, Any]] = {"total": {}, "by_name": {}, "events": {}}
+    for group, key, value in store.value_table(TOTAL).items():
+        assert group == key_group(key)
+        found["total"][key] = value
+    for group, key, map_key, value in store.map_table(BY_NAME).items():
+        assert group == key_group(key)
+        found["by_name"].setdefault(key, {})[map_key] = value
+    for group, key, elements in store.list_table(EVENTS).items():
+        assert group == key_group(key)
+        found["events"][key] = elements
+    return found
+
+
+def link(seq: int) -> Link:
+    """The commit of a seq."""
+    return Link(seq, f"{seq:032x}")
+
+
+def segment_header(seq: int, low: int = 0, high: int = KEY_GROUPS, **fields: Any) -> SegmentHeader:
+    """A header of the model's job."""
+    known: dict[str, Any] = {
+        "job_id": "job", "operator": OPERATOR, "partition": 0, "low": low, "high": high, "seq": seq,
+        "tag": f"{seq:032x}", "key_type": KEY_TYPE,
+    }  # fmt: skip
+    return SegmentHeader(**{**known, **fields})
+
+
+KEYS = [f"N{i}" for i in range(12)] + ["", "a", "ab", "é", "x" * 40]
+keys = st.sampled_from(KEYS)
+longs = st.integers(-(2**63), 2**63 - 1)
+_names = st.sampled_from(["JFK", "LGA", "EWR", "", "a", "aa"])
+_entries = st.dictionaries(_names, st.none() | st.just(GONE) | longs, max_size=4)
+_elements = st.lists(st.text(max_size=3), max_size=4)
+batches = st.builds(
+    BatchChanges,
+    totals=st.dictionaries(keys, st.just(GONE) | longs, max_size=6),
+    by_name=st.dictionaries(keys, st.tuples(st.booleans(), _entries), max_size=4),
+    events=st.dictionaries(keys, st.tuples(st.booleans(), _elements), max_size=4),
+)
+"""Random batches."""

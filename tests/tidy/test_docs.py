@@ -1,0 +1,92 @@
+"""What the documentation tells a reader to type is run by something, and what it shows as Python is Python."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.doc_blocks import ROOT, SHELLS, Block, all_blocks, blocks_of, commands_of
+
+COVERED: dict[str, str] = {
+    "make": "tests/tidy/test_make.py::test_make_alone_lists_the_commands",
+    "make demo": "tests/spark/test_documents.py::test_the_demo_ends_with_the_state_that_pandas_computes",
+    "make demo-crash": "tests/spark/test_documents.py::test_the_demo_survives_kills_of_every_kind_of_process",
+    "make setup": ".ci/run",
+    "make check": ".ci/run",
+    "make test": ".ci/run",
+    "make test PYTEST_ARGS='-x -k chain'": "tests/tidy/test_make.py::test_make_test_passes_arguments_on",
+    "make test-all": "tests/tidy/test_make.py::test_make_test_all_lists_what_was_skipped",
+    "make bench-smoke": "tests/tidy/test_make.py::test_the_benchmark_command_starts_the_benchmark",
+    ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
+    "varve materialize --storage file:///var/lib/varve --job flights":
+        "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
+    "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
+        "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
+}  # fmt: skip
+"""Command as it stands in a document → the test that runs it, or `.ci/run`."""
+
+RUN_BY: dict[str, str] = {
+    "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+}
+"""Document with blocks marked `python run` → the test that runs them."""
+
+BLOCKS = all_blocks()
+SHELL_BLOCKS = [block for block in BLOCKS if block.language in SHELLS]
+PYTHON_BLOCKS = [block for block in BLOCKS if block.language == "python"]
+
+
+def name_of(block: Block) -> str:
+    return block.name
+
+
+@pytest.mark.parametrize("block", SHELL_BLOCKS, ids=name_of)
+def test_a_documented_command_is_run_by_a_test(block: Block) -> None:
+    unknown = [command for command in commands_of(block) if command not in COVERED]
+    assert not unknown, f"{block.name}: no test runs {unknown}; write one and name it in COVERED"
+
+
+@pytest.mark.parametrize("block", [b for b in SHELL_BLOCKS if b.language == "console"], ids=name_of)
+def test_a_console_block_shows_what_is_typed(block: Block) -> None:
+    assert commands_of(block), f"{block.name}: no line begins with '$ '"
+
+
+@pytest.mark.parametrize("block", BLOCKS, ids=name_of)
+def test_a_block_says_what_it_is(block: Block) -> None:
+    """A block without a language, or with an unknown one, would escape every check of this module."""
+    assert block.language in SHELLS | {"python", "text", "json", "toml", "yaml", "ini"}
+    assert not block.tags or (block.language, block.tags) == ("python", ("run",))
+
+
+@pytest.mark.parametrize(("command", "test"), COVERED.items())
+def test_what_covers_a_command_exists(command: str, test: str) -> None:
+    path, _, function = test.partition("::")
+    source = (ROOT / path).read_text()
+    if function:
+        functions = {node.name for node in ast.walk(ast.parse(source)) if isinstance(node, ast.FunctionDef)}
+        assert function in functions
+    else:
+        assert command in source
+
+
+@pytest.mark.parametrize("block", PYTHON_BLOCKS, ids=name_of)
+def test_a_python_block_compiles(block: Block) -> None:
+    compile(block.text, block.name, "exec", dont_inherit=True)
+
+
+def test_blocks_that_are_marked_to_run_are_run() -> None:
+    marked = {block.document for block in PYTHON_BLOCKS if "run" in block.tags}
+    assert marked == set(RUN_BY)
+    for test in RUN_BY.values():
+        assert "doc_blocks" in Path(ROOT, test.partition("::")[0]).read_text()
+
+
+def test_commands_are_found_in_blocks() -> None:
+    text = "````console\n$ make  a\nshown\n````\n\n```bash\n# why\nx \\\n  --y\n```\n```python run\n1\n```\n"
+    console, script, python = blocks_of("page.md", text)
+    assert commands_of(console) == ["make a"]
+    assert commands_of(script) == ["x --y"]
+    assert (python.language, python.tags, python.line) == ("python", ("run",), 11)
+    with pytest.raises(ValueError, match=r"page.md:2"):
+        blocks_of("page.md", "\n```text\n")

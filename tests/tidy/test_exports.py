@@ -1,0 +1,38 @@
+"""Every module imports, and every name that a package exports exists."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("varve", "varve.storage", "varve.changelog", "varve.materializer", "varve.spark_integration")
+
+
+def module_names() -> list[str]:
+    """Every module of varve by its full name; `__main__` modules would run."""
+    files = [path for package in PACKAGES[1:] for path in (ROOT / package.removeprefix("varve.")).rglob("*.py")]
+    modules = [path for path in files if path.stem not in ("__init__", "__main__")]
+    return sorted(".".join(("varve", *path.relative_to(ROOT).with_suffix("").parts)) for path in modules)
+
+
+@pytest.mark.parametrize("name", module_names())
+def test_a_module_imports_and_says_what_it_is_for(name: str) -> None:
+    module = importlib.import_module(name)
+    assert module.__doc__, f"{name} has no docstring"
+
+
+@pytest.mark.parametrize("name", PACKAGES)
+def test_exported_names_exist(name: str) -> None:
+    package = importlib.import_module(name)
+    exported = list(getattr(package, "__all__", []))
+    assert len(exported) == len(set(exported)), "a name is listed twice"
+    for public in exported:
+        assert getattr(package, public) is not None
+
+
+def test_the_library_exports_its_version() -> None:
+    varve = importlib.import_module("varve")
+    assert f'version = "{varve.__version__}"' in (ROOT / "pyproject.toml").read_text()

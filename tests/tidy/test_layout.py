@@ -1,0 +1,95 @@
+"""The layout that everything else relies on: links, the built packages, and lists that name directories."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tomllib
+import zipfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
+CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_a_package_is_a_relative_link_to_its_top_level_directory(package: str) -> None:
+    """A copy instead of a link would leave two versions of every module; an absolute link breaks every clone."""
+    link = ROOT / "src" / "varve" / package
+    assert link.is_symlink()
+    assert link.readlink() == Path("..", "..", package)
+    assert (ROOT / package / "__init__.py").is_file()
+
+
+def test_src_varve_holds_nothing_besides_the_links_and_its_own_files() -> None:
+    own = {"__init__.py", "py.typed", "__pycache__"}
+    assert {path.name for path in (ROOT / "src" / "varve").iterdir()} <= {*PACKAGES, *own}
+    assert {path.name for path in (ROOT / "src").iterdir()} <= {"varve", "varve.egg-info"}
+
+
+def test_the_type_checker_is_told_of_every_package() -> None:
+    """pyright follows a link only if it is named itself: `src/varve` alone would check one file."""
+    pyright = CONFIG["tool"]["pyright"]
+    links = {f"src/varve/{package}" for package in PACKAGES}
+    assert links <= set(pyright["include"])
+    assert set(pyright["strict"]) == links - {"src/varve/spark_integration"}
+
+
+def test_make_test_runs_every_directory_of_tests() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    kinds = next(line for line in makefile.splitlines() if line.startswith("KINDS :=")).removeprefix("KINDS :=").split()
+    with_tests = {path.relative_to(ROOT / "tests").parts[0] for path in (ROOT / "tests").rglob("test_*.py")}
+    assert with_tests <= set(kinds)
+
+
+def _own_modules() -> set[str]:
+    modules = {"varve/__init__.py", "varve/py.typed"}
+    for package in PACKAGES:
+        modules |= {f"varve/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
+    return modules
+
+
+def _copy_of_the_project(target: Path) -> Path:
+    """What a build needs, links kept as links; a build in place would leave its directories in the project."""
+    target.mkdir()
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, target / name)
+    for name in ("src", *PACKAGES):
+        ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
+        shutil.copytree(ROOT / name, target / name, symlinks=True, ignore=ignored)
+    return target
+
+
+def _build_wheel(source: Path, target: Path) -> Path:
+    """The installed setuptools builds if it is new enough, which needs no network; else pip fetches one."""
+    in_place = int(version("setuptools").split(".")[0]) >= 77
+    command = [sys.executable, "-m", "pip", "wheel", "--no-deps", "--quiet", "--wheel-dir", str(target), str(source)]
+    done = subprocess.run(
+        [*command, *(["--no-build-isolation"] if in_place else [])], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    (wheel,) = target.glob("varve-*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> zipfile.ZipFile:
+    home = tmp_path_factory.mktemp("wheel")
+    return zipfile.ZipFile(_build_wheel(_copy_of_the_project(home / "source"), home / "wheel"))
+
+
+def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -> None:
+    packaged = {name for name in wheel.namelist() if ".dist-info/" not in name}
+    assert packaged == _own_modules()
+
+
+def test_the_wheel_has_the_console_script_and_the_license(wheel: zipfile.ZipFile) -> None:
+    info = {name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name}
+    assert "varve = varve.materializer.cli:main" in wheel.read(info["entry_points.txt"]).decode()
+    assert "licenses/LICENSE" in info

@@ -1,0 +1,83 @@
+"""The commands of the Makefile start what they say; `--dry-run` shows the recipe without installing anything."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# The tests themselves run under make: a make below must not take over its flags and level.
+ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+
+
+def recipe_of(*arguments: str) -> str:
+    """The lines that make would run for these arguments."""
+    done = subprocess.run(
+        ["make", "--dry-run", *arguments], cwd=ROOT, env=ENVIRONMENT, check=True, capture_output=True, text=True
+    )
+    return done.stdout
+
+
+def test_make_alone_lists_the_commands() -> None:
+    done = subprocess.run(["make"], cwd=ROOT, env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    documented = re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert {"demo", "test", "check"} <= set(documented)
+    for target in documented:
+        assert f"make {target} " in done.stdout
+
+
+@pytest.mark.parametrize(("target", "arguments"), [("demo", ""), ("demo-crash", " --crash")])
+def test_the_demo_commands_start_the_example(target: str, arguments: str) -> None:
+    recipe = recipe_of(target)
+    assert f"-m examples.flights{arguments}" in recipe
+    assert importlib.util.find_spec("examples.flights") is not None
+    assert "deploy/ensure_java.sh" in recipe
+
+
+def test_the_benchmark_command_starts_the_benchmark() -> None:
+    assert "-m benchmarks.smoke" in recipe_of("bench-smoke")
+    assert importlib.util.find_spec("benchmarks.smoke") is not None
+
+
+def test_make_test_installs_its_own_environment(tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    recipe = recipe_of("test", f"VENV={venv}")
+    made = [
+        recipe.index(part)
+        for part in ("deploy/ensure_java.sh", f"deploy/make_venv.sh {venv}", "--editable '.[test]'", "-m pytest")
+    ]
+    assert made == sorted(made)
+
+
+def test_spark_workers_run_with_the_python_of_the_environment() -> None:
+    """Spark starts them with `python3` from the PATH, where nothing of ours is installed."""
+    show = ["make", "--eval", "show: ; @echo $$PYSPARK_PYTHON $$PYSPARK_DRIVER_PYTHON", "show", "VENV=somewhere"]
+    done = subprocess.run(show, cwd=ROOT, env=ENVIRONMENT, check=True, capture_output=True, text=True)
+    assert done.stdout.split() == [str(ROOT / "somewhere" / "bin" / "python")] * 2
+
+
+def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
+    run = next(line for line in recipe_of("test").splitlines() if "-m pytest" in line)
+    kinds = re.findall(r"tests/(\w+)", run)
+    order = ["unit", "property", "contract", "golden", "tidy", "simulation", "integration", "spark"]
+    assert kinds == [kind for kind in order if kind in kinds]
+
+
+def test_make_test_passes_arguments_on() -> None:
+    assert recipe_of("test", "PYTEST_ARGS=-x -k chain").rstrip().endswith("-x -k chain")
+
+
+def test_make_test_all_lists_what_was_skipped() -> None:
+    assert "-m pytest -p tests.kind_summary -rs " in recipe_of("test-all")
+
+
+def test_ci_runs_the_readme_test_command() -> None:
+    """The README promises two commands; CI must run the second one as it stands there."""
+    readme = (ROOT / "README.md").read_text()
+    assert "$ make test\n" in readme
+    assert re.search(r"^step 'make test' make test$", (ROOT / ".ci" / "run").read_text(), re.MULTILINE)

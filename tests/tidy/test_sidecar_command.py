@@ -1,0 +1,23 @@
+"""The sidecar's command line has the options that the documentation and `deploy/` use."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+USED = ("--storage", "--job", "--interval", "--once")
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        pytest.param(("-c", "from varve.materializer.cli import main; main()", "materialize"), id="varve materialize"),
+        pytest.param(("-m", "varve.materializer"), id="python -m varve.materializer"),
+    ],
+)
+def test_documented_options_of_the_sidecar_exist(program: tuple[str, ...]) -> None:
+    done = subprocess.run([sys.executable, *program, "--help"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert [option for option in USED if option not in done.stdout] == []

@@ -1,0 +1,97 @@
+"""Names and texts of the files: no empty names, nothing of one machine, no citation of what does not exist."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+EMPTY_NAMES = frozenset({"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"})
+SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", "dist", ".hypothesis", ".pytest_cache", ".ruff_cache"})
+# With a gap, so that this file does not hold what it looks for.
+PATHS_OF_A_MACHINE = ("w~ork", "r~oot", "opt/d~ev", "opt/p~ypi", "opt/w~heels")
+HOSTS_OF_REGISTRIES = ("p~ypi.org", "python~hosted.org", "npm~js.org", "proxy.go~lang.org")
+
+
+def _any_of(spelled_with_a_gap: tuple[str, ...]) -> str:
+    return "|".join(re.escape(text.replace("~", "")) for text in spelled_with_a_gap)
+
+
+MACHINE_PATHS = re.compile(rf"(?<![\w.}})>/])/(?:{_any_of(PATHS_OF_A_MACHINE)})\b")
+REGISTRIES = re.compile(_any_of(HOSTS_OF_REGISTRIES))
+CITED_IN_CODE = re.compile(r"(?<![\w/.-])(?:docs/[\w./-]+\.md|[A-Z]{4,}\.md)")
+CITED_IN_PAGES = re.compile(
+    r"`((?:storage|changelog|materializer|spark_integration|src|tests|docs|deploy|benchmarks|examples|\.ci)/[\w./-]*)`"
+)
+LINKS = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)")
+MADE_BY_RUNNING = frozenset({"benchmarks/results/smoke.json"})
+
+
+@cache
+def project_files() -> list[Path]:
+    """What is tracked or would be; without git, everything that is not a tool's own."""
+    if shutil.which("git") and (ROOT / ".git").exists():
+        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+        paths = [ROOT / name for name in listed if name]
+    else:
+        paths = [path for path in ROOT.rglob("*") if not SKIPPED & set(path.relative_to(ROOT).parts)]
+    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
+
+
+def texts() -> list[tuple[str, str]]:
+    """(path from the root, text) of every file that is text."""
+    found: list[tuple[str, str]] = []
+    for path in project_files():
+        content = path.read_bytes()
+        if b"\0" not in content:
+            found.append((str(path.relative_to(ROOT)), content.decode(errors="replace")))
+    return found
+
+
+def test_the_files_of_the_project_are_found() -> None:
+    names = {str(path.relative_to(ROOT)) for path in project_files()}
+    assert {"pyproject.toml", "storage/errors.py", "tests/tidy/test_words.py", ".ci/run"} <= names
+
+
+def test_no_file_has_a_name_that_says_nothing() -> None:
+    assert [str(path) for path in project_files() if EMPTY_NAMES & set(path.stem.lower().split("_"))] == []
+
+
+def test_no_file_names_a_path_of_one_machine() -> None:
+    assert [(name, match.group()) for name, text in texts() for match in MACHINE_PATHS.finditer(text)] == []
+
+
+def test_no_file_names_a_package_registry() -> None:
+    """Which registry is used is the business of the machine's own configuration."""
+    assert [(name, match.group()) for name, text in texts() for match in REGISTRIES.finditer(text)] == []
+
+
+def test_machine_paths_and_registries_are_recognised() -> None:
+    for spelled in PATHS_OF_A_MACHINE:
+        text = spelled.replace("~", "")
+        assert MACHINE_PATHS.search(f'"/{text}/main"')
+        assert MACHINE_PATHS.search(f"cd /{text}")
+        assert not MACHINE_PATHS.search(f"{{directory}}/{text}/x")
+        assert not MACHINE_PATHS.search(f"/{text}place")
+    assert all(REGISTRIES.search(f"https://{host.replace('~', '')}/x") for host in HOSTS_OF_REGISTRIES)
+
+
+def test_a_page_that_code_cites_exists() -> None:
+    cited = {
+        (name, page) for name, text in texts() if name.endswith((".py", ".sh")) for page in CITED_IN_CODE.findall(text)
+    }
+    assert sorted((name, page) for name, page in cited if not (ROOT / page).exists()) == []
+
+
+def test_a_file_that_a_page_cites_exists() -> None:
+    missing: list[tuple[str, str]] = []
+    for name, text in texts():
+        if not name.endswith(".md"):
+            continue
+        missing += [(name, path) for path in CITED_IN_PAGES.findall(text) if not (ROOT / path).exists()]
+        missing += [(name, link) for link in LINKS.findall(text) if not (ROOT / name).parent.joinpath(link).exists()]
+    assert [(name, path) for name, path in missing if path not in MADE_BY_RUNNING] == []

@@ -1,0 +1,76 @@
+"""Both working stores for the suites that run over them, and what a store holds in a form that can be compared."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from varve.changelog.hashmap_store import HashMapStore
+from varve.changelog.key_wire import key_writer
+from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.types import parse_type_string
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from varve.changelog.working_store import WorkingStore
+
+KINDS = ("hashmap", "rocksdb")
+OPERATOR = "counter"
+_MEMORY = Path("/dev/shm")
+_NEEDED_BYTES = 512 * 1024**2
+
+
+@contextmanager
+def quick_directory() -> Iterator[Path]:
+    """A directory in memory where there is one: RocksDB's fsyncs take most of the time of tests without crashes."""
+    roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES
+    with tempfile.TemporaryDirectory(prefix="varve-", dir=_MEMORY if roomy else None) as name:
+        yield Path(name)
+
+
+def open_store(kind: str, directory: Path, key_type: str = "1:string", low: int = 0, high: int = 8) -> WorkingStore:
+    """A new empty store; `directory` is where a RocksDB store is, and must not exist."""
+    if kind == "hashmap":
+        return HashMapStore(operator=OPERATOR, key_type=key_type, low=low, high=high)
+    return RocksDBStore.open(directory, OPERATOR, key_type, low, high)
+
+
+def open_snapshot(kind: str, snapshot: Path) -> WorkingStore:
+    """A store that begins with the state of a snapshot, whose directory then belongs to it."""
+    source = RocksDBStore.open_existing(snapshot)
+    if kind == "rocksdb":
+        return source
+    store = HashMapStore(
+        operator=OPERATOR, key_type=source.key_type, low=source.key_groups.start, high=source.key_groups.stop
+    )
+    store.load_from(source)
+    source.close()
+    return store
+
+
+def contents(store: WorkingStore, key_type: str = "1:string") -> dict[str, dict[Any, Any]]:
+    """State name → wire form of the key, and map key, → wire form of the value, or of all elements in order."""
+    key_wire = key_writer(parse_type_string(key_type))
+    found: dict[str, dict[Any, Any]] = {}
+    for schema in store.schemas:
+        value = parse_type_string(schema.value_type).to_wire
+        if schema.kind == "map":
+            map_key = parse_type_string(schema.map_key_type or "").to_wire
+            found[schema.name] = {
+                (group, key_wire(key), map_key(entry)): None if held is None else value(held)
+                for group, key, entry, held in store.map_table(schema).items()
+            }
+        elif schema.kind == "list":
+            found[schema.name] = {
+                (group, key_wire(key)): [value(element) for element in elements]
+                for group, key, elements in store.list_table(schema).items()
+            }
+        else:
+            found[schema.name] = {
+                (group, key_wire(key)): value(held) for group, key, held in store.value_table(schema).items()
+            }
+    return found
