@@ -1,7 +1,7 @@
 """Hypothesis strategies for the types of keyed state and their values.
 
-Importing this module also loads the profile of all property tests: no deadline, because the machine may be busy. Under
-CI the examples are the same in every run, so that a change is judged by what it changed; elsewhere they are new each time.
+Importing this module also loads the profile of all property tests: no deadline, because the machine may be busy.
+Under CI the examples are the same in every run, so that a change is judged by what it changed; elsewhere they are new.
 """
 
 from __future__ import annotations
