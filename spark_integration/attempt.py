@@ -42,6 +42,7 @@ class Attempt:
         self._out: list[Any] = []
         self._rows_in = 0
         self._rows_out = 0
+        self._row_bytes_max: int | None = None
         self._upstream: set[int] = set()
         self._tile: Tile | None = None
 
@@ -51,6 +52,7 @@ class Attempt:
         self._rows_in += batch.num_rows
         self._upstream.update(upstream_tags(batch))
         if batch.num_rows:
+            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
         while len(self._out) >= ANSWER_ROWS:
@@ -112,6 +114,7 @@ class Attempt:
             rows_in=self._rows_in,
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
+            row_bytes_max=self._row_bytes_max,
             consumed_tags=tuple(sorted(self._upstream)),
             timings_ms=self.timings_ms,
             restored=self._how,

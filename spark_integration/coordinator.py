@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from varve.materializer.child_process import start_materializer_process
+from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, UserErrorRaised, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
@@ -101,7 +102,7 @@ class Coordinator:
         self._in_batch = threading.Lock()
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
-        self._prepared = False
+        self._batch_limit: ArrowBatchLimit | None = None
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
@@ -185,7 +186,7 @@ class Coordinator:
 
     def _process(self, rows: DataFrame, batch: int) -> None:
         started_s = self._clock.monotonic_s()
-        self._prepare_session(rows)
+        batch_limit = self._prepare_session(rows)
         source_hash = self._checkpoint.source_hash(batch)
         if not self._begin(batch):
             return
@@ -199,6 +200,7 @@ class Coordinator:
             self._run.still_owner()
         finally:
             attempt.close()
+        batch_limit.after(executed.summaries)
         self._run.batch_done()
         ended_s = self._clock.monotonic_s()
         self.statistics.add(
@@ -323,12 +325,13 @@ class Coordinator:
         before = {o.uid for o in base.operators} if base else set[str]()
         return frozenset(before - {o.uid for o in self._plan.operators})
 
-    def _prepare_session(self, rows: DataFrame) -> None:
+    def _prepare_session(self, rows: DataFrame) -> ArrowBatchLimit:
         """Settings of the stream's own session (a clone of the user's), once."""
-        if not self._prepared:
+        if self._batch_limit is None:
             for key, value in STREAM_SETTINGS.items():
                 rows.sparkSession.conf.set(key, value)
-            self._prepared = True
+            self._batch_limit = ArrowBatchLimit(rows.sparkSession)
+        return self._batch_limit
 
 
 def partition_result(summary: Summary) -> PartitionResult:

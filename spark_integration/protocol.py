@@ -148,6 +148,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Changelog off: the partition's whole state after the batch; None if it did not change."""
     states: tuple[StateSchema, ...] = ()
     event_time_max_ms: int | None = None
+    row_bytes_max: int | None = None
+    """Largest mean size of a row of an input Arrow batch; None without input."""
     consumed_tags: tuple[int, ...] = ()
     """Row tags of the upstream attempts whose rows were read."""
     error: UserError | None = None
