@@ -51,6 +51,16 @@ class StateForm:
 
 
 @dataclass(slots=True)
+class RecentRows:
+    """What batches set in one value-like state."""
+
+    values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    """Key → stored value, or None if deleted."""
+    wire_bytes: int = 0
+    """Of the rows of those keys, or more if a key was set several times."""
+
+
+@dataclass(slots=True)
 class RowBuilder:
     """Gathers the rows of batches that are written together.
 
@@ -65,8 +75,8 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, dict[Any, Any]] = field(default_factory=dict[str, "dict[Any, Any]"])
-    """State name → key → stored value, or None if deleted, of the value-like states."""
+    recent: dict[str, RecentRows] = field(default_factory=dict[str, RecentRows])
+    """By name of the value-like states."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -101,15 +111,17 @@ class RowBuilder:
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
         head = header(form.schema.version)
+        starts = [prefixes[group] + to_key(key) for group, key in zip(change.key_groups, change.keys, strict=True)]
         if change.ops is None:
-            for key_group, key, value in zip(change.key_groups, change.keys, change.values, strict=True):
-                rows[prefixes[key_group] + to_key(key)] = head + to_value(value)
+            encoded = [head + to_value(value) for value in change.values]
         else:
-            cells = zip(change.key_groups, change.keys, change.values, change.ops, strict=True)
-            for key_group, key, value, op in cells:
-                rows[prefixes[key_group] + to_key(key)] = head + to_value(value) if op == Op.PUT else None
+            cells = zip(change.values, change.ops, strict=True)
+            encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
+        rows.update(zip(starts, encoded, strict=True))
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        self.recent.setdefault(form.schema.name, {}).update(zip(change.keys, change.values, strict=True))
+        recent = self.recent.setdefault(form.schema.name, RecentRows())
+        recent.values.update(zip(change.keys, change.values, strict=True))
+        recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 
     def _add_map(self, form: StateForm, change: StateChanges) -> None:
         if form.map_key is None or change.map_keys is None:

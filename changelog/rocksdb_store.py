@@ -10,13 +10,13 @@ Invariants: I4, I5, I8 (the marker of a directory is checked before it is used),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_batch import Prefixes, RecentRows, RowBuilder, StateForm, cleared_later
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -53,7 +53,7 @@ class _Prepared:
     changes: tuple[StateChanges, ...]
     seq: int
     write_batch: WriteBatch
-    recent: dict[str, dict[Any, Any]] = field(repr=False)
+    recent: dict[str, RecentRows] = field(repr=False)
 
     def serves(self, batch: Batch) -> bool:
         """Whether this batch is what it was made for; changes are immutable, so the same objects will do."""
@@ -199,7 +199,7 @@ class RocksDBStore:
         """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
         if schema.name not in self._values:
-            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_count)
+            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_size_bytes)
         return self._values[schema.name]
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
@@ -296,13 +296,13 @@ class RocksDBStore:
             builder.add(batch)
         return builder
 
-    def _put(self, batch: WriteBatch, recent: Mapping[str, Mapping[Any, Any]], version: StoreVersion) -> None:
+    def _put(self, batch: WriteBatch, recent: Mapping[str, RecentRows], version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
-        for name, values in recent.items():
+        for name, rows in recent.items():
             table = self._values.get(name)
             if table is not None:
-                table.remember(values)
+                table.remember(rows.values, rows.wire_bytes)
 
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""

@@ -1,7 +1,7 @@
 """The tables of a RocksDB store: reading confirmed cells.
 
 Two caches keep reads away from RocksDB, where one read costs 2 to 4 µs: values asked for ahead (`prefetch`, until the
-next batch), and values of recent batches (bounded by entries, two generations). Prefetching means one scan of the key
+next batch), and values of recent batches (bounded by bytes, two generations). Prefetching means one scan of the key
 groups, if the batch asks for a good part of the state; RocksDB's multi-get was measured and is no faster than single
 gets, and reading ahead one by one in order of key gains a tenth at most.
 
@@ -29,32 +29,50 @@ SCAN_FACTOR: Final = 3
 quarter of a single read."""
 
 
+OBJECT_BYTES: Final = 200
+"""About what a remembered value costs beside its content: dict entry, objects of key and value."""
+OBJECTS_PER_WIRE_BYTE: Final = 3
+"""About how many bytes Python's objects take for one byte of wire form."""
+
+
+def remembered_bytes(rows: int, wire_bytes: int) -> int:
+    """About the memory that so many values take, whose keys and values have so many wire bytes together."""
+    return rows * OBJECT_BYTES + wire_bytes * OBJECTS_PER_WIRE_BYTE
+
+
 class RecentValues:
-    """Values by key, None for keys that have none; at most `limit`, the ones used least recently go first, roughly.
+    """Values by key, None for keys that have none; about `limit_bytes` at most, in two generations.
 
     What is in `young` is right; what is in `old` is right unless `young` has the key.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._generation = limit // 2
+    def __init__(self, limit_bytes: int) -> None:
+        self._generation_bytes = limit_bytes // 2
+        self._young_bytes = 0
         self.young: dict[Any, Any] = {}
         self.old: dict[Any, Any] = {}
 
-    def put(self, key: Any, value: Any) -> None:
-        """Remember a value."""
-        if len(self.young) >= self._generation:
-            self.old, self.young = self.young, {}
-        if self._generation:
-            self.young[key] = value
+    def put(self, key: Any, value: Any, wire_bytes: int) -> None:
+        """Remember a value that is not in `young`."""
+        size = remembered_bytes(1, wire_bytes)
+        if size > self._generation_bytes:
+            return
+        self._make_room(size)
+        self.young[key] = value
 
-    def update(self, values: Mapping[Any, Any]) -> None:
+    def update(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
         """Remember these values; if they are more than fit, forget everything."""
-        if len(values) > self._generation:
-            self.old, self.young = {}, {}
-        elif len(self.young) + len(values) > self._generation:
-            self.old, self.young = self.young, dict(values)
-        else:
-            self.young.update(values)
+        size = remembered_bytes(len(values), wire_bytes)
+        if size > self._generation_bytes:
+            self.old, self.young, self._young_bytes = {}, {}, 0
+            return
+        self._make_room(size)
+        self.young.update(values)
+
+    def _make_room(self, size: int) -> None:
+        if self._young_bytes + size > self._generation_bytes:
+            self.old, self.young, self._young_bytes = self.young, {}, 0
+        self._young_bytes += size
 
 
 class _Table:
@@ -86,9 +104,9 @@ class _Table:
 class RocksDBValueTable(_Table):
     """Cells of a value-like state."""
 
-    def __init__(self, form: StateForm, database: Database, recent_values_count: int) -> None:
+    def __init__(self, form: StateForm, database: Database, recent_values_size_bytes: int) -> None:
         super().__init__(form, database)
-        self._recent = RecentValues(recent_values_count)
+        self._recent = RecentValues(recent_values_size_bytes)
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
 
@@ -102,9 +120,12 @@ class RocksDBValueTable(_Table):
         if value is not _UNKNOWN:
             return value
         value = recent.old.get(key, _UNKNOWN)
-        if value is _UNKNOWN:
-            value = self._load(self.form.prefixes[key_group] + self._key_to_wire(key))
-        recent.put(key, value)
+        if value is not _UNKNOWN:
+            return value
+        row = self.form.prefixes[key_group] + self._key_to_wire(key)
+        data = self._load(row)
+        value = None if data is None else self._value(data)
+        recent.put(key, value, len(row) if data is None else len(row) + len(data))
         return value
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
@@ -122,10 +143,10 @@ class RocksDBValueTable(_Table):
         if wanted and len(wanted) >= rows_least:
             self._scan_ahead(wanted, set(key_groups))
 
-    def remember(self, values: Mapping[Any, Any]) -> None:
-        """A batch has set these keys to these values (None: deleted)."""
+    def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
+        """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
         self._ahead = {}
-        self._recent.update(values)
+        self._recent.update(values, wire_bytes)
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
@@ -142,12 +163,11 @@ class RocksDBValueTable(_Table):
                 if key is not _UNKNOWN:
                     ahead[key] = value(data)
 
-    def _load(self, row: bytes) -> Any:
+    def _load(self, row: bytes) -> bytes | None:
         try:
-            data = self._read(row)
+            return self._read(row)
         except Exception as error:
             raise rocksdb_error(error, self._database.directory) from error
-        return None if data is None else self._value(data)
 
 
 class RocksDBMapTable(_Table):

@@ -309,12 +309,15 @@ ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         description="Compression of all levels.",
     ),
     ConfigOption(
-        key="state.backend.rocksdb.recent-values",
-        type=INTEGER,
-        default=_ROCKSDB["recent_values_count"],
+        key="state.backend.rocksdb.recent-values.size",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["recent_values_size_bytes"],
         at_least=0,
-        field="recent_values_count",
-        description="Decoded values of recent batches that are kept per state, operator and partition, to save reads.",
+        field="recent_values_size_bytes",
+        description=(
+            "About the memory for decoded values of recent batches, to save reads, of each value state, operator and "
+            "partition; 0 for none."
+        ),
     ),
 )
 
