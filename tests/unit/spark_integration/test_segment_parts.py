@@ -82,8 +82,8 @@ class Job:
 
     def replayed(self, log: Log) -> tuple[Any, Any, Any]:
         """The state that the log alone gives."""
-        datas = [bytes(read_slice(self.store, one)) for one in log.uploaded] + ([log.inline] if log.inline else [])
-        segments = [decode_segment(data, "segment") for data in datas]
+        encoded = [bytes(read_slice(self.store, one)) for one in log.uploaded] + ([log.inline] if log.inline else [])
+        segments = [decode_segment(data, "segment") for data in encoded]
         assert [s.header.part for s in segments] == list(range(len(segments)))
         assert {(s.header.seq, s.header.tag) for s in segments} <= {(SEQ, TAG)}
         other = Job()
