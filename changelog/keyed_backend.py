@@ -1,11 +1,11 @@
 """`KeyedStateBackend`: the state of one (operator, partition) as the user's function sees it during a batch.
 
-Reads go to the overlay and then to the working store; writes go to the overlay only. A batch ends with `changes()`,
-which becomes the segment, and then with `fold(version)` once its commit is confirmed, or with `drop()` if it never
-will be.
+Reads go to the overlay and then to the working store; writes go to the overlay only. A long batch's changes may leave
+in parts, each with `cut()`. A batch ends with `changes()`, which becomes the (last) segment, and then with
+`fold(version)` once its commit is confirmed, or with `drop()` if it never will be.
 
 Invariants: I3 and I4 (the store changes in `fold` alone; `drop` leaves it as it was), I5 (`changes` is a function of
-the batch's accesses and their order: no clock, no randomness).
+the batch's accesses and their order: no clock, no randomness; the parts applied in order give what `fold` does).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from varve.storage.records import Link, StateSchema
 
 D = TypeVar("D", bound=StateDescriptor)
-O = TypeVar("O", bound=Overlay)  # noqa: E741
+O = TypeVar("O", bound=Overlay[Any])  # noqa: E741
 
 
 class KeyedStateBackend:
@@ -61,8 +61,10 @@ class KeyedStateBackend:
         self._store = store
         self._key_type = key_type
         self._context = KeyContext(operator)
-        self._overlays: dict[str, Overlay] = {}
+        self._overlays: dict[str, Overlay[Any]] = {}
         self._changes: list[StateChanges] | None = None
+        self._whole: tuple[list[StateChanges], list[StateChanges]] | None = None
+        """(`changes()`, what the whole batch is together with the parts that were cut)."""
 
     @property
     def store(self) -> WorkingStore:
@@ -188,8 +190,12 @@ class KeyedStateBackend:
         for overlay in self._overlays.values():
             overlay.prefetch(key_groups, keys)
 
+    def count_rows(self) -> int:
+        """Rows that `changes` would have; costs up to a visit of each key that changed since the last cut."""
+        return sum(overlay.count_rows() for overlay in self._overlays.values())
+
     def changes(self) -> list[StateChanges]:
-        """The net effect of the batch so far, without the states that have none, in order of their registration.
+        """The net effect since the last cut, by state in order of registration, without the states that have none.
 
         No key is current afterwards.
         """
@@ -199,18 +205,39 @@ class KeyedStateBackend:
             self._changes = [changes for changes in found if changes is not None]
         return self._changes
 
+    def cut(self) -> list[StateChanges]:
+        """End a part: gives `changes()`, which then begin anew. What was given stays readable and pending (I4).
+
+        The parts of a batch and then its last `changes()`, applied in this order, are what `fold` applies.
+        """
+        part = self.changes()
+        self._changes = None
+        for overlay in self._overlays.values():
+            overlay.cut()
+        return part
+
     def prepare(self, seq: int) -> None:
         """Let the store do ahead what it can of `fold`, at this seq; nothing changes that can be seen."""
-        self._store.prepare(self.changes(), seq)
+        self._store.prepare(self._whole_changes(), seq)
 
     def fold(self, version: Link) -> None:
-        """The batch is confirmed: its changes go into the store, and the overlay is empty (I4)."""
-        self._store.apply(self.changes(), version)
+        """The batch is confirmed: all its parts go into the store at once, and the overlay is empty (I4)."""
+        self._store.apply(self._whole_changes(), version)
         self.drop()
 
     def drop(self) -> None:
         """The batch never was: the overlay is empty. No key is current afterwards."""
         self._context.key = NO_KEY
-        self._changes = None
+        self._changes = self._whole = None
         for overlay in self._overlays.values():
             overlay.clear()
+
+    def _whole_changes(self) -> list[StateChanges]:
+        """The net effect of the batch; until a key is set the same objects, as the store may have prepared them."""
+        rest = self.changes()
+        if all(overlay.sealed is None for overlay in self._overlays.values()):
+            return rest
+        if self._whole is None or self._whole[0] is not rest:
+            found = [overlay.whole() for overlay in self._overlays.values()]
+            self._whole = rest, [changes for changes in found if changes is not None]
+        return self._whole[1]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.segment import SegmentHeader, encode_segment
+from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner, upstream_tags
 from varve.spark_integration.protocol import Summary, encode_message
-from varve.storage import layout
+from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
 from varve.storage.fail_point import fail_point
 from varve.storage.records import Link, Tile
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.changelog.changes import StateChanges
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
@@ -45,6 +44,7 @@ class Attempt:
         self._row_bytes_max: int | None = None
         self._upstream: set[int] = set()
         self._tile: Tile | None = None
+        self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
@@ -55,6 +55,10 @@ class Attempt:
             self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
+        if self._parts is not None and self._runner.error is None:
+            started_s = self._owner.clock.monotonic_s()
+            if self._parts.after_input(batch.nbytes):
+                self._spent("early_upload", started_s)
         while len(self._out) >= ANSWER_ROWS:
             rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
             yield from self._answer(rows)
@@ -70,6 +74,8 @@ class Attempt:
 
     def abort(self) -> None:
         """The task went away: nothing of this attempt will be confirmed."""
+        if self._parts is not None:
+            self._parts.abandon()
         self._owner.aborted(self)
 
     def confirm(self, at: Link) -> None:
@@ -92,16 +98,17 @@ class Attempt:
         parts: dict[str, Any] = {}
         if self._runner.error is not None:
             parts["error"] = self._runner.error
-            owner.aborted(self)
+            self.abort()
         else:
             started_s = owner.clock.monotonic_s()
-            changes = self._backend.changes()
-            parts["mutations"] = sum(len(c) for c in changes)
-            parts["states"] = self._backend.schemas
-            if batch.operator.changelog:
-                parts.update(self._log(changes))
+            if self._parts is not None:
+                log = self._parts.finish()
+                owner.change_sizes = self._parts.sizes
+                parts.update(mutations=self._parts.mutations, uploaded=log.uploaded, inline=log.inline)
             else:
+                parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
+            parts["states"] = self._backend.schemas
             self.finished = True
             self._spent("checkpoint", started_s)
         return Summary(
@@ -121,10 +128,8 @@ class Attempt:
             **parts,
         )
 
-    def _log(self, changes: list[StateChanges]) -> dict[str, Any]:
-        """The changes as a segment: inline if small, else uploaded under this attempt's own name."""
-        if not changes:
-            return {}
+    def _segment_parts(self) -> SegmentParts:
+        """Where the attempt's changes go."""
         owner, batch = self._owner, self.task.batch
         header = SegmentHeader(
             job_id=batch.operator.job_id,
@@ -134,14 +139,10 @@ class Attempt:
             high=owner.high,
             seq=batch.slot,
             tag=self.task.tag,
-            part=0,
             key_type=batch.operator.key_type,
         )
-        segment = encode_segment(header, changes)
-        if len(segment) <= batch.operator.inline_bytes_max:
-            return {"inline": segment}
-        name = layout.segment(batch.slot, batch.operator.operator, self.task.partition, self.task.tag, 0)
-        return {"uploaded": (owner.upload(name, segment),)}
+        limits = SegmentLimits(batch.operator.preemptive_persist_threshold_bytes, batch.operator.inline_bytes_max)
+        return SegmentParts(header, self._backend, limits, owner.change_sizes, owner.uploader)
 
     def _snapshot(self) -> Tile:
         """Changelog off: fold first, then write and upload the whole state (design 9)."""

@@ -45,6 +45,8 @@ class JobConfig:
     """Milliseconds between materializations. Shorter: shorter replay, more background work."""
     materialize_failures_max: int
     """Consecutive failures of the materializer above which it reports the state as failing."""
+    preemptive_persist_threshold_bytes: int
+    """Bytes of changes from which on one state worker uploads them while the function goes on."""
     upload_threads: int
     """Objects that one state worker uploads at the same time."""
     upload_timeout_ms: int

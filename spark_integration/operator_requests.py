@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.protocol import OperatorRequest, UploadLimits
+from varve.spark_integration.protocol import OperatorRequest
 from varve.storage.records import OperatorLayout, StateSchema
 
 if TYPE_CHECKING:
@@ -37,12 +37,8 @@ def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, 
         function_hash=function_hash,
         task_name=operator.name,
         job_parameters=dict(config.job_parameters),
-        upload=UploadLimits(
-            uploads=config.upload_threads,
-            in_flight_bytes=config.upload_in_flight_max_bytes,
-            hedge_after_s=config.upload_timeout_ms / 1000,
-            attempts=config.upload_attempts_max,
-        ),
+        upload=config.upload_policy,
+        preemptive_persist_threshold_bytes=config.preemptive_persist_threshold_bytes,
         inline_bytes_max=config.inline_bytes_per_task(tasks),
         idle_timeout_s=config.worker_idle_timeout_ms / 1000,
     )

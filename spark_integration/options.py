@@ -92,6 +92,16 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "Unlike in Flink the job goes on: its log only gets longer.",
     ),
     ConfigOption(
+        key="state.changelog.dstl.dfs.preemptive-persist-threshold",
+        type=MEMORY_SIZE,
+        default=5 * _MIB,
+        at_least=1,
+        field="preemptive_persist_threshold_bytes",
+        description="State changes of one operator and partition that are uploaded while the batch goes on, instead "
+        "of at its end; an estimate of their size in the log. Smaller: less to upload at the end of a long batch, more "
+        "objects.",
+    ),
+    ConfigOption(
         key="state.changelog.dstl.dfs.upload.num-threads",
         type=INTEGER,
         default=_UPLOADS.uploads,

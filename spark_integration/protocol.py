@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
+from varve.storage.upload import UploadPolicy
 
 TAG_COLUMN: Final = "__varve_tag"
 """int64: row tag of the attempt that produced the row."""
@@ -33,15 +34,6 @@ UPSTREAM_TAG_COLUMN: Final = "__varve_upstream_tag"
 def row_tag(tag: str) -> int:
     """The 63 bits of a 128-bit tag that every output row carries."""
     return int(tag[:16], 16) >> 1
-
-
-class UploadLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A state worker's uploads; see `varve.storage.upload.UploadPolicy`."""
-
-    uploads: int
-    in_flight_bytes: int
-    hedge_after_s: float
-    attempts: int
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,7 +64,10 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's name, for people."""
     job_parameters: dict[str, str]
     """What `RuntimeContext.get_job_parameter` answers."""
-    upload: UploadLimits
+    upload: UploadPolicy
+    """Limits of a state worker's uploads."""
+    preemptive_persist_threshold_bytes: int
+    """Changes of this size, encoded, are uploaded while the function goes on."""
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float

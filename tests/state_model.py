@@ -68,19 +68,23 @@ class BatchChanges:
         return [change for change in made if len(change)]
 
     def split(self, parts: int) -> list[BatchChanges]:
-        """The same in several parts that apply in this order."""
+        """The same in several parts that apply in this order; what is cleared was changed by the first part before."""
         made = [BatchChanges() for _ in range(parts)]
         for i, (key, value) in enumerate(self.totals.items()):
             made[i % parts].totals[key] = value
         for key, (clear, entries) in self.by_name.items():
-            made[0].by_name[key] = (clear, {})
+            left = made[1:] if clear and parts > 1 else made
+            made[0].by_name[key] = (False, {"cleared": 0, "cleared too": GONE})
+            left[0].by_name[key] = (clear, {})
             for i, (map_key, value) in enumerate(entries.items()):
-                part = made[i % parts].by_name.setdefault(key, (False, {}))
+                part = left[i % len(left)].by_name.setdefault(key, (False, {}))
                 part[1][map_key] = value
         for key, (clear, elements) in self.events.items():
-            made[0].events[key] = (clear, [])
+            left = made[1:] if clear and parts > 1 else made
+            made[0].events[key] = (False, ["cleared"])
+            left[0].events[key] = (clear, [])
             for i, element in enumerate(elements):
-                part = made[i * parts // len(elements)].events.setdefault(key, (False, []))
+                part = left[i * len(left) // len(elements)].events.setdefault(key, (False, []))
                 part[1].append(element)
         return made
 
