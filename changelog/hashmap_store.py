@@ -8,10 +8,18 @@ Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
-from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
+from varve.changelog.hashmap_tables import (
+    Displaced,
+    HashMapListTable,
+    HashMapMapTable,
+    HashMapTable,
+    HashMapValueTable,
+    outside,
+)
 from varve.changelog.rocksdb_bulk import write_table_snapshot
 from varve.changelog.rocksdb_metadata import StateRegistry
 from varve.storage.errors import InvalidRequestError, InvariantError
@@ -34,6 +42,22 @@ _TABLES: dict[str, type[HashMapTable[Any]]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Changes of which some are in the tables already, and how to take them back."""
+
+    changes: tuple[StateChanges, ...]
+    seq: int
+    rest: tuple[StateChanges, ...]
+    """Those that are not in the tables yet."""
+    displaced: list[Displaced]
+
+    def take_back(self) -> None:
+        """Let the tables be as they were."""
+        for displaced in reversed(self.displaced):
+            displaced.take_back()
+
+
 class HashMapStore:
     """A `WorkingStore` of Python dicts; empty and at `ORIGIN` when made.
 
@@ -54,6 +78,7 @@ class HashMapStore:
         self._version = ORIGIN
         self._torn = False
         self._folding = False
+        self._ahead: _Ahead | None = None
 
     @property
     def version(self) -> Link:
@@ -68,6 +93,7 @@ class HashMapStore:
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
+        self._take_back()
         return self._table(schema, HashMapValueTable)
 
     def map_table(self, schema: StateSchema) -> HashMapMapTable:
@@ -82,10 +108,15 @@ class HashMapStore:
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
         """See `WorkingStore`. What can be wrong with the changes is found before the first is applied."""
-        self.fold([Batch(changes, version.seq, accepts)], version, last=True)
+        batch, ahead = Batch(changes, version.seq, accepts), self._ahead
+        if ahead is not None and batch.consists_of(ahead.changes, ahead.seq):
+            self._ahead = None
+            batch = Batch(ahead.rest, version.seq)
+        self.fold([batch], version, last=True)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`."""
+        self._take_back()
         if not self._folding:
             self._check_whole()
         if version.seq < self._version.seq:
@@ -103,10 +134,26 @@ class HashMapStore:
             self._version, self._torn = version, False
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """Nothing can be done ahead in memory."""
+        """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
+        self._take_back()
+        self._check_whole()
+        tables = [self._tables.get(change.schema.name) for change in changes]
+        rest: list[StateChanges] = []
+        displaced: list[Displaced] = []
+        self._torn = True
+        for table, change in zip(tables, changes, strict=True):
+            if isinstance(table, HashMapValueTable) and change.schema in self._registry.schemas:
+                self._accepted(Batch([change], version_seq))
+                displaced += table.displaced(change)
+                table.apply(change, None)
+            else:
+                rest.append(change)
+        self._torn = False
+        self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
 
     def write_snapshot(self, directory: Path) -> None:
         """See `WorkingStore`."""
+        self._take_back()
         self._check_whole()
         write_table_snapshot(
             directory,
@@ -123,6 +170,7 @@ class HashMapStore:
 
         Only for an empty store: what it holds already would be mixed with the other's.
         """
+        self._take_back()
         self._check_whole()
         self._torn = True
         for schema in source.schemas:
@@ -136,7 +184,14 @@ class HashMapStore:
 
     def close(self) -> None:
         """Release the memory."""
+        self._ahead = None
         self._tables.clear()
+
+    def _take_back(self) -> None:
+        """Undo what `prepare` did: it was not confirmed."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.take_back()
 
     def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
         self._registry.register(schema)

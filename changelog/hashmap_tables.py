@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from varve.changelog.changes import Op
 from varve.storage.errors import InvariantError
@@ -57,10 +57,36 @@ def outside(key_group: int, groups: dict[int, Any]) -> InvariantError:
     return InvariantError(f"key group {key_group} is not one of the store's; it has [{min(groups)}, {max(groups)}]")
 
 
+class Displaced(NamedTuple):
+    """The values that a run of changes took the place of, None where there was none."""
+
+    cells: dict[Any, Any]
+    keys: list[Any]
+    values: list[Any]
+
+    def take_back(self) -> None:
+        """Put them in again."""
+        self.cells.update(zip(self.keys, self.values, strict=True))
+        for key, value in zip(self.keys, self.values, strict=True):
+            if value is None:
+                del self.cells[key]
+
+
 class HashMapValueTable(HashMapTable[Any]):
     """Key → stored value."""
 
     __slots__ = ()
+
+    def displaced(self, changes: StateChanges) -> list[Displaced]:
+        """What these changes would displace; their key groups are the store's."""
+        found: list[Displaced] = []
+        start = 0
+        for key_group, run in groupby(changes.key_groups):
+            end = start + len(list(run))
+            cells, keys = self.groups[key_group], changes.keys[start:end]
+            found.append(Displaced(cells, keys, list(map(cells.get, keys))))
+            start = end
+        return found
 
     def get(self, key_group: int, key: Any) -> Any:
         try:

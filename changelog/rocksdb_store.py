@@ -55,12 +55,6 @@ class _Prepared:
     write_batch: WriteBatch
     recent: dict[str, RecentRows] = field(repr=False)
 
-    def serves(self, batch: Batch) -> bool:
-        """Whether this batch is what it was made for; changes are immutable, so the same objects will do."""
-        if batch.accepts is not None or batch.seq != self.seq or len(batch.changes) != len(self.changes):
-            return False
-        return all(a is b for a, b in zip(batch.changes, self.changes, strict=True))
-
 
 class RocksDBStore:
     """A `WorkingStore` in a RocksDB directory; made by `open` and `open_existing`."""
@@ -219,7 +213,7 @@ class RocksDBStore:
             raise InvariantError(f"version {version} is below {self._version.at}", operator=self.operator)
         prepared, self._prepared = self._prepared, None
         after = msgspec.structs.replace(self._version, at=version)
-        if prepared is not None and prepared.serves(batch):
+        if prepared is not None and batch.consists_of(prepared.changes, prepared.seq):
             self._put(prepared.write_batch, prepared.recent, after)
         else:
             builder = self._build([batch])

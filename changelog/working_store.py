@@ -109,7 +109,9 @@ class WorkingStore(BatchFolder, Protocol):
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """These changes will probably be applied next, at this seq: a store may do the work ahead.
 
-        A hint that changes nothing that can be seen; a following `apply` of other changes is right as well.
+        A hint that changes nothing that can be seen through this store and the tables that it gives from now on; tables
+        that were got before must not be used until the changes are applied. A following `apply` of other changes is
+        right as well.
         """
         ...
 

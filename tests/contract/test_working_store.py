@@ -240,6 +240,22 @@ def test_other_changes_than_the_prepared_ones_may_be_applied(store: WorkingStore
     assert (store.value_table(COUNT).get(0, "a"), store.value_table(COUNT).get(3, "b")) == (1, 7)
 
 
+def test_prepared_changes_that_were_not_confirmed_leave_no_trace(store: WorkingStore, tmp_path: Path) -> None:
+    store.apply(all_kinds(), Link(1, "t1"))
+    before = contents(store)
+    prepared = [values(COUNT, (0, "a", 100), (0, "new", 1), (3, "b", None), (3, "missing", None))]
+    store.prepare(prepared, 2)
+    store.prepare(prepared[:0], 2)
+    assert contents(store) == before
+    store.prepare(prepared, 2)
+    store.write_snapshot(tmp_path / "snapshot")
+    assert contents(open_snapshot("hashmap", tmp_path / "snapshot")) == before
+    store.prepare(prepared, 2)
+    store.fold([Batch([values(COUNT, (0, "a", 9))], 2)], Link(2, "t2"), last=True)
+    table = store.value_table(COUNT)
+    assert [table.get(*key) for key in ((0, "a"), (0, "new"), (3, "missing"))] == [9, None, None]
+
+
 def test_prefetched_values_are_those_of_the_store(store: WorkingStore) -> None:
     table = store.value_table(COUNT)
     store.apply([values(COUNT, *((i % 8, f"k{i}", i) for i in range(200)))], Link(1, "t1"))
