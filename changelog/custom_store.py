@@ -1,0 +1,163 @@
+"""Working stores that a user brings: finding the factory, checking what it makes, and filling it.
+
+The factory is named as `module:qualified.name`, so that a state worker can import it, and is called with a
+`StoreTarget` for each (operator, partition). It must answer with an empty `WorkingStore`.
+
+Invariants: I5 (a copied store holds exactly the rows of its source), I9.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+from contextlib import suppress
+from functools import reduce
+from itertools import islice
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+
+from varve.changelog.batch import Batch
+from varve.changelog.changes import StateChanges
+from varve.changelog.rocksdb_bulk import SEQ_OF_COPIES
+from varve.changelog.segment_columns import LIST, MAP
+from varve.changelog.table_store import StoreTarget
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.records import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from varve.changelog.working_store import WorkingStore
+    from varve.storage.records import StateSchema
+
+FACTORY_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
+"""`module:qualified.name`."""
+COPIED_ROWS: Final = 10_000
+"""Rows that are copied at once."""
+_METHODS: Final = ("value_table", "map_table", "list_table", "apply", "fold", "prepare", "write_snapshot", "close")
+
+
+class WorkingStoreFactory(Protocol):
+    """Makes the working stores of a custom state backend; must be safe to call in several processes and threads."""
+
+    def __call__(self, target: StoreTarget, /) -> WorkingStore:
+        """An empty store at `ORIGIN`; `TableStore` is a base class for one."""
+        ...
+
+
+def load_factory(name: str) -> WorkingStoreFactory:
+    """The factory of that name.
+
+    Raises:
+        InvalidRequestError: it cannot be imported here, or is nothing that can be called.
+    """
+    module, _, qualified = name.partition(":")
+    try:
+        found: Any = reduce(getattr, qualified.split("."), importlib.import_module(module))
+    except Exception as error:  # a module of the user's may raise anything
+        raise InvalidRequestError(
+            f"the working store factory {name!r} cannot be imported: {type(error).__name__}: {error}; write it as "
+            "module:qualified.name, and let driver and executors have the module (--py-files)"
+        ) from error
+    if callable(found):
+        return cast("WorkingStoreFactory", found)
+    raise InvalidRequestError(
+        f"the working store factory {name!r} is {found!r}, which cannot be called; name a function or a class that "
+        "takes a StoreTarget"
+    )
+
+
+def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
+    """A new empty store from the factory of that name; what is in the target's directory is not touched.
+
+    Raises:
+        InvalidRequestError: the factory cannot be imported, fails, or makes something that is no empty working store.
+    """
+    factory = load_factory(name)
+    try:
+        store: Any = factory(target)
+    except VarveError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise InvalidRequestError(
+            f"the working store factory {name!r} failed: {type(error).__name__}: {error}; correct the factory, or its "
+            "options",
+            operator=target.operator,
+        ) from error
+    try:
+        _check_store(name, store, target)
+    except BaseException:
+        with suppress(Exception):
+            store.close()
+        raise
+    return store
+
+
+def check_factory(name: str, options: dict[str, str]) -> None:
+    """Make a small store and close it, to find what is wrong before a job starts. Raises as `open_custom_store`."""
+    with TemporaryDirectory(prefix="varve-") as scratch:
+        directory = Path(scratch) / "store"
+        key_type = "1:string"
+        store = open_custom_store(
+            name, StoreTarget(operator="check", key_type=key_type, low=0, high=1, directory=directory, options=options)
+        )
+        try:
+            store.close()
+        except Exception as error:  # the user's code may raise anything
+            raise InvalidRequestError(
+                f"closing a new store of {name!r} failed: {type(error).__name__}: {error}; correct its close()"
+            ) from error
+
+
+def copy_store(source: WorkingStore, store: WorkingStore) -> None:
+    """Fill an empty store with the state of another one, version included; both of the same operator and keys.
+
+    Rows of key groups that the store does not have are an error. If anything raises, discard the store.
+    """
+    version = source.version
+    tables = [(schema, _table(source, schema), _table(store, schema)) for schema in source.schemas]
+    for schema, table, _ in tables:
+        rows = _rows(schema, table)
+        positions: dict[str, int] = {}
+        while chunk := list(islice(rows, COPIED_ROWS)):
+            groups, keys, map_keys, values = (list(column) for column in zip(*chunk, strict=True))
+            changes = StateChanges(schema, groups, keys, None, map_keys if schema.kind == MAP else None, values)
+            batch = Batch([changes], SEQ_OF_COPIES, positions=positions if schema.kind == LIST else None)
+            store.fold([batch], version, last=False)
+    store.fold([], version, last=True)
+
+
+def _check_store(name: str, store: Any, target: StoreTarget) -> None:
+    missing = [m for m in _METHODS if not callable(getattr(store, m, None))]
+    missing += [p for p in ("version", "schemas") if not hasattr(store, p)]
+    if missing:
+        raise InvalidRequestError(
+            f"the working store factory {name!r} made a {type(store).__name__}, which is no WorkingStore: it lacks "
+            f"{', '.join(missing)}; varve.changelog.table_store.TableStore is a base class that has them",
+            operator=target.operator,
+        )
+    if store.version != ORIGIN or tuple(store.schemas):
+        raise InvalidRequestError(
+            f"the working store factory {name!r} made a store that is not empty (version {store.version}); make a new "
+            "one each time: varve restores what it has to hold",
+            operator=target.operator,
+        )
+
+
+def _table(store: WorkingStore, schema: StateSchema) -> Any:
+    by_kind: dict[str, Callable[[StateSchema], Any]] = {MAP: store.map_table, LIST: store.list_table}
+    return by_kind.get(schema.kind, store.value_table)(schema)
+
+
+def _rows(schema: StateSchema, table: Any) -> Iterator[tuple[int, Any, Any, Any]]:
+    """(key group, key, map key or None, value or element) of every cell."""
+    if schema.kind == MAP:
+        yield from table.items()
+    elif schema.kind == LIST:
+        for key_group, key, elements in table.items():
+            for element in elements:
+                yield key_group, key, None, element
+    else:
+        for key_group, key, value in table.items():
+            yield key_group, key, None, value
