@@ -33,7 +33,7 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
+from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
@@ -193,7 +193,7 @@ class RocksDBStore:
         """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
         if schema.name not in self._values:
-            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_size_bytes)
+            self._values[schema.name] = RocksDBValueTable(form, self._database, self._recent_values())
         return self._values[schema.name]
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
@@ -260,6 +260,14 @@ class RocksDBStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Raw rows with `start <= key < end`, in order of key."""
         return self._database.scan(start, end)
+
+    def _recent_values(self) -> RecentValues:
+        """The cache of decoded values of one more table."""
+        memory = self._options.memory
+        recent = RecentValues(self._options.recent_values_size_bytes if memory is None else 0)
+        if memory is not None:
+            memory.share_with(recent)
+        return recent
 
     def _registered(self, schema: StateSchema, kinds: Sequence[str]) -> StateForm:
         if schema.kind not in kinds:
