@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.checkpoint_config import CheckpointConfig, FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varve.spark_integration.job_plan import check_input
 from varve.spark_integration.option_levels import OptionLevel, read_level
 from varve.spark_integration.option_types import CONF_PREFIX
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from os import PathLike
 
     from pyspark.sql import DataFrame
+
+    from varve.spark_integration.checkpoint_storage import CheckpointStorage
 
 _CHANGELOG = "state.changelog.enabled"
 
@@ -69,16 +71,27 @@ class StreamExecutionEnvironment:
 
     def code_level(self) -> OptionLevel:
         """What code has set."""
-        return read_level("code", self._settings)
+        return read_level("code", self._given())
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Choose where working state is kept. Raises `InvalidRequestError` for something that is no state backend."""
+        """Choose where working state is kept.
+
+        What is set on the object later counts too. A later `configure` of the same option wins.
+
+        Raises:
+            InvalidRequestError: It is no state backend, or its settings do not fit.
+        """
         if not isinstance(state_backend, StateBackend):
             raise InvalidRequestError(
                 f"{state_backend!r} is no state backend; use HashMapStateBackend() or EmbeddedRocksDBStateBackend()"
             )
+        storage = state_backend.checkpoint_storage()
+        if storage is not None:
+            self.set_checkpoint_storage(storage)
+        for key in read_level("code", state_backend.configuration()).values:
+            self._settings.pop(key, None)
         self._backend = state_backend
-        return self.configure(state_backend.configuration())
+        return self
 
     def get_state_backend(self) -> StateBackend | None:
         """What `set_state_backend` set; None: it comes from the configuration."""
@@ -101,15 +114,33 @@ class StreamExecutionEnvironment:
         return self.configure("pipeline.max-parallelism", max_parallelism)
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Where checkpoints go and how many are kept."""
-        return CheckpointConfig(self.configure, self._settings.get)
+        """Where checkpoints go, when they are made, and how many are kept."""
+        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine)
 
-    def set_checkpoint_storage(
-        self, storage: FileSystemCheckpointStorage | str | PathLike[str]
-    ) -> StreamExecutionEnvironment:
-        """Keep checkpoints there: a path, a URL, or a `FileSystemCheckpointStorage`."""
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> StreamExecutionEnvironment:
+        """Keep checkpoints there: a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
         self.get_checkpoint_config().set_checkpoint_storage(storage)
         return self
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Start a batch, which ends with a checkpoint, every `interval` milliseconds; a trigger of the writer wins.
+
+        Args:
+            interval: Milliseconds; at least 1.
+            mode: Exactly once, whatever is given.
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int | None:
+        """Milliseconds, as set in code; None: it comes from the configuration."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """EXACTLY_ONCE."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
 
     def from_dataframe(self, df: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame.
@@ -121,3 +152,11 @@ class StreamExecutionEnvironment:
         """
         check_input(df)
         return input_stream(self, df)
+
+    def _given(self) -> dict[str, Any]:
+        """The options that code has set, by the backend object and by themselves."""
+        return {**(self._backend.configuration() if self._backend else {}), **self._settings}
+
+    def _is_one_machine(self) -> bool:
+        """Whether driver and executors share a machine."""
+        return (self._spark.sparkContext.master or "").startswith("local")

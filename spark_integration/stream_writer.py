@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.custom_store import check_factory
 from varve.spark_integration.file_sink import FileSink, check_format
 from varve.spark_integration.job_config import resolve
 from varve.spark_integration.job_plan import (
@@ -14,6 +15,7 @@ from varve.spark_integration.job_plan import (
     take_option,
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
+from varve.spark_integration.rocksdb_config import expected_executors
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
 from varve.storage.errors import InvalidRequestError
@@ -127,7 +129,8 @@ class StreamWriter:
             batches = BatchFunction(run.process_batch)
             writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
             writer = writer.option("checkpointLocation", plan.checkpoint_location)
-            query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
+            trigger = self._trigger or trigger_every(plan.config.checkpoint_interval_ms)
+            query = (writer.trigger(**trigger) if trigger else writer).start()
         except BaseException:
             run.stop()
             raise
@@ -143,6 +146,8 @@ class StreamWriter:
         config = self._config(spark)
         shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
         _check_not_running(spark, job)
+        if config.has_custom_backend:
+            check_factory(config.backend_type, dict(config.custom_backend_options))
         event_time = self._graph.event_time
         return JobPlan(
             job=job,
@@ -152,6 +157,7 @@ class StreamWriter:
             parallelism=check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism),
             watermark_delay_ms=event_time.delay_ms if event_time else None,
             config=config,
+            executors=expected_executors(spark.sparkContext.getConf().get),
         )
 
     def _config(self, spark: SparkSession) -> JobConfig:
@@ -174,6 +180,11 @@ class StreamWriter:
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def trigger_every(interval_ms: int | None) -> dict[str, Any]:
+    """Spark's trigger for an interval; none without one."""
+    return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:
