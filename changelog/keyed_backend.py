@@ -155,7 +155,7 @@ class KeyedStateBackend:
         if name not in self._overlays:
             raise InvalidRequestError(f"there is no state {name!r} yet", operator=self._context.operator)
         found = self._overlays[name].keys()
-        return (self._key_type.thaw(key) for _, key in found)
+        return (self._thaw_key(key) for _, key in found)
 
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
         return self._overlay(

@@ -90,7 +90,7 @@ class Attempt:
         answer = self._runner.answer(rows, self.task.tag)
         self._spent("answer", started_s)
         if answer is not None:
-            self._rows_out += len(rows)
+            self._rows_out += answer.num_rows
             yield answer
 
     def _summary(self) -> Summary:

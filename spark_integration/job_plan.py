@@ -6,18 +6,18 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.operator_plan import OperatorPlan, check_columns
+from varve.spark_integration.operator_plan import check_columns
 from varve.storage.errors import InvalidRequestError
 from varve.storage.layout import check_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from varve.materializer.config import MaterializerConfig
+    from varve.spark_integration.chain_task import Preparation
     from varve.spark_integration.job_config import JobConfig
+    from varve.spark_integration.operator_plan import OperatorPlan
 
 WATERMARK_DELAY: str = "spark.watermarkDelayMs"
 """Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""
@@ -30,13 +30,15 @@ class JobPlan:
     job: str
     """Directory name below the storage root; also Spark's query name."""
     input: DataFrame = field(repr=False)
-    """The streaming DataFrame that the first operator reads."""
+    """The streaming DataFrame that the job reads."""
+    preparation: Preparation | None = None
+    """What happens to its rows before the first operator; None: nothing."""
     operators: tuple[OperatorPlan, ...]
-    """At least one, each reading the output of the one before."""
+    """Each reading the output of the one before; there may be none, if no state is kept."""
     checkpoint_location: str
     """Spark's checkpoint location of the query."""
     parallelism: int
-    """Partitions of every operator; at least 1, at most `config.max_parallelism`."""
+    """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
     """How far the watermark is behind the largest event time; None without an event time column."""
     config: JobConfig
@@ -45,7 +47,9 @@ class JobPlan:
     @property
     def output_schema(self) -> StructType:
         """Columns of the rows that the sink gets."""
-        return self.operators[-1].output_schema
+        if self.operators:
+            return self.operators[-1].output_schema
+        return self.preparation.output_schema if self.preparation else self.input.schema
 
     @property
     def materializer_config(self) -> MaterializerConfig:
@@ -55,10 +59,11 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column that `DataFrame.withWatermark` named."""
+    """The column with the event time: the one that `DataFrame.withWatermark` named, or one that a function filled."""
 
     column: str
-    delay_ms: int
+    delay_ms: int | None
+    """How far the watermark is behind the largest event time; None: there is no watermark."""
 
 
 def event_time_of(schema: StructType) -> EventTime | None:
@@ -82,18 +87,6 @@ def check_input(df: Any) -> None:
     if not df.isStreaming:
         raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
     check_columns(df.schema, "the input")
-
-
-def check_uids(operators: Sequence[OperatorPlan]) -> None:
-    """Uids are unique in a job. Raises `InvalidRequestError`."""
-    seen: set[str] = set()
-    for operator in operators:
-        if operator.uid in seen:
-            raise InvalidRequestError(
-                f"two operators have the uid {operator.uid!r}; it names the state, so give each its own",
-                operator=operator.uid,
-            )
-        seen.add(operator.uid)
 
 
 def check_query_name(name: str | None) -> str:

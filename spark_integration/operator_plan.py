@@ -50,7 +50,9 @@ class OperatorPlan:
     timestamp_column: str | None
     """Input column with the event time; None if there is none."""
     function: PickledFunction = field(repr=False)
-    """The user's function, pickled by cloudpickle."""
+    """The user's function, or an `ElementOperator` around it, pickled by cloudpickle."""
+    parallelism: int | None = None
+    """Partitions of this operator; None: as many as the job has."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""

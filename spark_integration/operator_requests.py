@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, job_id: str) -> OperatorRequest:
     """The part of a request that stays the same from batch to batch."""
     config = plan.config
-    tasks = plan.parallelism * len(plan.operators)
+    tasks = sum(o.parallelism or plan.parallelism for o in plan.operators)
     return OperatorRequest(
         job=plan.job,
         job_id=job_id,
         storage_url=config.storage_url,
         storage_options=dict(config.storage_options),
         operator=operator.uid,
-        parallelism=plan.parallelism,
+        parallelism=operator.parallelism or plan.parallelism,
         max_parallelism=config.max_parallelism,
         backend=config.backend_type,
         backend_options=config.backend_options,

@@ -17,7 +17,7 @@ from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.job_plan import JobPlan
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
 from varve.spark_integration.stream_writer import StreamWriter
-from varve.spark_integration.streams import DataStream, ProcessedStream
+from varve.spark_integration.streams import DataStream
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
@@ -40,12 +40,12 @@ def stream(env: StreamExecutionEnvironment, rows_of_k: Any) -> DataStream:
 
 
 @pytest.fixture
-def processed(stream: DataStream) -> ProcessedStream:
+def processed(stream: DataStream) -> DataStream:
     return stream.key_by("k").process(Same(), "k string, v long", uid="same")
 
 
 @pytest.fixture
-def writer(processed: ProcessedStream, tmp_path: Path) -> StreamWriter:
+def writer(processed: DataStream, tmp_path: Path) -> StreamWriter:
     """A writer that lacks nothing."""
     made = processed.foreach_batch(lambda rows, batch: None).query_name("job")
     return made.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
@@ -90,7 +90,7 @@ def test_a_bad_output_schema_is_said_at_process(stream: DataStream, schema: str)
         stream.key_by("k").process(Same(), schema, uid="same")
 
 
-def test_a_uid_is_required_and_unique(stream: DataStream, processed: ProcessedStream) -> None:
+def test_a_uid_is_required_and_unique(stream: DataStream, processed: DataStream) -> None:
     with pytest.raises(InvalidRequestError, match="uid"):
         stream.key_by("k").process(Same(), "k string, v long")
     with pytest.raises(InvalidRequestError, match="'same'"):
@@ -98,7 +98,7 @@ def test_a_uid_is_required_and_unique(stream: DataStream, processed: ProcessedSt
 
 
 def test_operators_follow_one_another_on_the_schema_of_the_one_before(
-    processed: ProcessedStream, spark: SparkSession, tmp_path: Path
+    processed: DataStream, spark: SparkSession, tmp_path: Path
 ) -> None:
     second = processed.key_by("v", "k").process(Same(), "x double", uid="second", name="Second")
     writer = second.foreach_batch(lambda rows, batch: None).query_name("job")
@@ -108,7 +108,7 @@ def test_operators_follow_one_another_on_the_schema_of_the_one_before(
         ("second", "Second", ("v", "k")),
     ]
     assert plan.output_schema.names == ["x"]
-    assert len(processed._graph.operators) == 1
+    assert len(list(processed._transformation.lineage())) == 2, "the stream before is what it was"
 
 
 def test_a_plan_has_everything_that_a_run_needs(writer: StreamWriter, spark: SparkSession, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_plan_has_everything_that_a_run_needs(writer: StreamWriter, spark: Spa
 
 def test_parallelism_comes_from_spark_unless_it_is_set(writer: StreamWriter, spark: SparkSession) -> None:
     assert plan_of(writer, spark).parallelism == 2
-    writer._graph.environment.set_parallelism(5)
+    writer._environment.set_parallelism(5)
     assert plan_of(writer, spark).parallelism == 5
 
 
@@ -214,7 +214,7 @@ def test_a_wrong_call_of_the_writer_is_said_at_its_line(writer: StreamWriter, wr
         wrong(writer)
 
 
-def test_what_is_missing_is_said_at_start(processed: ProcessedStream, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_at_start(processed: DataStream, tmp_path: Path) -> None:
     location = str(tmp_path / "c")
     nothing = lambda rows, batch: None  # noqa: E731
     missing = {
@@ -235,14 +235,22 @@ def test_what_is_missing_is_said_at_start(processed: ProcessedStream, tmp_path: 
     assert not (tmp_path / "c").exists()
 
 
-def test_the_storage_must_be_set(
-    processed: ProcessedStream, spark: SparkSession, rows_of_k: Any, tmp_path: Path
-) -> None:
+def test_the_storage_must_be_set(processed: DataStream, spark: SparkSession, rows_of_k: Any, tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     stream = env.from_dataframe(rows_of_k.read()).key_by("k").process(Same(), "k string, v long", uid="same")
     writer = stream.foreach_batch(lambda rows, batch: None).query_name("job")
     with pytest.raises(InvalidRequestError, match=r"execution\.checkpointing\.dir"):
         writer.option("checkpointLocation", str(tmp_path / "c")).start()
+
+
+def test_an_operator_cannot_have_more_partitions_than_key_groups(
+    env: StreamExecutionEnvironment, processed: DataStream, tmp_path: Path
+) -> None:
+    env.set_max_parallelism(4)
+    writer = processed.set_parallelism(5).foreach_batch(lambda rows, batch: None).query_name("job")
+    with pytest.raises(InvalidRequestError, match="only 4 key groups"):
+        writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    assert not (tmp_path / "state").exists()
 
 
 def test_an_output_column_named_like_the_partition_column_is_refused(stream: DataStream, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from varve.spark_integration.job_plan import (
     EventTime,
     check_parallelism,
     check_query_name,
-    check_uids,
     event_time_of,
     missing_checkpoint_location,
     take_option,
@@ -147,11 +146,6 @@ def test_the_arrow_form_of_the_output_keeps_names_and_types() -> None:
     made = plan(output_schema=schema(a=t.TimestampType(), b=t.StringType())).arrow_output_schema()
     assert made.names == ["a", "b"]
     assert str(made.field("a").type) == "timestamp[us, tz=UTC]"
-
-
-def test_two_operators_cannot_share_a_uid() -> None:
-    with pytest.raises(InvalidRequestError, match="'count'"):
-        check_uids([plan(), plan("other"), plan()])
 
 
 def test_the_event_time_column_is_the_one_with_a_watermark() -> None:
