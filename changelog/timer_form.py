@@ -55,14 +55,13 @@ class TimerForm:
         namespace_type: Type of the namespaces; None if the state has none.
     """
 
-    __slots__ = ("_has_namespaces", "_read_key", "_read_namespace", "_write_key", "_write_namespace")
+    __slots__ = ("_read_key", "_read_namespace", "_write_key", "_write_namespace")
 
     def __init__(self, key_type: TypeInformation, namespace_type: TypeInformation | None) -> None:
         self._write_key = key_writer(key_type)
         self._read_key = key_reader(key_type)
-        self._has_namespaces = namespace_type is not None
         self._write_namespace: Callable[[Any], bytes] = key_writer(namespace_type) if namespace_type else _no_bytes
-        self._read_namespace: Callable[[bytes], Any] = key_reader(namespace_type) if namespace_type else _nothing
+        self._read_namespace = key_reader(namespace_type) if namespace_type else None
 
     def pack(self, time_ms: int, key: Any, namespace: Any) -> bytes:
         """The timer's bytes."""
@@ -70,16 +69,16 @@ class TimerForm:
 
     def unpack(self, packed: bytes) -> Timer:
         """The timer of these bytes. Raises `CorruptDataError`."""
-        end = end_of(packed, TIME_BYTES) if len(packed) > TIME_BYTES else len(packed)
-        if len(packed) <= TIME_BYTES or self._has_namespaces != (end < len(packed)):
-            raise CorruptDataError(f"the row {packed.hex()} is no timer of its state")
-        time_ms = _TIME.unpack_from(packed)[0] - _SIGN
+        if len(packed) <= TIME_BYTES:
+            raise CorruptDataError(f"the row {packed.hex()} of a timer state has no key")
+        time_ms = int.from_bytes(packed[:TIME_BYTES], "big") - _SIGN
+        if self._read_namespace is None:
+            return Timer(time_ms, self._read_key(packed[TIME_BYTES:]), None)
+        end = end_of(packed, TIME_BYTES)
+        if end >= len(packed):
+            raise CorruptDataError(f"the row {packed.hex()} of a timer state has no namespace")
         return Timer(time_ms, self._read_key(packed[TIME_BYTES:end]), self._read_namespace(packed[end:]))
 
 
 def _no_bytes(_: Any) -> bytes:
     return b""
-
-
-def _nothing(_: bytes) -> None:
-    return None

@@ -53,12 +53,17 @@ class Attempt:
         if batch.num_rows:
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
-        while len(self._out) >= ANSWER_ROWS:
-            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
-            yield from self._answer(rows)
+        yield from self._full_answers()
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The rest of the output, then the summary."""
+        """What due timers yield, the rest of the output, then the summary."""
+        started_s = self._owner.clock.monotonic_s()
+        for rows in self._runner.fire_timers():
+            self._out.extend(rows)
+            self._spent("timers", started_s)
+            yield from self._full_answers()
+            started_s = self._owner.clock.monotonic_s()
+        self._spent("timers", started_s)
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
@@ -76,6 +81,11 @@ class Attempt:
             self._owner.tile = self._tile
         else:
             self._backend.fold(at)
+
+    def _full_answers(self) -> Iterator[pa.RecordBatch]:
+        while len(self._out) >= ANSWER_ROWS:
+            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
+            yield from self._answer(rows)
 
     def _answer(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
         started_s = self._owner.clock.monotonic_s()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.file_sink import FileSink, check_format
+from varve.spark_integration.hadoop_files import HadoopDirectory
+from varve.spark_integration.heartbeat import with_heartbeat
 from varve.spark_integration.job_config import resolve
 from varve.spark_integration.job_plan import (
     JobPlan,
@@ -15,6 +17,7 @@ from varve.spark_integration.job_plan import (
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
+from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
 from varve.storage.errors import InvalidRequestError
 
@@ -143,11 +146,17 @@ class StreamWriter:
         config = self._config(spark)
         shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
         _check_not_running(spark, job)
-        event_time = self._graph.event_time
+        graph, event_time = self._graph, self._graph.event_time
+        heartbeat = settle_heartbeat(
+            HadoopDirectory(spark, str(location)),
+            option=config.heartbeat_enabled,
+            has_timers=any(operator.has_timers for operator in graph.operators),
+        )
         return JobPlan(
             job=job,
-            input=self._graph.input,
-            operators=self._graph.operators,
+            input=with_heartbeat(graph.input) if heartbeat else graph.input,
+            heartbeat=heartbeat,
+            operators=graph.operators,
             checkpoint_location=str(location),
             parallelism=check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism),
             watermark_delay_ms=event_time.delay_ms if event_time else None,

@@ -8,12 +8,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.job_plan import EventTime, check_uids, event_time_of
+from varve.spark_integration.job_plan import EventTime, check_uids, event_time_column, event_time_of
 from varve.spark_integration.operator_plan import OperatorPlan, key_type_of, plan_operator
 from varve.spark_integration.stream_writer import StreamWriter
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
@@ -48,6 +50,30 @@ class DataStream:
     def schema(self) -> StructType:
         """Columns of the rows."""
         return self._graph.schema
+
+    def with_watermark(self, column: str, delay: str | int | timedelta) -> DataStream:
+        """Let a column be the event time of the rows, and the watermark follow it.
+
+        The watermark of a batch is `delay` behind the largest event time of all batches before it. Rows behind the
+        watermark are late; they are processed like all others. Spark's `withWatermark` on the DataFrame does the same.
+
+        Args:
+            column: Name of a timestamp column.
+            delay: How long to wait for rows that come late: "10 seconds", a timedelta, or milliseconds.
+
+        Raises:
+            InvalidRequestError: No such column, no timestamps, no delay; the stream has event times already, or is
+                what an operator yields.
+        """
+        graph = self._graph
+        if graph.operators:
+            raise InvalidRequestError("a watermark belongs to the input: call with_watermark before the first key_by")
+        if graph.event_time is not None:
+            raise InvalidRequestError(
+                f"the stream has the event time column {graph.event_time.column!r} already; call with_watermark once"
+            )
+        event_time = event_time_column(graph.schema, column, delay)
+        return DataStream(replace(graph, event_time=event_time))
 
     def key_by(self, *columns: str) -> KeyedStream:
         """Divide the rows by key: all rows of a key go to the same partition, in the order of the stream's batches.
