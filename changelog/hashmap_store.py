@@ -20,8 +20,10 @@ from varve.changelog.hashmap_tables import (
     HashMapValueTable,
     outside,
 )
+from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
 from varve.changelog.rocksdb_metadata import StateRegistry
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, namespace_type_of, type_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -103,6 +105,10 @@ class HashMapStore:
     def list_table(self, schema: StateSchema) -> HashMapListTable:
         """See `WorkingStore`."""
         return self._table(schema, HashMapListTable)
+
+    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+        """See `WorkingStore`."""
+        return self._table(schema, HashMapTimerTable)
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
@@ -197,13 +203,19 @@ class HashMapStore:
         self._registry.register(schema)
         table = self._tables.get(schema.name)
         if table is None:
-            made = _TABLES.get(schema.kind)
-            if made is None:
-                raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
-            table = self._tables[schema.name] = made(self._range.start, self._range.stop)
+            table = self._tables[schema.name] = self._new_table(schema)
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
         return table
+
+    def _new_table(self, schema: StateSchema) -> HashMapTable[Any]:
+        low, high = self._range.start, self._range.stop
+        if schema.kind == TIMERS:
+            return HashMapTimerTable(low, high, type_of(self._key_type), namespace_type_of(schema))
+        made = _TABLES.get(schema.kind)
+        if made is None:
+            raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
+        return made(low, high)
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
@@ -225,8 +237,10 @@ class HashMapStore:
 
 def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:
     """The rows of a state of any kind."""
-    if schema.kind == "map":
+    if schema.kind == MAP:
         return source.map_table(schema).items()
-    if schema.kind == "list":
+    if schema.kind == LIST:
         return source.list_table(schema).items()
+    if schema.kind == TIMERS:
+        return source.timer_table(schema).items()
     return source.value_table(schema).items()

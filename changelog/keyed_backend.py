@@ -25,6 +25,7 @@ from varve.changelog.descriptors import (
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
@@ -146,6 +147,24 @@ class KeyedStateBackend:
         function = state_descriptor.get_agg_function()
         return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
+    def get_timers(self, name: str, domain: TimeDomain, namespace_type: TypeInformation | None = None) -> KeyedTimers:
+        """Timers of one domain of the timer service of this name.
+
+        Args:
+            name: Of the timer service, unique in the operator.
+            domain: Which clock they follow.
+            namespace_type: Type of their namespaces; None: they have none.
+
+        Raises:
+            InvalidRequestError, IncompatibleError: As `get_state`; or namespaces of this type have no canonical bytes.
+        """
+        if namespace_type is not None and not namespace_type.hashable:
+            problem = f"{namespace_type} cannot be the type of a namespace: its values have no canonical bytes"
+            raise InvalidRequestError(problem, operator=self._context.operator)
+        schema = timer_schema(name, domain, namespace_type)
+        overlay = self._overlay_of(schema, TimerOverlay, lambda s: TimerOverlay(s, self._store.timer_table(s)))
+        return KeyedTimers(overlay, self._context, namespace_type)
+
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
 
@@ -171,7 +190,9 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        schema = schema_of(descriptor)
+        return self._overlay_of(schema_of(descriptor), overlay_type, make)
+
+    def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[StateSchema], O]) -> O:
         known = self._overlays.get(schema.name)
         if known is None:
             known = self._overlays[schema.name] = make(schema)

@@ -9,7 +9,7 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -18,7 +18,8 @@ from rocksdict import WriteBatch
 from varve.changelog.changes import Op
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_key import element, header, successor
-from varve.changelog.segment_columns import LIST, MAP, pc
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
+from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    namespace: TypeInformation | None = None
 
 
 @dataclass(slots=True)
@@ -77,6 +79,8 @@ class RowBuilder:
     """Key → value; None: delete."""
     recent: dict[str, RecentRows] = field(default_factory=dict[str, RecentRows])
     """By name of the value-like states."""
+    first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
+    """Name of a timer state → key group → the first of the timers that were set."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -92,6 +96,8 @@ class RowBuilder:
                 self._add_list(form, chosen, batch.seq, first)
             elif change.schema.kind == MAP:
                 self._add_map(form, chosen)
+            elif change.schema.kind == TIMERS:
+                self._add_timers(form, chosen)
             else:
                 self._add_values(form, chosen)
 
@@ -160,6 +166,21 @@ class RowBuilder:
             if own is not None:
                 own.setdefault(start, []).append(row)
 
+    def _add_timers(self, form: StateForm, change: StateChanges) -> None:
+        rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
+        firsts = self.first_timers.setdefault(form.schema.name, {})
+        count, head = len(change), header(form.schema.version)
+        ops, namespaces = change.ops or bytes(count), change.namespaces or [None] * count
+        cells = zip(change.key_groups, change.keys, change.values, namespaces, ops, strict=True)
+        for key_group, key, time_ms, namespace, op in cells:
+            packed = pack(time_ms, key, namespace)
+            if op == Op.DELETE:
+                rows[prefixes[key_group] + packed] = None
+            else:
+                rows[prefixes[key_group] + packed] = head
+                if packed <= firsts.get(key_group, packed):
+                    firsts[key_group] = packed
+
     def _clear(self, start: bytes) -> None:
         """Delete every row that begins with `start`: the confirmed ones and the ones put here."""
         rows = self.rows
@@ -193,11 +214,12 @@ def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChange
     kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
     if len(kept) == len(change):
         return change
-    return type(change)(
-        schema=change.schema,
+    return replace(
+        change,
         key_groups=[change.key_groups[i] for i in kept],
         keys=[change.keys[i] for i in kept],
         ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),
         map_keys=None if change.map_keys is None else [change.map_keys[i] for i in kept],
         values=[change.values[i] for i in kept],
+        namespaces=None if change.namespaces is None else [change.namespaces[i] for i in kept],
     )

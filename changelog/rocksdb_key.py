@@ -4,6 +4,7 @@
 cell of a value-like state   key group (2) | state id (2) | wire(key)
 entry of a map state         key group (2) | state id (2) | wire(key) | wire(map key)
 element of a list state      key group (2) | state id (2) | wire(key) | seq (8) | position (4)
+timer                        key group (2) | state id (2) | time (8) | wire(key) | wire(namespace): `timer_form`
 metadata                     FF FF | FF FF | name (ASCII)
 
 value                        header (1) | time stamp (8, if bit 7 of the header) | wire(value)
@@ -11,7 +12,7 @@ value                        header (1) | time stamp (8, if bit 7 of the header)
 
 Numbers are big endian, so that key groups are contiguous and list elements are in order. No wire form is a prefix of
 another, so the entries of one key are exactly the rows that begin with its prefix. Bits 0 to 6 of the header are the
-schema version of the value. A value without wire bytes is a null map value: present, but None.
+schema version of the value. A value without wire bytes is a null map value: present, but None; timers have such values.
 
 Metadata sorts after all data, and a store always has some: a scan that runs off the end has met damage (I8).
 """

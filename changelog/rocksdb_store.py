@@ -16,7 +16,7 @@ import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RecentRows, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, cleared_later
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -34,12 +34,13 @@ from varve.changelog.rocksdb_metadata import (
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
-from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
+from varve.changelog.rocksdb_timers import RocksDBTimerTable
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from varve.changelog.changes import StateChanges
@@ -53,7 +54,7 @@ class _Prepared:
     changes: tuple[StateChanges, ...]
     seq: int
     write_batch: WriteBatch
-    recent: dict[str, RecentRows] = field(repr=False)
+    builder: RowBuilder = field(repr=False)
 
 
 class RocksDBStore:
@@ -67,8 +68,9 @@ class RocksDBStore:
         self._version = read_version(database)
         self._key_type = type_of(own.key_type)
         self._forms: dict[str, StateForm] = {}
-        # One value table per state for the life of the store: every one must hear of what is applied.
+        # One such table per state for the life of the store: every one must hear of what is applied.
         self._values: dict[str, RocksDBValueTable] = {}
+        self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: _Prepared | None = None
         self._folding = False
 
@@ -204,6 +206,13 @@ class RocksDBStore:
         """See `WorkingStore.list_table`."""
         return RocksDBListTable(self._registered(schema, (LIST,)), self._database)
 
+    def timer_table(self, schema: StateSchema) -> RocksDBTimerTable:
+        """See `WorkingStore.timer_table`."""
+        form = self._registered(schema, (TIMERS,))
+        if schema.name not in self._timers:
+            self._timers[schema.name] = RocksDBTimerTable(form, self._database)
+        return self._timers[schema.name]
+
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
@@ -214,10 +223,10 @@ class RocksDBStore:
         prepared, self._prepared = self._prepared, None
         after = msgspec.structs.replace(self._version, at=version)
         if prepared is not None and batch.consists_of(prepared.changes, prepared.seq):
-            self._put(prepared.write_batch, prepared.recent, after)
+            self._put(prepared.write_batch, prepared.builder, after)
         else:
             builder = self._build([batch])
-            self._put(builder.write_batch(), builder.recent, after)
+            self._put(builder.write_batch(), builder, after)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""
@@ -229,7 +238,7 @@ class RocksDBStore:
         self._folding = True
         builder = self._build(batches)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
-        self._put(builder.write_batch(), builder.recent, after)
+        self._put(builder.write_batch(), builder, after)
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
@@ -238,7 +247,7 @@ class RocksDBStore:
         known = [self._registry.get(change.schema.name) for change in changes]
         if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
             builder = self._build([Batch(changes, version_seq)])
-            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder.recent)
+            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
@@ -278,6 +287,7 @@ class RocksDBStore:
                 key=self._key_type,
                 value=type_of(schema.value_type),
                 map_key=map_key_type(schema) if schema.kind == MAP else None,
+                namespace=namespace_type_of(schema),
             )
             header(schema.version)
             self._forms[schema.name] = form
@@ -290,13 +300,15 @@ class RocksDBStore:
             builder.add(batch)
         return builder
 
-    def _put(self, batch: WriteBatch, recent: Mapping[str, RecentRows], version: StoreVersion) -> None:
+    def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
-        for name, rows in recent.items():
-            table = self._values.get(name)
-            if table is not None:
+        for name, rows in built.recent.items():
+            if (table := self._values.get(name)) is not None:
                 table.remember(rows.values, rows.wire_bytes)
+        for name, firsts in built.first_timers.items():
+            if (timers := self._timers.get(name)) is not None:
+                timers.added(firsts)
 
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.hashmap_tables import HashMapValueTable
+from varve.changelog.over_sealed import OverSealed
 from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
 from varve.changelog.state import ValueState
 from varve.changelog.working_store import ValueTable
@@ -18,23 +19,6 @@ if TYPE_CHECKING:
     from varve.storage.records import StateSchema
 
 T = TypeVar("T")
-
-
-class OverSealed(dict[Any, Any]):
-    """Pending values of a key group after a cut: `get` finds the sealed ones as well; all else is about its own.
-
-    Handles read with `get` what a plain dict is before the first cut, so that reading through costs nothing then.
-    """
-
-    __slots__ = ("_sealed",)
-
-    def __init__(self, sealed: dict[Any, Any]) -> None:
-        super().__init__()
-        self._sealed = sealed
-
-    def get(self, key: Any, default: Any = None) -> Any:
-        """The pending value, else the sealed one, else the default."""
-        return self[key] if key in self else self._sealed.get(key, default)
 
 
 class ValueOverlay(Overlay[ValueTable]):

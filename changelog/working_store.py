@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.changes import StateChanges
+    from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
 
 
@@ -65,6 +66,28 @@ class ListTable(Protocol):
         ...
 
 
+class TimerTable(Protocol):
+    """Confirmed timers of one timer state. Timers are packed by `form`; their bytes order as they fire."""
+
+    form: TimerForm
+    """Packs and unpacks the state's timers."""
+
+    def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
+        """(packed timer, key group) of all timers with `time_ms <= until_ms`, of all key groups, in order.
+
+        Costs what it gives and not what there is; valid until the next `apply`.
+        """
+        ...
+
+    def contains(self, key_group: int, packed: bytes) -> bool:
+        """Whether there is this timer."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """All (key group, packed timer), by key group, then in order."""
+        ...
+
+
 class WorkingStore(BatchFolder, Protocol):
     """Confirmed state of key groups `[low, high)`; used by one thread at a time. Replay goes through `fold`."""
 
@@ -82,7 +105,7 @@ class WorkingStore(BatchFolder, Protocol):
         """The table of a value-like state, registered if new.
 
         Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
-        names the operator, the state and both schemas. So do `map_table` and `list_table`.
+        names the operator, the state and both schemas. So do the other three.
         """
         ...
 
@@ -92,6 +115,10 @@ class WorkingStore(BatchFolder, Protocol):
 
     def list_table(self, schema: StateSchema) -> ListTable:
         """The table of a list state, registered if new."""
+        ...
+
+    def timer_table(self, schema: StateSchema) -> TimerTable:
+        """The table of a timer state, registered if new."""
         ...
 
     def apply(

@@ -22,6 +22,7 @@ from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.function_shipment import ship
+from varve.spark_integration.heartbeat import without_heartbeat
 from varve.spark_integration.operator_requests import operator_layout, operator_request
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
@@ -187,6 +188,8 @@ class Coordinator:
     def _process(self, rows: DataFrame, batch: int) -> None:
         started_s = self._clock.monotonic_s()
         batch_limit = self._prepare_session(rows)
+        if self._plan.heartbeat:
+            rows = without_heartbeat(rows)
         source_hash = self._checkpoint.source_hash(batch)
         if not self._begin(batch):
             return

@@ -6,7 +6,8 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.operator_plan import check_columns
+from varve.spark_integration.operator_plan import check_columns, timestamp_column_of
+from varve.spark_integration.option_types import DURATION
 from varve.storage.errors import InvalidRequestError
 from varve.storage.layout import check_job_name
 
@@ -30,7 +31,9 @@ class JobPlan:
     job: str
     """Directory name below the storage root; also Spark's query name."""
     input: DataFrame = field(repr=False)
-    """The streaming DataFrame that the job reads."""
+    """The streaming DataFrame that the job reads, united with heartbeats if there are any."""
+    heartbeat: bool
+    """There are heartbeats."""
     preparation: Preparation | None = None
     """What happens to its rows before the first operator; None: nothing."""
     operators: tuple[OperatorPlan, ...]
@@ -59,11 +62,37 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column with the event time: the one that `DataFrame.withWatermark` named, or one that a function filled."""
+    """The column with the event time: one that `with_watermark` named, here or in Spark, or that a function filled."""
 
     column: str
     delay_ms: int | None
     """How far the watermark is behind the largest event time; None: there is no watermark."""
+
+
+def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
+    """Event time from a column, with a watermark that is `delay` behind.
+
+    Args:
+        schema: Columns of the stream.
+        column: Name of a timestamp column.
+        delay: As text ("10 seconds"), a timedelta, or milliseconds; not negative.
+
+    Raises:
+        InvalidRequestError: No such column, no timestamps, or no delay.
+    """
+    if column not in schema.names:
+        close = difflib.get_close_matches(str(column), schema.names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the columns are {schema.names}"
+        raise InvalidRequestError(f"there is no column {column!r}; {hint}")
+    if timestamp_column_of(schema, column) is None:
+        raise InvalidRequestError(
+            f"column {column!r} of type {schema[column].dataType.simpleString()} is no event time: cast it to a "
+            "timestamp, for example with timestamp_millis"
+        )
+    delay_ms = DURATION.read(delay)
+    if delay_ms < 0:
+        raise InvalidRequestError(f"a watermark cannot be ahead of the event time: the delay is {delay!r}")
+    return EventTime(column, delay_ms)
 
 
 def event_time_of(schema: StructType) -> EventTime | None:

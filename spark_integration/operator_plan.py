@@ -51,6 +51,8 @@ class OperatorPlan:
     """Input column with the event time; None if there is none."""
     function: PickledFunction = field(repr=False)
     """The user's function, or an `ElementOperator` around it, pickled by cloudpickle."""
+    has_timers: bool
+    """The function wants to be called when no row comes."""
     parallelism: int | None = None
     """Partitions of this operator; None: as many as the job has."""
 
@@ -235,4 +237,5 @@ def plan_operator(
         output_schema=output_schema_of(output_schema, checked),
         timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
+        has_timers=type(function).on_timer is not KeyedProcessFunction.on_timer,
     )

@@ -28,6 +28,8 @@ from varve.spark_integration.protocol import (
     answer_schema,
     row_tag,
 )
+from varve.spark_integration.timer_firing import TimerFiring
+from varve.spark_integration.timer_service import KeyedTimerService
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -78,7 +80,9 @@ class OperatorRunner:
         self._writer: RowWriter | OperatorElements = RowWriter(self._output_schema, request.operator)
         self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
-        self._context = KeyedProcessContext()
+        self._timers = KeyedTimerService(backend)
+        self._firing = TimerFiring(backend, self._timers, request.operator)
+        self._context = KeyedProcessContext(self._timers)
         self._function: Any = None
         self._process: Callable[[Any, Any], Any] | None = None
         self._runtime_context = OperatorRuntimeContext(
@@ -108,6 +112,7 @@ class OperatorRunner:
         """A new batch begins."""
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
+        self._timers.begin_batch(time_ms, watermark_ms)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
@@ -143,6 +148,11 @@ class OperatorRunner:
                     extend(result)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, key if thaw is None else thaw(key))
+
+    def fire_timers(self) -> Iterator[list[Any]]:
+        """Execute the function for every due timer, after the last row; the rows it yields, in pieces."""
+        if self.error is None and self._function is not None:
+            yield from self._firing.fire(self._function.on_timer, self.fail)
 
     def _prepare_input(self, schema: pa.Schema) -> None:
         self._input_schema = schema

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.file_sink import FileSink, check_format
 from varve.spark_integration.graph_plan import plan_graph
+from varve.spark_integration.hadoop_files import HadoopDirectory
+from varve.spark_integration.heartbeat import with_heartbeat
 from varve.spark_integration.job_config import resolve
 from varve.spark_integration.job_plan import (
     JobPlan,
@@ -18,6 +20,7 @@ from varve.spark_integration.job_plan import (
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
+from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
 from varve.spark_integration.transformations import CollectionSource, DataFrameSource
 from varve.storage.clock import SystemTokens
@@ -189,9 +192,16 @@ class StreamWriter:
                     f"{config.max_parallelism} key groups (max parallelism)",
                     operator=operator.uid,
                 )
+        rows = source.dataframe if isinstance(source, DataFrameSource) else empty_frame(spark, source)
+        heartbeat = isinstance(source, DataFrameSource) and settle_heartbeat(
+            HadoopDirectory(spark, str(location)),
+            option=config.heartbeat_enabled,
+            has_timers=any(operator.has_timers for operator in graph.operators),
+        )
         return JobPlan(
             job=job,
-            input=source.dataframe if isinstance(source, DataFrameSource) else empty_frame(spark, source),
+            input=with_heartbeat(rows) if heartbeat else rows,
+            heartbeat=heartbeat,
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),

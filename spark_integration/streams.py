@@ -16,6 +16,7 @@ from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
 from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varve.spark_integration.operator_plan import check_columns, check_uid, key_type_of, output_schema_of, plan_operator
 from varve.spark_integration.protocol import KEY_COLUMN
@@ -41,6 +42,7 @@ from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from datetime import timedelta
 
     from pyspark.sql import DataFrame
 
@@ -175,6 +177,32 @@ class DataStream:
             watermark_delay_ms=delay_ms,
         )
         return DataStream(self._environment, node)
+
+    def with_watermark(self, column: str, delay: str | int | timedelta) -> DataStream:
+        """Let a column be the event time of the rows, and the watermark follow it.
+
+        The watermark of a batch is `delay` behind the largest event time of all batches before it. Rows behind the
+        watermark are late; they are processed like all others. Spark's `withWatermark` on the DataFrame does the same.
+
+        Args:
+            column: Name of a timestamp column.
+            delay: How long to wait for rows that come late: "10 seconds", a timedelta, or milliseconds.
+
+        Raises:
+            InvalidRequestError: No such column, no timestamps, no delay; the stream has event times already, or is
+                not the input.
+        """
+        source = self._transformation
+        if not isinstance(source, DataFrameSource):
+            raise InvalidRequestError(
+                "a watermark belongs to the input: call with_watermark right after from_dataframe, or "
+                "assign_timestamps_and_watermarks before the first stateful operator"
+            )
+        if source.event_time is not None:
+            raise InvalidRequestError(
+                f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
+            )
+        return DataStream(self._environment, replace(source, event_time=event_time_column(self.schema, column, delay)))
 
     # --- keys --------------------------------------------------------------------------------------------------------
 

@@ -56,9 +56,9 @@ class StateSchema(Record, frozen=True, kw_only=True):
 
     name: str
     kind: str
-    """value, list, map, reducing or aggregating."""
+    """value, list, map, reducing, aggregating or timers."""
     value_type: str
-    """Type string (`varve.changelog.types`) of the value, element, map value or accumulator."""
+    """Type string (`varve.changelog.types`) of the value, element, map value or accumulator; of a timer's time."""
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None

@@ -20,12 +20,14 @@ if TYPE_CHECKING:
     from varve.changelog.functions import AggregateFunction, ReduceFunction
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.timer_state import TimeDomain
     from varve.changelog.types import Types
     from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varve.spark_integration.timer_service import TimerService
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
@@ -49,6 +51,8 @@ _MODULE_OF: Final = {
     "RuntimeContext": "varve.spark_integration.functions",
     "Sink": "varve.spark_integration.sinks",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
+    "TimeDomain": "varve.changelog.timer_state",
+    "TimerService": "varve.spark_integration.timer_service",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
@@ -74,6 +78,8 @@ __all__ = [
     "RuntimeContext",
     "Sink",
     "StreamExecutionEnvironment",
+    "TimeDomain",
+    "TimerService",
     "Types",
     "ValueState",
     "ValueStateDescriptor",

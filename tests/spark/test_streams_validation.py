@@ -14,6 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.heartbeat import HEARTBEAT_COLUMN
 from varve.spark_integration.job_plan import JobPlan
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
 from varve.spark_integration.stream_writer import StreamWriter
@@ -136,6 +137,30 @@ def test_event_time_is_the_column_with_a_watermark(
     plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
     assert plan.watermark_delay_ms == 600_000
     assert [o.timestamp_column for o in plan.operators] == ["ts", "ts"]
+
+
+def test_a_watermark_is_named_once_and_on_the_input(
+    env: StreamExecutionEnvironment, rows_of_k: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = env.from_dataframe(rows_of_k.read().withColumn("ts", F.timestamp_seconds("v")))
+    named = stream.with_watermark("ts", "5 s")
+    processed = named.key_by("k").process(Same(), "k string, ts timestamp", uid="one")
+    writer = processed.foreach_batch(lambda rows, batch: None).query_name("job")
+    plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
+    assert (plan.watermark_delay_ms, plan.operators[0].timestamp_column) == (5_000, "ts")
+    for wrong in (named, processed):
+        with pytest.raises(InvalidRequestError, match="with_watermark"):
+            wrong.with_watermark("ts", "5 s")
+    assert stream.key_by("k").process(Same(), "k string", uid="one")._graph.event_time is None
+
+
+def test_heartbeats_come_with_the_option(writer: StreamWriter, spark: SparkSession) -> None:
+    plan = plan_of(writer, spark)
+    assert not plan.heartbeat
+    assert plan.input.columns == ["k", "v"]
+    plan = plan_of(writer.option("pipeline.heartbeat.enabled", "true"), spark)
+    assert plan.heartbeat
+    assert plan.input.columns == ["k", "v", HEARTBEAT_COLUMN]
 
 
 def test_code_beats_query_option_beats_session(

@@ -9,6 +9,7 @@ import pytest
 
 from tests import rocksdb_writer
 from tests.state_model import (
+    ALARMS,
     BY_NAME,
     EVENTS,
     FULL,
@@ -55,7 +56,7 @@ def test_what_is_applied_is_held_and_survives_closing(open_store: Callable[..., 
     for _ in range(2):
         assert cells(store) == model_of(FULL).cells()
         assert store.version == link(3)
-        assert store.schemas == (TOTAL, BY_NAME, EVENTS)
+        assert store.schemas == (TOTAL, BY_NAME, EVENTS, ALARMS)
         assert store.value_table(TOTAL).get(key_group("a"), "a") == 1
         assert store.map_table(BY_NAME).get(key_group("a"), "a", "y") == (True, None)
         assert store.map_table(BY_NAME).get(key_group("a"), "a", "z") == (False, None)
@@ -236,7 +237,7 @@ def test_states_are_registered_once_and_keep_their_rows(open_store: Callable[...
     assert store.value_table(expiring).get(key_group("a"), "a") == 1
     store.apply([], link(2))
     store = open_store()
-    assert store.schemas == (EVENTS, expiring, BY_NAME)
+    assert store.schemas == (EVENTS, expiring, BY_NAME, ALARMS)
     assert cells(store) == model_of(FULL).cells()
 
 
