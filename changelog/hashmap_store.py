@@ -3,17 +3,22 @@
 Its snapshots are RocksDB snapshots like those of every store, so a job can change its backend at restart, and the
 materializer needs to know one format only.
 
+All values in memory are of the newest version of their state's schema: a table is converted when the state gets a new
+version, and older changes are when they are replayed.
+
 Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
 from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
+from varve.changelog.schema_history import stored_conversion
+from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -51,6 +56,8 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._unconverted: dict[str, HashMapTable[Any]] = {}
+        """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -90,17 +97,20 @@ class HashMapStore:
             self._check_whole()
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self._operator)
-        work: list[tuple[HashMapTable[Any], StateChanges, Callable[[int], bool] | None]] = []
+        work: list[tuple[StateChanges, Callable[[int], bool] | None]] = []
         for batch in batches:
             accepted = self._accepted(batch)
             accepts = None if batch.accepts is None else accepted.__contains__
-            work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
+            work.extend((change, accepts) for change in batch.changes)
+        for change, _ in work:
+            self._table(change.schema, HashMapTable)
         self._torn, self._folding = True, False
-        for table, change, accepts in work:
-            table.apply(change, accepts)
+        for change, accepts in work:
+            self._tables[change.schema.name].apply(self._newest(change), accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """Nothing can be done ahead in memory."""
@@ -133,14 +143,33 @@ class HashMapStore:
                     load(row)
         self._version = source.version
         self._torn = False
+        self._confirm()
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`."""
+        self._table(schema, HashMapTable, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        if self._registry.revert():
+            known = {schema.name for schema in self._registry.schemas}
+            tables = {**self._tables, **self._unconverted}
+            self._tables = {name: table for name, table in tables.items() if name in known}
+            self._unconverted.clear()
 
     def close(self) -> None:
         """Release the memory."""
         self._tables.clear()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        self._registry.register(schema)
+    def _table(self, schema: StateSchema, table_type: type[Any], migrate: Callable[[Any], Any] | None = None) -> Any:
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.version != newest.version:
+            convert = migrate or stored_conversion(newest, before.schema.version)
+            if convert is not None:
+                self._unconverted.setdefault(schema.name, table)
+                table = self._tables[schema.name] = table.converted(convert)
         if table is None:
             made = _TABLES.get(schema.kind)
             if made is None:
@@ -149,6 +178,21 @@ class HashMapStore:
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
         return table
+
+    def _newest(self, change: StateChanges) -> StateChanges:
+        """The changes with values of the newest version."""
+        known = self._registry.get(change.schema.name)
+        if known is None or known.schema.version == change.schema.version:
+            return change
+        convert = stored_conversion(known.schema, change.schema.version)
+        if convert is None:
+            return change
+        values = [None if value is None else convert(value) for value in change.values]
+        return replace(change, schema=known.schema, values=values)
+
+    def _confirm(self) -> None:
+        self._registry.confirm()
+        self._unconverted.clear()
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""

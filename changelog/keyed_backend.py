@@ -25,6 +25,8 @@ from varve.changelog.descriptors import (
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.schema_history import same_declaration
+from varve.changelog.state_declaration import declare, rewrite
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
@@ -48,12 +50,15 @@ class KeyedStateBackend:
         store: The confirmed state.
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
+        known: States that the operator has in any partition, at their newest schemas.
 
     Raises:
         InvalidRequestError: The key type cannot be that of a key.
     """
 
-    def __init__(self, store: WorkingStore, key_type: TypeInformation, operator: str) -> None:
+    def __init__(
+        self, store: WorkingStore, key_type: TypeInformation, operator: str, known: Sequence[StateSchema] = ()
+    ) -> None:
         if not key_type.hashable:
             raise InvalidRequestError(
                 f"{key_type} cannot be the type of a key: its values have no canonical bytes", operator=operator
@@ -63,6 +68,11 @@ class KeyedStateBackend:
         self._context = KeyContext(operator)
         self._overlays: dict[str, Overlay] = {}
         self._changes: list[StateChanges] | None = None
+        self._migrated: list[Overlay] = []
+        """States whose values this batch puts again."""
+        store.revert()  # what an earlier backend declared and never folded never was
+        for schema in known:
+            store.register(schema)
 
     @property
     def store(self) -> WorkingStore:
@@ -107,7 +117,7 @@ class KeyedStateBackend:
 
         Raises (as do the other four):
             InvalidRequestError: Not the descriptor of such a state, or the name is taken by a state of another schema.
-            IncompatibleError: The restored state of this name has another kind or type.
+            IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
         return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
@@ -172,14 +182,23 @@ class KeyedStateBackend:
         schema = schema_of(descriptor)
         known = self._overlays.get(schema.name)
         if known is None:
-            known = self._overlays[schema.name] = make(schema)
-        if known.schema != schema or not isinstance(known, overlay_type):
+            known = self._overlays[schema.name] = self._declared(descriptor, make)
+        if not same_declaration(known.schema, schema) or not isinstance(known, overlay_type):
             raise InvalidRequestError(
                 f"state {schema.name!r} exists already with another schema: {known.schema} and now {schema}; "
                 "give the states different names",
                 operator=self._context.operator,
             )
         return known
+
+    def _declared(self, descriptor: StateDescriptor, make: Callable[[StateSchema], O]) -> O:
+        operator, is_opening = self._context.operator, self._context.key is NO_KEY
+        declared = declare(self._store, descriptor, operator, is_opening=is_opening)
+        overlay = make(declared.schema)
+        if declared.migrated:
+            self._migrated.append(overlay)
+            rewrite(overlay)
+        return overlay
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
@@ -206,6 +225,7 @@ class KeyedStateBackend:
     def fold(self, version: Link) -> None:
         """The batch is confirmed: its changes go into the store, and the overlay is empty (I4)."""
         self._store.apply(self.changes(), version)
+        self._migrated.clear()
         self.drop()
 
     def drop(self) -> None:
@@ -214,3 +234,5 @@ class KeyedStateBackend:
         self._changes = None
         for overlay in self._overlays.values():
             overlay.clear()
+        for overlay in self._migrated:
+            rewrite(overlay)

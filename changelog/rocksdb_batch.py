@@ -10,7 +10,7 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
 _SORT_BY_ARROW: Final = 1000
 
+StateVersion: TypeAlias = tuple[str, int]
+"""Name of a state and version of its schema."""
+
 
 class Prefixes(dict[int, bytes]):
     """Key group → the bytes that begin the state's rows in it. A key group outside of the store is a bug."""
@@ -48,6 +51,8 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    reader_of: Callable[[int], Callable[[bytes], Any]]
+    """Number of an older schema version → function from its wire forms to stored forms of this version."""
 
 
 @dataclass(slots=True)
@@ -65,8 +70,8 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, dict[Any, Any]] = field(default_factory=dict[str, "dict[Any, Any]"])
-    """State name → key → stored value, or None if deleted, of the value-like states."""
+    recent: dict[StateVersion, dict[Any, Any]] = field(default_factory=dict["StateVersion", "dict[Any, Any]"])
+    """State name and schema version → key → stored value, or None if deleted, of the value-like states."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -109,7 +114,8 @@ class RowBuilder:
             for key_group, key, value, op in cells:
                 rows[prefixes[key_group] + to_key(key)] = head + to_value(value) if op == Op.PUT else None
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        self.recent.setdefault(form.schema.name, {}).update(zip(change.keys, change.values, strict=True))
+        version = (form.schema.name, form.schema.version)
+        self.recent.setdefault(version, {}).update(zip(change.keys, change.values, strict=True))
 
     def _add_map(self, form: StateForm, change: StateChanges) -> None:
         if form.map_key is None or change.map_keys is None:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
 
 MAX_PARALLELISM = 8
 
@@ -51,6 +52,7 @@ class KeyedJob:
         self._seq = 0
         self._snapshot: tuple[Path, Link] | None = None
         self._segments: list[bytes] = []
+        self._states: tuple[StateSchema, ...] = ()
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
 
     def at(self, key: Any, descriptor: StateDescriptor) -> Any:
@@ -83,8 +85,13 @@ class KeyedJob:
             self.backend.prepare(version.seq)
         self.backend.fold(version)
         self._seq = version.seq
+        self._states = self.backend.schemas
         if self.changelog == "off":
             self.materialize()
+
+    def redeploy(self) -> None:
+        """Go on with new code over the same store; what was not committed is lost."""
+        self._open(self.backend.store)
 
     def drop(self) -> None:
         """End the batch as if it never was."""
@@ -118,7 +125,7 @@ class KeyedJob:
         self.backend.store.close()
 
     def _open(self, store: Any) -> None:
-        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR, self._states)
 
     def _new_directory(self) -> Path:
         self._directories += 1
