@@ -7,7 +7,7 @@ of state that was stored with another type (docs/schema-evolution.md).
 from __future__ import annotations
 
 from abc import ABC
-from typing import TYPE_CHECKING, Any, ClassVar, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction, as_reduce_function, check_aggregate_function
 from varve.changelog.schema_evolution import frozen_defaults
@@ -21,17 +21,8 @@ if TYPE_CHECKING:
     from varve.changelog.wire_type import WireType
 
 
-class Evolution(TypedDict, total=False):
-    """Keywords of every descriptor for state that was stored with another type.
-
-    The type that is meant is that of a value, of a list's element, of a map's value or of an accumulator.
-    """
-
-    migrate: Callable[[Any], Any]
-    """See `StateDescriptor.enable_migration`."""
-    defaults: Mapping[str, Any]
-    """Path of a field → the value that it has in stored values that do not have the field; the others have None. A
-    path is the field's name, or names from the outside in with points between."""
+Migration: TypeAlias = "Callable[[Any], Any]"
+Defaults: TypeAlias = "Mapping[str, Any]"
 
 
 class StateDescriptor(ABC):
@@ -40,7 +31,9 @@ class StateDescriptor(ABC):
     Args:
         name: Unique among the states of an operator; not empty.
         type_info: Type of the whole value.
-        evolution: See `Evolution`.
+        migrate: See `enable_migration`.
+        defaults: Path of a field → the value that it has in stored values that do not have the field; others have None.
+            A path is the field's name, or names from the outside in with points between.
 
     Raises:
         InvalidRequestError: The name is not a str or is empty, a type is none, `migrate` cannot be called, or a default
@@ -50,22 +43,24 @@ class StateDescriptor(ABC):
     kind: ClassVar[str]
     """value, list, map, reducing or aggregating."""
 
-    def __init__(self, name: str, type_info: TypeLike, **evolution: Unpack[Evolution]) -> None:
+    def __init__(
+        self, name: str, type_info: TypeLike, *, migrate: Migration | None = None, defaults: Defaults | None = None
+    ) -> None:
         if not isinstance(name, str) or not name:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequestError(f"{name!r} is not a name of a state: give a str that is not empty")
         self.name = name
         self.type_info = as_type(type_info)
-        self.defaults = frozen_defaults(self.stored_type, evolution.get("defaults") or {})
+        self.defaults = frozen_defaults(self.stored_type, defaults or {})
         """Path of a field → wire form of its default."""
-        self._migrations: dict[WireType | None, Callable[[Any], Any]] = {}
-        if (migrate := evolution.get("migrate")) is not None:
+        self._migrations: dict[WireType | None, Migration] = {}
+        if migrate is not None:
             self.enable_migration(migrate)
 
     def get_name(self) -> str:
         """Name of the state."""
         return self.name
 
-    def enable_migration(self, migrate: Callable[[Any], Any], from_type: TypeLike | None = None) -> None:
+    def enable_migration(self, migrate: Migration, from_type: TypeLike | None = None) -> None:
         """Let a function make the values of this type from stored values of another one.
 
         It is called for every stored value, in the first batch of a job whose stored type is another, instead of the
@@ -84,7 +79,7 @@ class StateDescriptor(ABC):
             raise InvalidRequestError(f"migrate={migrate!r} of state {self.name!r} is not a function")
         self._migrations[None if from_type is None else as_type(from_type)] = migrate
 
-    def migration_from(self, stored: WireType) -> Callable[[Any], Any] | None:
+    def migration_from(self, stored: WireType) -> Migration | None:
         """The function for values that are stored with this type, if there is one."""
         return self._migrations.get(stored) or self._migrations.get(None)
 
@@ -107,8 +102,15 @@ class ValueStateDescriptor(StateDescriptor):
 
     kind = "value"
 
-    def __init__(self, name: str, value_type_info: TypeLike, **evolution: Unpack[Evolution]) -> None:
-        super().__init__(name, value_type_info, **evolution)
+    def __init__(
+        self,
+        name: str,
+        value_type_info: TypeLike,
+        *,
+        migrate: Migration | None = None,
+        defaults: Defaults | None = None,
+    ) -> None:
+        super().__init__(name, value_type_info, migrate=migrate, defaults=defaults)
 
 
 class ListStateDescriptor(StateDescriptor):
@@ -116,9 +118,11 @@ class ListStateDescriptor(StateDescriptor):
 
     kind = "list"
 
-    def __init__(self, name: str, elem_type_info: TypeLike, **evolution: Unpack[Evolution]) -> None:
+    def __init__(
+        self, name: str, elem_type_info: TypeLike, *, migrate: Migration | None = None, defaults: Defaults | None = None
+    ) -> None:
         self._element_type = as_type(elem_type_info)
-        super().__init__(name, Types.LIST(self._element_type), **evolution)
+        super().__init__(name, Types.LIST(self._element_type), migrate=migrate, defaults=defaults)
 
     @property
     def stored_type(self) -> WireType:
@@ -131,11 +135,17 @@ class MapStateDescriptor(StateDescriptor):
     kind = "map"
 
     def __init__(
-        self, name: str, key_type_info: TypeLike, value_type_info: TypeLike, **evolution: Unpack[Evolution]
+        self,
+        name: str,
+        key_type_info: TypeLike,
+        value_type_info: TypeLike,
+        *,
+        migrate: Migration | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
         self._key_type = as_type(key_type_info)
         self._value_type = as_type(value_type_info)
-        super().__init__(name, Types.MAP(self._key_type, self._value_type), **evolution)
+        super().__init__(name, Types.MAP(self._key_type, self._value_type), migrate=migrate, defaults=defaults)
 
     @property
     def stored_type(self) -> WireType:
@@ -153,13 +163,21 @@ class ReducingStateDescriptor(StateDescriptor):
         name: See `StateDescriptor`.
         reduce_function: A `ReduceFunction` or a callable of two values; else `TypeError`.
         type_info: Type of the values.
-        evolution: See `Evolution`.
+        migrate, defaults: See `StateDescriptor`.
     """
 
     kind = "reducing"
 
-    def __init__(self, name: str, reduce_function: Any, type_info: TypeLike, **evolution: Unpack[Evolution]) -> None:
-        super().__init__(name, type_info, **evolution)
+    def __init__(
+        self,
+        name: str,
+        reduce_function: Any,
+        type_info: TypeLike,
+        *,
+        migrate: Migration | None = None,
+        defaults: Defaults | None = None,
+    ) -> None:
+        super().__init__(name, type_info, migrate=migrate, defaults=defaults)
         self._reduce_function = as_reduce_function(reduce_function)
 
     def get_reduce_function(self) -> ReduceFunction[Any]:
@@ -174,7 +192,7 @@ class AggregatingStateDescriptor(StateDescriptor):
         name: See `StateDescriptor`.
         agg_function: An `AggregateFunction`; else `TypeError`.
         state_type_info: Type of the accumulator, which is what the state holds.
-        evolution: See `Evolution`.
+        migrate, defaults: See `StateDescriptor`.
     """
 
     kind = "aggregating"
@@ -184,9 +202,11 @@ class AggregatingStateDescriptor(StateDescriptor):
         name: str,
         agg_function: AggregateFunction[Any, Any, Any],
         state_type_info: TypeLike,
-        **evolution: Unpack[Evolution],
+        *,
+        migrate: Migration | None = None,
+        defaults: Defaults | None = None,
     ) -> None:
-        super().__init__(name, state_type_info, **evolution)
+        super().__init__(name, state_type_info, migrate=migrate, defaults=defaults)
         self._agg_function = check_aggregate_function(agg_function)
 
     def get_agg_function(self) -> AggregateFunction[Any, Any, Any]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from varve.changelog.batch import Batch
 from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.schema_history import stored_conversion
+from varve.changelog.schema_history import first_version, stored_conversion
 from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
@@ -106,7 +106,9 @@ class HashMapStore:
             self._table(change.schema, HashMapTable)
         self._torn, self._folding = True, False
         for change, accepts in work:
-            self._tables[change.schema.name].apply(self._newest(change), accepts)
+            newest = self._newest(change)
+            if newest is not None:
+                self._tables[change.schema.name].apply(newest, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
@@ -166,10 +168,10 @@ class HashMapStore:
         newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
         if table is not None and before is not None and before.schema.version != newest.version:
-            convert = migrate or stored_conversion(newest, before.schema.version)
-            if convert is not None:
+            converted = _at_version(table, before.schema.version, newest, migrate)
+            if converted is not table:
                 self._unconverted.setdefault(schema.name, table)
-                table = self._tables[schema.name] = table.converted(convert)
+                table = self._tables[schema.name] = converted
         if table is None:
             made = _TABLES.get(schema.kind)
             if made is None:
@@ -179,11 +181,13 @@ class HashMapStore:
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
         return table
 
-    def _newest(self, change: StateChanges) -> StateChanges:
-        """The changes with values of the newest version."""
+    def _newest(self, change: StateChanges) -> StateChanges | None:
+        """The changes with values of the newest version; None for those that a migration overwrites later."""
         known = self._registry.get(change.schema.name)
         if known is None or known.schema.version == change.schema.version:
             return change
+        if change.schema.version < first_version(known.schema):
+            return None
         convert = stored_conversion(known.schema, change.schema.version)
         if convert is None:
             return change
@@ -210,6 +214,19 @@ class HashMapStore:
                 "the store holds a part of a batch or of a replay that failed: discard it and restore the state",
                 operator=self._operator,
             )
+
+
+def _at_version(
+    table: HashMapTable[Any], version: int, newest: StateSchema, migrate: Callable[[Any], Any] | None
+) -> HashMapTable[Any]:
+    """A table of the newest version; the same one if its values stay as they are.
+
+    A migration whose function is not here is being replayed: it puts every value again, so none is kept.
+    """
+    if migrate is None and version < first_version(newest):
+        return table.emptied()
+    convert = migrate or stored_conversion(newest, version)
+    return table if convert is None else table.converted(convert)
 
 
 def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:

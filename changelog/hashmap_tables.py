@@ -49,9 +49,13 @@ class HashMapTable(ABC, Generic[C]):
     def items(self) -> Iterator[tuple[Any, ...]]:
         """All rows, by key group."""
 
+    def emptied(self) -> Self:
+        """A table of the same key groups without cells."""
+        return type(self)(min(self.groups), max(self.groups) + 1)
+
     def converted(self, convert: Callable[[Any], Any]) -> Self:
         """A table with the same keys and converted values; null map values stay."""
-        made = type(self)(min(self.groups), max(self.groups) + 1)
+        made = self.emptied()
         for key_group, cells in self.groups.items():
             own = made.groups[key_group]
             for key, cell in cells.items():

@@ -151,12 +151,7 @@ def migrating_reader(before: StateSchema, migrate: StoredConversion, number: int
 
 
 def stored_conversion(schema: StateSchema, version: int) -> StoredConversion | None:
-    """From values of an older version to current ones; None if they stay as they are.
-
-    So do values from before a migration: they only occur in a replay, which overwrites them.
-    """
-    if not first_version(schema) <= version < schema.version:
-        return None
+    """From values of an older version, not older than `first_version`, to current ones; None if they stay the same."""
     rewrite = _wire_conversion(schema, version)
     if rewrite is None:  # types whose wire forms are equal have equal stored forms
         return None

@@ -29,6 +29,7 @@ COVERED: dict[str, str] = {
 
 RUN_BY: dict[str, str] = {
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+    "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
 }
 """Document with blocks marked `python run` → the test that runs them."""
 
