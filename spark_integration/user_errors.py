@@ -1,6 +1,6 @@
 """A user function's exception as it reaches the user: with key, operator and batch, and the original as its cause.
 
-State that the function declares otherwise than it is stored is not the function's error: that one is raised as it is.
+State that the function declares in `open` otherwise than it is stored is another matter: that error is raised as it is.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def user_function_error(summary: Summary, job: str, batch: int) -> UserFunctionE
             cause = pickle.loads(error.pickled)  # noqa: S301  made by this job's own worker from its own function
         except Exception:  # noqa: BLE001  a class that only exists on the executor
             cause = None
-        if isinstance(cause, IncompatibleError):
+        if isinstance(cause, IncompatibleError) and error.key is None:
             cause.with_context(job=job, operator=summary.operator, partition=summary.partition, batch=batch)
             return cause
         if isinstance(cause, BaseException):

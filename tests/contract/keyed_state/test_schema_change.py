@@ -248,14 +248,14 @@ def test_a_function_migrates_the_values_of_a_map(job: LivingJob) -> None:
 
 
 def test_a_rename_is_a_migration_because_by_name_it_would_lose_the_field(job: LivingJob) -> None:
-    job.at("k", ValueStateDescriptor("v", "id int, nmae string")).update((1, "x"))
+    job.at("k", ValueStateDescriptor("v", "id int, label string")).update((1, "x"))
     job.step()
     renamed = ValueStateDescriptor("v", "id int, name string")
-    renamed.enable_migration(lambda old: Row(id=old.id, name=old.nmae), from_type="id int, nmae string")
+    renamed.enable_migration(lambda old: Row(id=old.id, name=old.label), from_type="id int, label string")
     redeploy(job, renamed)
     assert values(renamed, job, "k") == [(1, "x")]
     grown = ValueStateDescriptor("v", "id bigint, name string")
-    grown.enable_migration(lambda old: Row(id=old.id, name=old.nmae), from_type="id int, nmae string")
+    grown.enable_migration(lambda old: Row(id=old.id, name=old.label), from_type="id int, label string")
     restart(job, grown)
     assert values(grown, job, "k") == [(1, "x")], "the function is for another type: this change is automatic"
 
