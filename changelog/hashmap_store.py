@@ -3,12 +3,15 @@
 Its snapshots are RocksDB snapshots like those of every store, so a job can change its backend at restart, and the
 materializer needs to know one format only.
 
+All values in memory are of the newest version of their state's schema: a table is converted when the state gets a new
+version, and older changes are when they are replayed.
+
 Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
@@ -22,8 +25,9 @@ from varve.changelog.hashmap_tables import (
 )
 from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
+from varve.changelog.schema_history import first_version, stored_conversion
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -77,6 +81,8 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._unconverted: dict[str, HashMapTable[Any]] = {}
+        """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -127,17 +133,22 @@ class HashMapStore:
             self._check_whole()
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self._operator)
-        work: list[tuple[HashMapTable[Any], StateChanges, Callable[[int], bool] | None]] = []
+        work: list[tuple[StateChanges, Callable[[int], bool] | None]] = []
         for batch in batches:
             accepted = self._accepted(batch)
             accepts = None if batch.accepts is None else accepted.__contains__
-            work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
+            work.extend((change, accepts) for change in batch.changes)
+        for change, _ in work:
+            self._table(change.schema, HashMapTable)
         self._torn, self._folding = True, False
-        for table, change, accepts in work:
-            table.apply(change, accepts)
+        for change, accepts in work:
+            newest = self._newest(change)
+            if newest is not None:
+                self._tables[change.schema.name].apply(newest, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
@@ -187,6 +198,21 @@ class HashMapStore:
                     load(row)
         self._version = source.version
         self._torn = False
+        self._confirm()
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        self._table(schema, HashMapTable, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        if self._registry.revert():
+            known = {schema.name for schema in self._registry.schemas}
+            tables = {**self._tables, **self._unconverted}
+            self._tables = {name: table for name, table in tables.items() if name in known}
+            self._unconverted.clear()
 
     def close(self) -> None:
         """Release the memory."""
@@ -199,9 +225,15 @@ class HashMapStore:
         if ahead is not None:
             ahead.take_back()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        self._registry.register(schema)
+    def _table(self, schema: StateSchema, table_type: type[Any], migrate: Callable[[Any], Any] | None = None) -> Any:
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.version != newest.version:
+            converted = _at_version(table, before.schema.version, newest, migrate)
+            if converted is not table:
+                self._unconverted.setdefault(schema.name, table)
+                table = self._tables[schema.name] = converted
         if table is None:
             table = self._tables[schema.name] = self._new_table(schema)
         if not isinstance(table, table_type):
@@ -216,6 +248,23 @@ class HashMapStore:
         if made is None:
             raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
         return made(low, high)
+
+    def _newest(self, change: StateChanges) -> StateChanges | None:
+        """The changes with values of the newest version; None for those that a migration overwrites later."""
+        known = self._registry.get(change.schema.name)
+        if known is None or known.schema.version == change.schema.version:
+            return change
+        if change.schema.version < first_version(known.schema):
+            return None
+        convert = stored_conversion(known.schema, change.schema.version)
+        if convert is None:
+            return change
+        values = [None if value is None else convert(value) for value in change.values]
+        return replace(change, schema=known.schema, values=values)
+
+    def _confirm(self) -> None:
+        self._registry.confirm()
+        self._unconverted.clear()
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
@@ -233,6 +282,19 @@ class HashMapStore:
                 "the store holds a part of a batch or of a replay that failed: discard it and restore the state",
                 operator=self._operator,
             )
+
+
+def _at_version(
+    table: HashMapTable[Any], version: int, newest: StateSchema, migrate: Callable[[Any], Any] | None
+) -> HashMapTable[Any]:
+    """A table of the newest version; the same one if its values stay as they are.
+
+    A migration whose function is not here is being replayed: it puts every value again, so none is kept.
+    """
+    if migrate is None and version < first_version(newest):
+        return table.emptied()
+    convert = migrate or stored_conversion(newest, version)
+    return table if convert is None else table.converted(convert)
 
 
 def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:

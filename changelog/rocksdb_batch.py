@@ -10,7 +10,7 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 _SORT_BY_ARROW: Final = 1000
 
+StateVersion: TypeAlias = tuple[str, int]
+"""Name of a state and version of its schema."""
+
 
 class Prefixes(dict[int, bytes]):
     """Key group → the bytes that begin the state's rows in it. A key group outside of the store is a bug."""
@@ -49,6 +52,8 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    reader_of: Callable[[int], Callable[[bytes], Any]]
+    """Number of an older schema version → function from its wire forms to stored forms of this version."""
     namespace: TypeInformation | None = None
 
 
@@ -77,8 +82,8 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, RecentRows] = field(default_factory=dict[str, RecentRows])
-    """By name of the value-like states."""
+    recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
+    """By name and schema version of the value-like states."""
     first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
     """Name of a timer state → key group → the first of the timers that were set."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
@@ -125,7 +130,7 @@ class RowBuilder:
             encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
         rows.update(zip(starts, encoded, strict=True))
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        recent = self.recent.setdefault(form.schema.name, RecentRows())
+        recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
         recent.values.update(zip(change.keys, change.values, strict=True))
         recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.key_wire import key_reader, key_writer
 from varve.changelog.rocksdb_database import rocksdb_error
-from varve.changelog.rocksdb_key import ELEMENT_BYTES, PREFIX_BYTES, split_map_key, split_value, successor
+from varve.changelog.rocksdb_key import (
+    ELEMENT_BYTES,
+    PREFIX_BYTES,
+    header,
+    split_map_key,
+    split_value,
+    successor,
+    version_number,
+)
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -64,7 +72,7 @@ class RecentValues:
         """Remember these values; if they are more than fit, forget everything."""
         size = remembered_bytes(len(values), wire_bytes)
         if size > self._generation_bytes:
-            self.old, self.young, self._young_bytes = {}, {}, 0
+            self.clear()
             return
         self._make_room(size)
         self.young.update(values)
@@ -74,6 +82,10 @@ class RecentValues:
             self.old, self.young, self._young_bytes = self.young, {}, 0
         self._young_bytes += size
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.old, self.young, self._young_bytes = {}, {}, 0
+
 
 class _Table:
     """What the tables share: how a stored value becomes a stored form."""
@@ -82,17 +94,29 @@ class _Table:
         self.form = form
         self._database = database
         self._from_wire: Callable[[bytes], Any] = form.value.from_wire
+        self._head = header(form.schema.version)
+        self._readers: dict[int, Callable[[bytes], Any]] = {version_number(form.schema.version): self._from_wire}
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            # Nearly all values are without time stamp: cutting them here saves a call.
-            wire = data[1:] if data[:1] < b"\x80" and data else split_value(data).wire
+            # Nearly all values are of this version and without time stamp: cutting them here saves a call.
+            if data[:1] != self._head:
+                return self._other_value(data)
+            wire = data[1:]
             return self._from_wire(wire) if wire else None
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+
+    def _other_value(self, data: bytes) -> Any:
+        """The stored form, of this version, of a value that has a time stamp or is of an older version."""
+        number, _, wire = split_value(data)
+        read = self._readers.get(number)
+        if read is None:
+            read = self._readers[number] = self.form.reader_of(number)
+        return read(wire) if wire else None
 
     def _key(self, wire: bytes) -> Any:
         return self._key_from_wire(wire)
@@ -147,6 +171,11 @@ class RocksDBValueTable(_Table):
         """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
         self._ahead = {}
         self._recent.update(values, wire_bytes)
+
+    def forget(self) -> None:
+        """A batch has set keys to values of another schema version."""
+        self._ahead = {}
+        self._recent.clear()
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""

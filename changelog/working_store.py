@@ -101,11 +101,30 @@ class WorkingStore(BatchFolder, Protocol):
         """The states that the store knows, in order of registration."""
         ...
 
-    def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state, registered if new.
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
 
-        Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
-        names the operator, the state and both schemas. So do the other three.
+        Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
+
+        Args:
+            schema: Decided by `varve.changelog.schema_history.change`, or read from the log.
+            migrate: What makes a stored form of this version from one of the version before, if the schema's history
+                does not say; the caller then puts every value of the state again with the next `apply`.
+
+        Raises:
+            IncompatibleError: the schema is no version of the known state: it has another kind or map key type, or
+                another value type at the same version; the message names the operator, the state and both schemas.
+        """
+        ...
+
+    def revert(self) -> None:
+        """Forget what was registered since the last `apply` or `fold`; tables that were given out are dead."""
+        ...
+
+    def value_table(self, schema: StateSchema) -> ValueTable:
+        """The table of a value-like state at its newest version, registered if new; see `register` for errors.
+
+        So do `map_table`, `list_table` and `timer_table`.
         """
         ...
 

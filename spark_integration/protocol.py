@@ -75,6 +75,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    states: tuple[StateSchema, ...] = ()
+    """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -206,7 +206,7 @@ class OperatorState:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
             key_type = parse_type_string(self.request.key_type)
-            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator)
+            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
         return self._backend
 
     def _open_runner(self) -> OperatorRunner:
