@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from itertools import repeat
 from typing import Any, Final
 
 import msgspec
@@ -118,7 +118,8 @@ class CompositeType(WireType):
             blank = (None,) * self.arity
             stored = [blank if row is None else row for row in stored]
         # One pass per column: zip(*stored) would make an iterator for every row.
-        columns = [list(map(itemgetter(i), stored)) for i in range(self.arity)]
+        # Not itemgetter: a Row's own way to an item is Python code.
+        columns = [list(map(tuple.__getitem__, stored, repeat(i))) for i in range(self.arity)]
         children = [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)]
         struct_array: Any = pa.StructArray
         return struct_array.from_arrays(children, fields=self._fields, mask=absent and pa.array(absent))

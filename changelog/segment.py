@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varve.changelog.changes import StateChanges
 from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
@@ -22,7 +23,6 @@ from varve.storage.records import Record, StateSchema
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.changes import StateChanges
 
 KIND: Final = b"SEGM"
 VERSION: Final = 1
@@ -168,4 +168,4 @@ def _without_plain_ops(change: StateChanges) -> StateChanges:
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change
-    return type(change)(change.schema, change.key_groups, change.keys, None, change.map_keys, change.values)
+    return StateChanges(change.schema, change.key_groups, change.keys, None, change.map_keys, change.values)

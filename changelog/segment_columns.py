@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varve.changelog.changes import Op, StateChanges
+from varve.changelog.column_changes import ColumnChanges
 from varve.changelog.types import parse_type_string
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
@@ -55,6 +56,8 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
 
     Raises `InvalidRequestError`, naming the state and the first offending key, if something does not fit its type.
     """
+    if isinstance(changes, ColumnChanges):
+        return _stream(changes.columns())
     schema = changes.schema
     _check_lengths(changes)
     columns: dict[str, Column] = {"key_group": _key_group_column(changes)}
@@ -64,6 +67,10 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
     if schema.kind == MAP:
         columns["map_key"] = _column(map_key_type(schema), changes.map_keys or [], changes, "map key")
     columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
+    return _stream(columns)
+
+
+def _stream(columns: dict[str, Column]) -> bytes:
     batch: Any = arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     sink = pa.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:

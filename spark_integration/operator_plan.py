@@ -18,6 +18,7 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.wire_type import WireType
 
+PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 RESERVED_PREFIX: Final = "__varve_"
 """Columns with such names are varve's own."""
 _UID_BYTES_MAX: Final = 200
@@ -51,6 +53,10 @@ class OperatorPlan:
     """Input column with the event time; None if there is none."""
     function: PickledFunction = field(repr=False)
     """The user's function, pickled by cloudpickle."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
+    input_columns: tuple[str, ...] | None = None
+    """The input columns that the function reads; None for all. The others are not shuffled."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -174,13 +180,19 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 def pickle_function(function: Any, operator: str | None = None) -> PickledFunction:
     """A user's function as bytes. Raises `InvalidRequestError` if it is none, or cannot be pickled."""
-    if isinstance(function, type) and issubclass(function, KeyedProcessFunction):
+    if isinstance(function, type) and issubclass(function, PROCESS_FUNCTIONS):
         raise InvalidRequestError(
             f"process takes an instance: {function.__name__}(), not {function.__name__}", operator=operator
         )
-    if not isinstance(function, KeyedProcessFunction):
+    if not isinstance(function, PROCESS_FUNCTIONS):
         raise InvalidRequestError(
-            f"process takes a KeyedProcessFunction, not {type(function).__name__}", operator=operator
+            f"process takes a KeyedProcessFunction or a VectorizedProcessFunction, not {type(function).__name__}",
+            operator=operator,
+        )
+    limit: Any = getattr(function, "input_bytes_max", 1)
+    if not isinstance(limit, int) or limit < 1:
+        raise InvalidRequestError(
+            f"input_bytes_max of {type(function).__name__} is {limit!r}; give a number of bytes", operator=operator
         )
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
@@ -208,29 +220,36 @@ def plan_operator(
     uid: str | None,
     name: str | None = None,
     event_time: str | None = None,
+    input_columns: Sequence[str] | None = None,
 ) -> OperatorPlan:
     """Check and freeze one operator.
 
     Args:
         input_schema: Columns of the rows that come in.
         key_columns: Input columns that make the key.
-        function: The user's `KeyedProcessFunction`.
+        function: The user's `KeyedProcessFunction` or `VectorizedProcessFunction`.
         output_schema: Columns that it yields.
         uid: Names the state.
         name: For people.
         event_time: Column of the job's input that holds the event time.
+        input_columns: The columns that the function reads, those of the key included; None for all.
 
     Raises:
         InvalidRequestError: Any of these cannot be right.
     """
     checked = check_uid(uid)
     pickled = pickle_function(function, checked)
+    timestamp_column = timestamp_column_of(input_schema, event_time)
+    if input_columns is not None:
+        input_columns = tuple(dict.fromkeys([*input_columns, *([timestamp_column] if timestamp_column else [])]))
     return OperatorPlan(
         uid=checked,
         name=name or checked,
         key_columns=tuple(key_columns),
         key_type=key_type_of(input_schema, key_columns, checked).type_string(),
         output_schema=output_schema_of(output_schema, checked),
-        timestamp_column=timestamp_column_of(input_schema, event_time),
+        timestamp_column=timestamp_column,
         function=pickled,
+        vectorized=isinstance(function, VectorizedProcessFunction),
+        input_columns=input_columns,
     )

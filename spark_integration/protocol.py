@@ -76,6 +76,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,19 +8,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql.types import StructField, StructType
+
+from varve.spark_integration.aggregations import aggregate_columns
+from varve.spark_integration.column_aggregates import ColumnAggregates
 from varve.spark_integration.job_plan import EventTime, check_uids, event_time_of
 from varve.spark_integration.operator_plan import OperatorPlan, key_type_of, plan_operator
 from varve.spark_integration.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame
-    from pyspark.sql.types import StructType
 
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction
     from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +75,12 @@ class KeyedStream:
 
     def process(
         self,
-        func: KeyedProcessFunction[Any, Any, Any],
+        func: KeyedProcessFunction[Any, Any, Any] | VectorizedProcessFunction,
         output_schema: StructType | str,
         uid: str | None = None,
         name: str | None = None,
     ) -> ProcessedStream:
-        """Call a function for every row, with the state of the row's key.
+        """Call a function for every row, with the state of the row's key; a vectorised one for every batch of rows.
 
         Args:
             func: An instance; it is copied (pickled) now.
@@ -88,6 +92,47 @@ class KeyedStream:
         Raises:
             InvalidRequestError: Any of these cannot be right, or the uid is taken.
         """
+        return self._processed(func, output_schema, uid, name)
+
+    def aggregate(
+        self,
+        aggregations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        **columns: Any,
+    ) -> ProcessedStream:
+        """Keep aggregates of all rows of each key, and yield those of every key that has rows in a micro-batch.
+
+        An output row has the key columns and a column for each aggregation, typed as by Spark's `groupBy().agg()`.
+
+        Args:
+            aggregations: Output column → aggregation, for names that are no Python names, or are `uid` or `name`.
+            uid: Required. Names the operator's state for ever; other aggregations are another state, which needs
+                another uid.
+            name: For people; the uid unless given.
+            columns: Output column = aggregation: "count" (of rows), `("amount", "sum")`, `("amount", "top", 10)` or an
+                `Aggregation`, which names the functions.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right, or the uid is taken.
+        """
+        schema = self._graph.schema
+        wanted = aggregate_columns(schema, {**(aggregations or {}), **columns})
+        output = StructType(
+            [
+                *[StructField(key, schema[key].dataType) for key in self._columns],
+                *[StructField(column.name, column.output_type) for column in wanted],
+            ]
+        )
+        read = [*self._columns, *[column.column for column in wanted if column.column is not None]]
+        return self._processed(ColumnAggregates(self._columns, wanted), output, uid, name, read)
+
+    def _processed(
+        self, func: Any, output_schema: StructType | str, uid: str | None, name: str | None,
+        input_columns: Sequence[str] | None = None,
+    ) -> ProcessedStream:  # fmt: skip
         graph = self._graph
         plan = plan_operator(
             graph.schema,
@@ -97,6 +142,7 @@ class KeyedStream:
             uid=uid,
             name=name,
             event_time=graph.event_time.column if graph.event_time else None,
+            input_columns=input_columns,
         )
         operators = (*graph.operators, plan)
         check_uids(operators)
