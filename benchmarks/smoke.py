@@ -30,7 +30,14 @@ ROWS_PER_KEY = Case(1_000_000, 100_000)
 VARVE = ("varve-hashmap", "varve-rocksdb")
 AGGREGATE = ("varve-hashmap-aggregate", "varve-rocksdb-aggregate")
 SLOW = {"spark-transformWithState", "spark-transformWithStateInPandas"}
-SYSTEMS = (*AGGREGATE, *VARVE, "spark-groupBy-agg", "floor", "spark-transformWithState", "spark-transformWithStateInPandas")
+SYSTEMS = (
+    *AGGREGATE,
+    *VARVE,
+    "spark-groupBy-agg",
+    "floor",
+    "spark-transformWithState",
+    "spark-transformWithStateInPandas",
+)
 COLUMNS = ("rows_per_s", "batch_ms_p50", "batch_ms_p99", "ack_ms_p50", "ack_ms_p99", "objects_per_checkpoint")
 
 

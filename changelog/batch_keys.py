@@ -1,7 +1,7 @@
 """`BatchKeys`: the keys of a batch of rows as the many-key methods of state handles take them.
 
-Made once per batch, so that keys are grouped, hashed and converted once, whatever number of states is accessed. Keys are
-ordered by key group and within one by first appearance, which is the order of the rows of `StateChanges` and makes
+Made once per batch, so that keys are grouped, hashed and converted once, whatever number of states is accessed. Keys
+are ordered by key group and within one by first appearance, which is the order of the rows of `StateChanges` and makes
 accesses to the tables few, long runs. The order depends on the rows alone (I5).
 """
 
@@ -29,7 +29,7 @@ class BatchKeys:
     """Some keys, by default distinct; immutable.
 
     Attributes:
-        array: The keys, one per element; a struct array if several columns make the key. A null is a key like any other.
+        array: The keys, one per element; a struct array if several columns make the key. Null is a key as well.
         positions: For each row of the batch the position of its key in `array` (numpy, int64). None after `take`.
         distinct: Whether no key is there twice.
     """

@@ -36,7 +36,9 @@ class ColumnChanges(StateChanges):
         value_column: A value for each key, canonical (`varve.changelog.column_values`).
     """
 
-    def __init__(self, schema: StateSchema, batch_keys: BatchKeys, value_type: TypeInformation, value_column: Any) -> None:
+    def __init__(
+        self, schema: StateSchema, batch_keys: BatchKeys, value_type: TypeInformation, value_column: Any
+    ) -> None:
         if not batch_keys.distinct or len(batch_keys) != len(value_column):
             raise InvariantError(f"the columns of the changes of state {schema.name!r} do not fit together")
         set_field = object.__setattr__

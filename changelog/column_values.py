@@ -1,7 +1,7 @@
 """Arrow columns of state values: which types have them, and how what a user gives becomes canonical.
 
-A value must be the same whether it was written row by row or by column (I5): -0.0 becomes 0.0 and every NaN one NaN, and
-what the row methods refuse is refused here.
+A value must be the same whether it was written row by row or by column (I5): -0.0 becomes 0.0 and every NaN one NaN,
+and what the row methods refuse is refused here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _YEARS: Final = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999)) 
 
 
 def check_columnar(value_type: TypeInformation, what: str) -> None:
-    """Raises `InvalidRequestError`, naming `what`, for a type whose Arrow column does not hold the values themselves."""
+    """Raises `InvalidRequestError`, naming `what`, for a type whose Arrow column does not hold the values."""
     parts = value_type.types if isinstance(value_type, CompositeType) else ()
     if not value_type.immutable or isinstance(value_type, (BigIntType, BigDecimalType)):
         raise InvalidRequestError(
@@ -44,8 +44,10 @@ def canonical_column(value_type: TypeInformation, given: Any, what: str) -> Any:
 
     Raises `InvalidRequestError`, naming `what`, for something else than an Arrow array, and for values that do not fit.
     """
-    column = given.combine_chunks() if isinstance(given, pa.ChunkedArray) else given
-    if not isinstance(column, pa.Array):
+    column: Any = given
+    if isinstance(given, pa.ChunkedArray):
+        column = column.combine_chunks()
+    if not isinstance(column, arrow.Array):
         raise InvalidRequestError(f"{what} takes an Arrow array, not {type(given).__name__}; make one with pa.array")
     try:
         return _canonical(value_type, column, what)
@@ -88,10 +90,9 @@ def _canonical_floats(column: Any) -> Any:
 
 def _check_years(column: Any, what: str) -> None:
     """Python's dates end with the year 9999, and so does state."""
-    naive = column.cast(pa.timestamp("us", column.type.tz)) if pa.types.is_timestamp(column.type) else column
-    ends = pc.min_max(naive.cast(pa.int64() if pa.types.is_timestamp(column.type) else pa.int32()))
+    unit = "us" if pa.types.is_timestamp(column.type) else "D"
+    ends = pc.min_max(column.cast(pa.int64()) if unit == "us" else column.cast(pa.int32()))
     low, high = ends["min"].as_py(), ends["max"].as_py()
-    unit = np.datetime64(0, "us" if pa.types.is_timestamp(column.type) else "D")
-    step = np.timedelta64(1, "us" if pa.types.is_timestamp(column.type) else "D")
-    if low is not None and not (np.datetime64(_YEARS[0]) <= unit + low * step <= unit + high * step <= np.datetime64(_YEARS[1])):
+    first, last = (int(np.datetime64(year, unit).astype(np.int64)) for year in _YEARS)
+    if low is not None and not first <= low <= high <= last:
         raise InvalidRequestError(f"{what} takes dates and timestamps of the years 1 to 9999")

@@ -68,7 +68,9 @@ def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
     overlay.removed |= bool(column.null_count)
 
 
-def get_entries(overlay: MapOverlay, types: tuple[TypeInformation, TypeInformation], keys: BatchKeys, given: Any) -> Any:
+def get_entries(
+    overlay: MapOverlay, types: tuple[TypeInformation, TypeInformation], keys: BatchKeys, given: Any
+) -> Any:
     """For each (key, map key) the value as a column; null where there is no entry, or its value is null."""
     key_type, value_type = types
     map_keys = _map_keys(overlay, key_type, keys, given)
@@ -132,7 +134,7 @@ def _map_keys(overlay: MapOverlay, key_type: TypeInformation, keys: BatchKeys, g
 def _check_keys(keys: Any, name: str) -> None:
     if not isinstance(keys, BatchKeys):
         raise InvalidRequestError(
-            f"state {name!r}: the keys are a {type(keys).__name__}; give ctx.keys(), or what its take() and filter() give"
+            f"state {name!r}: the keys are a {type(keys).__name__}; give ctx.keys(), or its take() or its filter()"
         )
 
 

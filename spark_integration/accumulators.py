@@ -203,8 +203,9 @@ class ExtremeAccumulator(Accumulator):
         extremes = np.full(rows.count, np.nan if self._function == "min" else -np.inf, column.type.to_pandas_dtype())
         reduce = np.fmin if self._function == "min" else np.maximum
         own, known = valid_rows(column), valid_rows(state[0])
-        reduce.at(extremes, rows.positions[own], column.take(pa.array(own)).to_numpy())
-        reduce.at(extremes, known, state[0].take(pa.array(known)).to_numpy())
+        with np.errstate(invalid="ignore"):  # numpy warns of NaN
+            reduce.at(extremes, rows.positions[own], column.take(pa.array(own)).to_numpy())
+            reduce.at(extremes, known, state[0].take(pa.array(known)).to_numpy())
         present = np.zeros(rows.count, bool)
         present[rows.positions[own]] = present[known] = True
         return [where(present, arrow.array(extremes, from_pandas=False))]

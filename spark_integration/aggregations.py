@@ -1,4 +1,4 @@
-"""`Aggregation`: one column that `KeyedStream.aggregate` computes, and the checks that make one of what the user wrote."""
+"""`Aggregation`: a column that `KeyedStream.aggregate` computes, and the checks of what the user wrote."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark
 
-from varve.changelog.basic_types import BooleanType, FloatingType, IntegerType
+from varve.changelog.basic_types import FloatingType, IntegerType
 from varve.changelog.column_values import check_columnar
 from varve.changelog.composite_types import CompositeType
 from varve.changelog.decimal_types import DecimalType
@@ -88,7 +88,9 @@ def as_aggregation(name: str, given: Any) -> Aggregation:
         raise InvalidRequestError(f"aggregation {name}: there is no function {function!r}; there are {list(_MAKERS)}")
     if (found.k is not None) != (function == "top"):
         raise InvalidRequestError(f"aggregation {name}: a number belongs to top, and to top alone")
-    if found.k is not None and (isinstance(found.k, bool) or not isinstance(found.k, int) or not 1 <= found.k <= TOP_MAX):
+    if found.k is not None and (
+        isinstance(found.k, bool) or not isinstance(found.k, int) or not 1 <= found.k <= TOP_MAX
+    ):
         raise InvalidRequestError(f"aggregation {name}: top keeps from 1 to {TOP_MAX} values, not {found.k!r}")
     if found.ignore_nulls and function not in ("first", "last"):
         raise InvalidRequestError(f"aggregation {name}: ignore_nulls belongs to first and last; {function} always does")

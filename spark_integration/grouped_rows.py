@@ -5,13 +5,14 @@ Order counts: a reduction takes the rows of a key in the order of the batch, so 
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.batch_keys import BatchKeys
+if TYPE_CHECKING:
+    from varve.changelog.batch_keys import BatchKeys
 
 arrow: Any = pa
 pc: Any = pyarrow.compute
@@ -40,8 +41,8 @@ class GroupedRows:
             positions: For each value the position of its key; None for the rows of the batch.
         """
         owners = self.positions if positions is None else positions
-        table: Any = pa.table({"key": owners, "value": column}).group_by("key", use_threads=False)
-        grouped = table.aggregate([("value", function)]).combine_chunks()
+        table: Any = arrow.table({"key": owners, "value": column})
+        grouped = table.group_by("key", use_threads=False).aggregate([("value", function)]).combine_chunks()
         places = np.full(self.count, -1)
         places[grouped.column("key").to_numpy()] = np.arange(len(grouped))
         return take(grouped.column(f"value_{function}"), places)

@@ -160,8 +160,10 @@ class OperatorState:
         runner = self._open_runner()
         backend = self._open_backend()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
-        make = VectorizedAttempt if isinstance(runner, VectorizedRunner) else Attempt
-        attempt = make(self, task, runner, backend, how)
+        if isinstance(runner, VectorizedRunner):
+            attempt = VectorizedAttempt(self, task, runner, backend, how)
+        else:
+            attempt = Attempt(self, task, runner, backend, how)
         attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
         self._pending = attempt
         return attempt

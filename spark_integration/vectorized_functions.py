@@ -1,4 +1,4 @@
-"""`VectorizedProcessFunction`: a keyed function that takes Arrow batches and accesses the state of all their keys at once.
+"""`VectorizedProcessFunction`: a keyed function of Arrow batches that accesses the state of all their keys at once.
 
 It runs where a `KeyedProcessFunction` runs, over the same state, log and checkpoints. As there, one instance serves one
 partition and its fields are a cache.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     BatchOutput = pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch | pa.Table] | None
 
-__all__ = ["BatchKeys", "VectorizedProcessFunction"]
+__all__ = ["VectorizedContext", "VectorizedProcessFunction"]
 
 
 class VectorizedProcessFunction(Function, ABC):

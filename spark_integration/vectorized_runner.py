@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 VECTORIZED_ANSWER_ROWS: Final = 50_000
 """Rows per answer batch, at most."""
+arrow: Any = pa
 _compute: Any = pyarrow.compute
 
 
@@ -58,7 +59,7 @@ class VectorizedRunner(OperatorRunner):
         if self.error is not None or self._process is None or not gathered:
             return
         try:
-            batch = pa.concat_batches(gathered)
+            batch = arrow.concat_batches(gathered)
             gathered.clear()  # the copy is enough
             self._note_event_times(batch)
             own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
@@ -94,8 +95,8 @@ class VectorizedRunner(OperatorRunner):
         names = self._output_schema.names
         if not isinstance(output, (pa.RecordBatch, pa.Table)):
             raise InvalidRequestError(
-                f"process_batch gave a {type(output).__name__}, expected an Arrow table or record batch with the columns "
-                f"{names}"
+                f"process_batch gave a {type(output).__name__}, expected an Arrow table or record batch with the "
+                f"columns {names}"
             )
         if sorted(output.schema.names) != sorted(names):
             raise InvalidRequestError(f"process_batch gave the columns {output.schema.names}, expected {names}")
