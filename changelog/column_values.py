@@ -45,7 +45,7 @@ def canonical_column(value_type: TypeInformation, given: Any, what: str) -> Any:
     Raises `InvalidRequestError`, naming `what`, for something else than an Arrow array, and for values that do not fit.
     """
     column: Any = given
-    if isinstance(given, pa.ChunkedArray):
+    if isinstance(given, arrow.ChunkedArray):
         column = column.combine_chunks()
     if not isinstance(column, arrow.Array):
         raise InvalidRequestError(f"{what} takes an Arrow array, not {type(given).__name__}; make one with pa.array")

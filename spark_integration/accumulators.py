@@ -59,9 +59,22 @@ class Accumulator(ABC):
             state: The fields before, an array with an element for each key; null for a key without state.
         """
 
+    partials: tuple[str, ...] = ()
+    """What Spark may compute of the rows of a key before they are shuffled (see `map_side_combine`), the sum before
+    the count; empty if the rows themselves are needed."""
+
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        """`add` for rows that are themselves of several rows each: `partials` are the columns named so."""
+        return self.add(rows, partials[0], state)
+
     def result(self, fields: list[Any]) -> Any:
         """The output column of the fields."""
         return fields[0]
+
+    def check_sums(self, partials: list[Any]) -> None:
+        """Spark gives null for a sum that does not fit, although there are values."""
+        if pc.any(pc.and_(partials[0].is_null(), pc.greater(partials[1], 0))).as_py():
+            raise self.too_large("its type within one batch", ArithmeticError("overflow"))
 
     def too_large(self, kind: str, error: Exception) -> InvalidRequestError:
         """The error of a sum that does not fit."""
@@ -74,11 +87,16 @@ class Accumulator(ABC):
 class CountAccumulator(Accumulator):
     """Counts rows, or values that are not null."""
 
+    partials = ("count",)
+
     def __init__(self, name: str) -> None:
         super().__init__(name, (name, LONG))
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         return [pc.add(state[0].fill_null(0), counts_of(rows, column))]
+
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        return [pc.add(state[0].fill_null(0), rows.reduce(partials[0], "sum"))]
 
 
 def counts_of(rows: GroupedRows, column: Any) -> Any:
@@ -91,6 +109,8 @@ def counts_of(rows: GroupedRows, column: Any) -> Any:
 
 class LongSumAccumulator(Accumulator):
     """Sum of integers, exact."""
+
+    partials = ("sum", "count")
 
     def __init__(self, name: str) -> None:
         super().__init__(name, (name, LONG))
@@ -109,9 +129,15 @@ class LongSumAccumulator(Accumulator):
         except pa.ArrowInvalid as error:
             raise self.too_large("bigint", error) from error
 
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        self.check_sums(partials)
+        return self.add(rows, partials[0], state)
+
 
 class DoubleSumAccumulator(Accumulator):
     """Sum of floating-point numbers, in the order of the rows."""
+
+    partials = ("double_sum",)
 
     def __init__(self, name: str) -> None:
         super().__init__(name, (name, DOUBLE))
@@ -123,12 +149,18 @@ class DoubleSumAccumulator(Accumulator):
 class DecimalSumAccumulator(Accumulator):
     """Sum of decimals, exact: decimal(p, s) becomes decimal(p + 10, s), of at most 38 digits."""
 
+    partials = ("sum", "count")
+
     def __init__(self, name: str, value_type: DecimalType) -> None:
         self.sum_type = DecimalType(min(value_type.precision + 10, PRECISION_MAX), value_type.scale)
         super().__init__(name, (name, self.sum_type))
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         return [self.summed(rows, column, state[0])]
+
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        self.check_sums(partials)
+        return self.add(rows, partials[0], state)
 
     def summed(self, rows: GroupedRows, column: Any, before: Any) -> Any:
         """The sum after the batch."""
@@ -144,12 +176,18 @@ class DecimalSumAccumulator(Accumulator):
 class AverageAccumulator(Accumulator):
     """Average of integers and floating-point numbers: sum as double, and count, as in Spark."""
 
+    partials = ("double_sum", "count")
+
     def __init__(self, name: str) -> None:
         super().__init__(name, (f"{name}.sum", DOUBLE), (f"{name}.count", LONG))
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         added = rows.reduce(column.cast(pa.float64(), safe=False), "sum")
         return [_plus(state[0], added, 0.0), pc.add(state[1].fill_null(0), counts_of(rows, column))]
+
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        total, count = (rows.reduce(partial, "sum") for partial in partials)
+        return [_plus(state[0], total, 0.0), pc.add(state[1].fill_null(0), count)]
 
     def result(self, fields: list[Any]) -> Any:
         return pc.divide(fields[0], fields[1].cast(pa.float64(), safe=False))
@@ -169,6 +207,11 @@ class DecimalAverageAccumulator(DecimalSumAccumulator):
         counts = pc.add(state[1].fill_null(0), counts_of(rows, column))
         return [self.summed(rows, column, state[0]), counts]
 
+    def merge(self, rows: GroupedRows, partials: list[Any], state: list[Any]) -> list[Any]:
+        self.check_sums(partials)
+        counts = pc.add(state[1].fill_null(0), rows.reduce(partials[1], "sum"))
+        return [self.summed(rows, partials[0], state[0]), counts]
+
     def result(self, fields: list[Any]) -> Any:
         scale = self.result_type.scale
         shift = 10 ** (PRECISION_MAX + 1 - self.sum_type.scale)
@@ -178,7 +221,7 @@ class DecimalAverageAccumulator(DecimalSumAccumulator):
             if total is None:
                 averages.append(None)
                 continue
-            sign, digits = (-1 if total < 0 else 1), int(abs(total).scaleb(self.sum_type.scale, _EXACT))
+            sign, digits = (-1 if total < 0 else 1), int(total.copy_abs().scaleb(self.sum_type.scale, _EXACT))
             # Spark divides to 39 digits after the point, and then rounds to the result's.
             quotient = _half_up(_half_up(digits * shift, count), back)
             averages.append(Decimal(sign * quotient).scaleb(-scale, _EXACT))
@@ -193,6 +236,7 @@ class ExtremeAccumulator(Accumulator):
 
     def __init__(self, name: str, value_type: WireType, function: str) -> None:
         super().__init__(name, (name, value_type))
+        self.partials = (function,)
         self._function = function
         self._floating = isinstance(value_type, FloatingType)
 

@@ -106,9 +106,8 @@ class BatchExecution:
             UserErrorRaised: the user's function raised.
             BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
         """
-        if plan.input_columns is not None:
-            kept = {*plan.input_columns, UPSTREAM_TAG_COLUMN}
-            rows = rows.select(*[F.col(f"`{c}`") for c in rows.columns if c in kept])
+        if plan.prepare is not None:
+            rows = plan.prepare(rows)
         keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
         answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)

@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from varve.spark_integration.aggregations import AggregateColumn
     from varve.spark_integration.functions import RuntimeContext
 
+
+def partial_name(name: str, kind: str) -> str:
+    """The column with that partial of an aggregation (see `map_side_combine`)."""
+    return f"__varve_{kind} {name}"
+
+
 STATE_NAME: Final = "aggregates"
 """Name of the value state with the accumulators; not that of an output column's own state, which has a dot."""
 arrow: Any = pa
@@ -29,9 +35,13 @@ class ColumnAggregates(VectorizedProcessFunction):
     Args:
         key_columns: Names of the key columns.
         columns: What is computed.
+        combined: The rows are those of `map_side_combine`.
     """
 
-    def __init__(self, key_columns: Sequence[str], columns: Sequence[AggregateColumn]) -> None:
+    def __init__(
+        self, key_columns: Sequence[str], columns: Sequence[AggregateColumn], *, combined: bool = False
+    ) -> None:
+        self._combined = combined
         self._key_columns = tuple(key_columns)
         self._columns = tuple(columns)
         fields = [field for column in columns for field in column.accumulator.fields]
@@ -52,7 +62,11 @@ class ColumnAggregates(VectorizedProcessFunction):
         for column in self._columns:
             count = len(column.accumulator.fields)
             own, before = before[:count], before[count:]
-            fields = column.accumulator.add(rows, self._input(batch, column), own)
+            if self._combined:
+                partials = [batch.column(partial_name(column.name, kind)) for kind in column.accumulator.partials]
+                fields = column.accumulator.merge(rows, partials, own)
+            else:
+                fields = column.accumulator.add(rows, self._input(batch, column), own)
             after += fields
             outputs.append(column.accumulator.result(fields))
         self._state.put_many(keys, arrow.StructArray.from_arrays(after, fields=list(self._type.arrow_type)))

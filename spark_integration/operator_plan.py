@@ -22,9 +22,10 @@ from varve.spark_integration.vectorized_functions import VectorizedProcessFuncti
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     import pyarrow as pa
+    from pyspark.sql import DataFrame
 
     from varve.changelog.wire_type import WireType
 
@@ -55,8 +56,9 @@ class OperatorPlan:
     """The user's function, pickled by cloudpickle."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
-    input_columns: tuple[str, ...] | None = None
-    """The input columns that the function reads; None for all. The others are not shuffled."""
+    prepare: Callable[[DataFrame], DataFrame] | None = field(default=None, repr=False)
+    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key,
+    of the event time and of upstream tags."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -220,7 +222,7 @@ def plan_operator(
     uid: str | None,
     name: str | None = None,
     event_time: str | None = None,
-    input_columns: Sequence[str] | None = None,
+    prepare: Callable[[DataFrame], DataFrame] | None = None,
 ) -> OperatorPlan:
     """Check and freeze one operator.
 
@@ -232,24 +234,21 @@ def plan_operator(
         uid: Names the state.
         name: For people.
         event_time: Column of the job's input that holds the event time.
-        input_columns: The columns that the function reads, those of the key included; None for all.
+        prepare: See `OperatorPlan.prepare`.
 
     Raises:
         InvalidRequestError: Any of these cannot be right.
     """
     checked = check_uid(uid)
     pickled = pickle_function(function, checked)
-    timestamp_column = timestamp_column_of(input_schema, event_time)
-    if input_columns is not None:
-        input_columns = tuple(dict.fromkeys([*input_columns, *([timestamp_column] if timestamp_column else [])]))
     return OperatorPlan(
         uid=checked,
         name=name or checked,
         key_columns=tuple(key_columns),
         key_type=key_type_of(input_schema, key_columns, checked).type_string(),
         output_schema=output_schema_of(output_schema, checked),
-        timestamp_column=timestamp_column,
+        timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
         vectorized=isinstance(function, VectorizedProcessFunction),
-        input_columns=input_columns,
+        prepare=prepare,
     )

@@ -13,11 +13,12 @@ from pyspark.sql.types import StructField, StructType
 from varve.spark_integration.aggregations import aggregate_columns
 from varve.spark_integration.column_aggregates import ColumnAggregates
 from varve.spark_integration.job_plan import EventTime, check_uids, event_time_of
-from varve.spark_integration.operator_plan import OperatorPlan, key_type_of, plan_operator
+from varve.spark_integration.map_side_combine import map_side_combine
+from varve.spark_integration.operator_plan import OperatorPlan, key_type_of, plan_operator, timestamp_column_of
 from varve.spark_integration.stream_writer import StreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from pyspark.sql import DataFrame
 
@@ -126,12 +127,14 @@ class KeyedStream:
                 *[StructField(column.name, column.output_type) for column in wanted],
             ]
         )
-        read = [*self._columns, *[column.column for column in wanted if column.column is not None]]
-        return self._processed(ColumnAggregates(self._columns, wanted), output, uid, name, read)
+        event_time = timestamp_column_of(schema, self._graph.event_time.column if self._graph.event_time else None)
+        combine = map_side_combine(self._columns, wanted, event_time)
+        function = ColumnAggregates(self._columns, wanted, combined=combine.combines)
+        return self._processed(function, output, uid, name, combine)
 
     def _processed(
         self, func: Any, output_schema: StructType | str, uid: str | None, name: str | None,
-        input_columns: Sequence[str] | None = None,
+        prepare: Callable[[DataFrame], DataFrame] | None = None,
     ) -> ProcessedStream:  # fmt: skip
         graph = self._graph
         plan = plan_operator(
@@ -142,7 +145,7 @@ class KeyedStream:
             uid=uid,
             name=name,
             event_time=graph.event_time.column if graph.event_time else None,
-            input_columns=input_columns,
+            prepare=prepare,
         )
         operators = (*graph.operators, plan)
         check_uids(operators)

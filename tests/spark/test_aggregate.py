@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from functools import reduce
@@ -63,30 +63,35 @@ def random_row(rng: random.Random) -> tuple[Any, ...]:
     return tuple(maybe(rng, value) for value in values)
 
 
-def aggregations() -> tuple[dict[str, Any], list[Column]]:
-    """Every function of every column that it takes: for varve, and for Spark."""
-    ours: dict[str, Any] = {"n": "count"}
-    theirs = [F.count("*").alias("n")]
+Both = dict[str, tuple[Any, Column]]
+"""Output column → the aggregation for varve, and for Spark."""
 
-    def add(name: str, given: Any, column: Column) -> None:
-        ours[name] = given
-        theirs.append(column.alias(name))
 
+def combined() -> Both:
+    """What Spark computes before the shuffle: of every column that it takes."""
+    both: Both = {"n": ("count", F.count("*"))}
+    both |= {f"{c} count": ((c, "count"), F.count(c)) for c in (*ORDERED, "st")}
+    both |= {f"{c} min": ((c, "min"), F.min(c)) for c in ORDERED}
+    both |= {f"{c} max": ((c, "max"), F.max(c)) for c in ORDERED}
+    both |= {f"{c} sum": ((c, "sum"), F.sum(c)) for c in NUMBERS}
+    return both | {f"{c} avg": ((c, "avg"), F.avg(c)) for c in NUMBERS}
+
+
+def every() -> Both:
+    """All functions; Spark would shuffle the rows for distinct ones, and forget their order: they are apart."""
+    both = combined()
     for c in (*ORDERED, "st"):
-        add(f"{c} count", (c, "count"), F.count(c))
-        add(f"{c} distinct", (c, "count_distinct"), F.countDistinct(c))
-        add(f"{c} first", (c, "first"), F.first(c))
-        add(f"{c} last", Aggregation("last", c), F.last(c))
-        add(f"{c} first value", Aggregation("first", c, ignore_nulls=True), F.first(c, ignorenulls=True))
-        add(f"{c} last value", Aggregation("last", c, ignore_nulls=True), F.last(c, ignorenulls=True))
-    for c in ORDERED:
-        add(f"{c} min", (c, "min"), F.min(c))
-        add(f"{c} max", (c, "max"), F.max(c))
-        add(f"{c} top", (c, "top", 3), F.slice(F.sort_array(F.collect_list(c), asc=False), 1, 3))
-    for c in NUMBERS:
-        add(f"{c} sum", (c, "sum"), F.sum(c))
-        add(f"{c} avg", (c, "avg"), F.avg(c))
-    return ours, theirs
+        both[f"{c} first"] = (c, "first"), F.first(c)
+        both[f"{c} last"] = Aggregation("last", c), F.last(c)
+        both[f"{c} first value"] = Aggregation("first", c, ignore_nulls=True), F.first(c, ignorenulls=True)
+        both[f"{c} last value"] = Aggregation("last", c, ignore_nulls=True), F.last(c, ignorenulls=True)
+    largest = {c: F.slice(F.sort_array(F.collect_list(c), asc=False), 1, 3) for c in ORDERED}
+    return both | {f"{c} top": ((c, "top", 3), column) for c, column in largest.items()}
+
+
+def distinct() -> Both:
+    """Counts of different values."""
+    return {f"{c} distinct": ((c, "count_distinct"), F.countDistinct(c)) for c in (*ORDERED, "st")}
 
 
 def write_input(spark: SparkSession, directory: Path, batches: int) -> list[Path]:
@@ -121,12 +126,14 @@ def by_key(rows: list[Any]) -> dict[Any, dict[str, Any]]:
     return {tuple(row[:2]): {name: comparable(row[name]) for name in row.__fields__} for row in rows}
 
 
-def test_every_aggregate_is_sparks_also_over_restarts_killed_workers_and_other_backends(
-    spark: SparkSession, tmp_path: Path
+@pytest.mark.parametrize("make", [combined, every, distinct])
+def test_aggregates_are_sparks_also_over_restarts_killed_workers_and_other_backends(
+    spark: SparkSession, tmp_path: Path, make: Callable[[], Both]
 ) -> None:
     """Key by key and batch by batch, against `groupBy().agg()` over all files so far."""
     lives = [(HashMapStateBackend(), True), (EmbeddedRocksDBStateBackend(), True), (HashMapStateBackend(), False)]
-    ours, theirs = aggregations()
+    ours = {name: given for name, (given, _) in make().items()}
+    theirs = [column.alias(name) for name, (_, column) in make().items()]
     files = write_input(spark, tmp_path, 4)
     received: dict[int, list[Any]] = {}
     schemas: list[Any] = []

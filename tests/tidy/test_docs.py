@@ -29,6 +29,7 @@ COVERED: dict[str, str] = {
 
 RUN_BY: dict[str, str] = {
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+    "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }
 """Document with blocks marked `python run` → the test that runs them."""
 

@@ -107,6 +107,32 @@ def test_a_half_is_rounded_away_from_zero() -> None:
     assert after(wide, ("aabb", column)) == {"a": smallest, "b": -smallest}
 
 
+def test_an_average_keeps_all_digits() -> None:
+    average = acc.DecimalAverageAccumulator("a", Types.DECIMAL(38, 10))
+    values = [Decimal("63366938788888292726.2318592201"), Decimal("0.0000000002")]
+    found = after(average, ("aa", pa.array(values, pa.decimal128(38, 10))))
+    assert found == {"a": Decimal("31683469394444146363.11592961015")}
+
+
+def test_combined_rows_give_what_the_rows_give() -> None:
+    """Partials as Spark computes them of some of a key's rows; null for a sum that does not fit."""
+    keys = keys_of(list("aba"))
+    rows = GroupedRows(keys, pa.array([False, False]))
+    nothing = [pa.nulls(2, pa.int64())]
+    assert by_key(keys, acc.CountAccumulator("n").merge(rows, [longs(2, 0, 1)], nothing)[0]) == {"a": 3, "b": 0}
+    total = acc.LongSumAccumulator("s")
+    assert by_key(keys, total.merge(rows, [longs(5, None, 4), longs(2, 0, 1)], nothing)[0]) == {"a": 9, "b": None}
+    with pytest.raises(InvalidRequestError, match="aggregation s: a sum does not fit"):
+        total.merge(rows, [longs(5, None, 4), longs(2, 3, 1)], nothing)
+    average = acc.AverageAccumulator("a")
+    fields = average.merge(rows, [doubles(1.0, None, 5.0), longs(2, 0, 1)], [pa.nulls(2, pa.float64()), *nothing])
+    assert by_key(keys, average.result(fields)) == {"a": 2.0, "b": None}
+    exact = acc.DecimalAverageAccumulator("a", DECIMAL)
+    sums = pa.array([Decimal("1.00"), None, Decimal("0.50")], pa.decimal128(20, 2))
+    fields = exact.merge(rows, [sums, longs(2, 0, 1)], [pa.nulls(2, pa.decimal128(20, 2)), *nothing])
+    assert by_key(keys, exact.result(fields)) == {"a": Decimal("0.500000"), "b": None}
+
+
 def test_nan_is_the_largest_number() -> None:
     low, high = acc.ExtremeAccumulator("m", DOUBLE, "min"), acc.ExtremeAccumulator("m", DOUBLE, "max")
     rows = ("aabbcd", doubles(NAN, 1.0, NAN, None, None, -math.inf))

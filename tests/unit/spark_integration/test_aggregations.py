@@ -41,9 +41,11 @@ def test_outputs_have_sparks_types(given: Any, output: str) -> None:
     ("given", "message"),
     [
         ("sum", "sum of which column"), (("s", "sum"), "string is not possible: it takes numbers"),
-        (("s", "avg"), "takes numbers"), (("none", "sum"), "no column 'none'"), (("i", "median"), "no function 'median'"),
+        (("s", "avg"), "takes numbers"), (("none", "sum"), "no column 'none'"),
+        (("i", "median"), "no function 'median'"),
         (("a", "min"), "opaque bytes"), (("st", "max"), "structs are not compared"), (("st", "top", 2), "structs"),
-        (("i", "top"), "a number belongs to top"), (("i", "sum", 3), "to top alone"), (("i", "top", 0), "from 1 to 100"),
+        (("i", "top"), "a number belongs to top"), (("i", "sum", 3), "to top alone"),
+        (("i", "top", 0), "from 1 to 100"),
         (("i", "top", True), "from 1 to 100"), (Aggregation("sum", "i", ignore_nulls=True), "ignore_nulls belongs"),
         (7, "is none; write"), (("i",), "is none; write"), (("i", "top", 1, 2), "is none; write"),
     ],
