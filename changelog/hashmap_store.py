@@ -11,7 +11,7 @@ Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
@@ -260,7 +260,7 @@ class HashMapStore:
         if convert is None:
             return change
         values = [None if value is None else convert(value) for value in change.values]
-        return replace(change, schema=known.schema, values=values)
+        return change.but(schema=known.schema, values=values)
 
     def _confirm(self) -> None:
         self._registry.confirm()
