@@ -12,30 +12,25 @@ import importlib
 import re
 from contextlib import suppress
 from functools import reduce
-from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from varve.changelog.batch import Batch
-from varve.changelog.changes import StateChanges
 from varve.changelog.rocksdb_bulk import SEQ_OF_COPIES
-from varve.changelog.segment_columns import LIST, MAP
+from varve.changelog.segment_columns import LIST
+from varve.changelog.table_rows import changes_of, table_of
 from varve.changelog.table_store import StoreTarget
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     from varve.changelog.working_store import WorkingStore
-    from varve.storage.records import StateSchema
 
 FACTORY_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """`module:qualified.name`."""
-COPIED_ROWS: Final = 10_000
-"""Rows that are copied at once."""
-_METHODS: Final = ("value_table", "map_table", "list_table", "apply", "fold", "prepare", "write_snapshot", "close")
+_TABLES: Final = ("value_table", "map_table", "list_table", "timer_table")
+_METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "write_snapshot", "close")
 
 
 class WorkingStoreFactory(Protocol):
@@ -116,13 +111,11 @@ def copy_store(source: WorkingStore, store: WorkingStore) -> None:
     Rows of key groups that the store does not have are an error. If anything raises, discard the store.
     """
     version = source.version
-    tables = [(schema, _table(source, schema), _table(store, schema)) for schema in source.schemas]
-    for schema, table, _ in tables:
-        rows = _rows(schema, table)
+    for schema in source.schemas:
+        store.register(schema)
+    for schema in source.schemas:
         positions: dict[str, int] = {}
-        while chunk := list(islice(rows, COPIED_ROWS)):
-            groups, keys, map_keys, values = (list(column) for column in zip(*chunk, strict=True))
-            changes = StateChanges(schema, groups, keys, None, map_keys if schema.kind == MAP else None, values)
+        for changes in changes_of(schema, table_of(source, schema)):
             batch = Batch([changes], SEQ_OF_COPIES, positions=positions if schema.kind == LIST else None)
             store.fold([batch], version, last=False)
     store.fold([], version, last=True)
@@ -143,21 +136,3 @@ def _check_store(name: str, store: Any, target: StoreTarget) -> None:
             "one each time: varve restores what it has to hold",
             operator=target.operator,
         )
-
-
-def _table(store: WorkingStore, schema: StateSchema) -> Any:
-    by_kind: dict[str, Callable[[StateSchema], Any]] = {MAP: store.map_table, LIST: store.list_table}
-    return by_kind.get(schema.kind, store.value_table)(schema)
-
-
-def _rows(schema: StateSchema, table: Any) -> Iterator[tuple[int, Any, Any, Any]]:
-    """(key group, key, map key or None, value or element) of every cell."""
-    if schema.kind == MAP:
-        yield from table.items()
-    elif schema.kind == LIST:
-        for key_group, key, elements in table.items():
-            for element in elements:
-                yield key_group, key, None, element
-    else:
-        for key_group, key, value in table.items():
-            yield key_group, key, None, value

@@ -3,6 +3,9 @@
 Its snapshots are RocksDB snapshots like those of every store, so a job can change its backend at restart, and the
 materializer needs to know one format only.
 
+All values in memory are of the newest version of their state's schema: a table is converted when the state gets a new
+version, and older changes are when they are replayed.
+
 Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 """
 
@@ -20,13 +23,17 @@ from varve.changelog.hashmap_tables import (
     HashMapValueTable,
     outside,
 )
+from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
+from varve.changelog.schema_history import changes_at, first_version, stored_conversion
+from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
+from varve.changelog.table_rows import table_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from varve.changelog.changes import StateChanges
@@ -75,6 +82,8 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._unconverted: dict[str, HashMapTable[Any]] = {}
+        """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -104,6 +113,10 @@ class HashMapStore:
         """See `WorkingStore`."""
         return self._table(schema, HashMapListTable)
 
+    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+        """See `WorkingStore`."""
+        return self._table(schema, HashMapTimerTable)
+
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
@@ -121,17 +134,23 @@ class HashMapStore:
             self._check_whole()
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self._operator)
-        work: list[tuple[HashMapTable[Any], StateChanges, Callable[[int], bool] | None]] = []
+        work: list[tuple[StateChanges, Callable[[int], bool] | None]] = []
         for batch in batches:
             accepted = self._accepted(batch)
             accepts = None if batch.accepts is None else accepted.__contains__
-            work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
+            work.extend((change, accepts) for change in batch.changes)
+        for change, _ in work:
+            self._table(change.schema, HashMapTable)
+        newest = {schema.name: schema for schema in self._registry.schemas}
         self._torn, self._folding = True, False
-        for table, change, accepts in work:
-            table.apply(change, accepts)
+        for change, accepts in work:
+            counting = changes_at(newest[change.schema.name], change)
+            if counting is not None:
+                self._tables[change.schema.name].apply(counting, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
@@ -176,11 +195,26 @@ class HashMapStore:
         for schema in source.schemas:
             table = self._table(schema, HashMapTable)
             load, groups = table.load, table.groups
-            for row in _rows(source, schema):
+            for row in table_of(source, schema).items():
                 if row[0] in groups:
                     load(row)
         self._version = source.version
         self._torn = False
+        self._confirm()
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        self._table(schema, HashMapTable, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        if self._registry.revert():
+            known = {schema.name for schema in self._registry.schemas}
+            tables = {**self._tables, **self._unconverted}
+            self._tables = {name: table for name, table in tables.items() if name in known}
+            self._unconverted.clear()
 
     def close(self) -> None:
         """Release the memory."""
@@ -193,17 +227,33 @@ class HashMapStore:
         if ahead is not None:
             ahead.take_back()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        self._registry.register(schema)
+    def _table(self, schema: StateSchema, table_type: type[Any], migrate: Callable[[Any], Any] | None = None) -> Any:
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.version != newest.version:
+            converted = _at_version(table, before.schema.version, newest, migrate)
+            if converted is not table:
+                self._unconverted.setdefault(schema.name, table)
+                table = self._tables[schema.name] = converted
         if table is None:
-            made = _TABLES.get(schema.kind)
-            if made is None:
-                raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
-            table = self._tables[schema.name] = made(self._range.start, self._range.stop)
+            table = self._tables[schema.name] = self._new_table(schema)
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
         return table
+
+    def _new_table(self, schema: StateSchema) -> HashMapTable[Any]:
+        low, high = self._range.start, self._range.stop
+        if schema.kind == TIMERS:
+            return HashMapTimerTable(low, high, type_of(self._key_type), namespace_type_of(schema))
+        made = _TABLES.get(schema.kind)
+        if made is None:
+            raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
+        return made(low, high)
+
+    def _confirm(self) -> None:
+        self._registry.confirm()
+        self._unconverted.clear()
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
@@ -223,10 +273,14 @@ class HashMapStore:
             )
 
 
-def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:
-    """The rows of a state of any kind."""
-    if schema.kind == "map":
-        return source.map_table(schema).items()
-    if schema.kind == "list":
-        return source.list_table(schema).items()
-    return source.value_table(schema).items()
+def _at_version(
+    table: HashMapTable[Any], version: int, newest: StateSchema, migrate: Callable[[Any], Any] | None
+) -> HashMapTable[Any]:
+    """A table of the newest version; the same one if its values stay as they are.
+
+    A migration whose function is not here is being replayed: it puts every value again, so none is kept.
+    """
+    if migrate is None and version < first_version(newest):
+        return table.emptied()
+    convert = migrate or stored_conversion(newest, version)
+    return table if convert is None else table.converted(convert)

@@ -15,6 +15,7 @@ from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
     from varve.changelog.changes import StateChanges
 
@@ -47,6 +48,24 @@ class HashMapTable(ABC, Generic[C]):
     @abstractmethod
     def items(self) -> Iterator[tuple[Any, ...]]:
         """All rows, by key group."""
+
+    def emptied(self) -> Self:
+        """A table of the same key groups without cells."""
+        return type(self)(min(self.groups), max(self.groups) + 1)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """A table with the same keys and converted values; null map values stay."""
+        made = self.emptied()
+        for key_group, cells in self.groups.items():
+            own = made.groups[key_group]
+            for key, cell in cells.items():
+                own[key] = self.converted_cell(cell, convert)
+        return made
+
+    @staticmethod
+    @abstractmethod
+    def converted_cell(cell: C, convert: Callable[[Any], Any]) -> C:
+        """A cell with converted values."""
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Everything is in memory."""
@@ -94,10 +113,23 @@ class HashMapValueTable(HashMapTable[Any]):
         except KeyError:
             raise outside(key_group, self.groups) from None
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        found: list[Any] = []
+        start = 0
+        for key_group, run in groupby(key_groups):
+            end = start + len(list(run))
+            found.extend(map(self.group(key_group).get, keys[start:end]))
+            start = end
+        return found
+
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         for key_group, cells in self.groups.items():
             for key, value in cells.items():
                 yield key_group, key, value
+
+    @staticmethod
+    def converted_cell(cell: Any, convert: Callable[[Any], Any]) -> Any:
+        return convert(cell)
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, value = row
@@ -131,6 +163,11 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             return False, None
         return True, entries[map_key]
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        group, nothing = self.group, dict[Any, Any]()
+        rows = zip(key_groups, keys, map_keys, strict=True)
+        return [group(key_group).get(key, nothing).get(map_key) for key_group, key, map_key in rows]
+
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         return dict(self.group(key_group).get(key, ()))
 
@@ -139,6 +176,10 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             for key, entries in cells.items():
                 for map_key, value in entries.items():
                     yield key_group, key, map_key, value
+
+    @staticmethod
+    def converted_cell(cell: dict[Any, Any], convert: Callable[[Any], Any]) -> dict[Any, Any]:
+        return {map_key: None if value is None else convert(value) for map_key, value in cell.items()}
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, map_key, value = row
@@ -173,6 +214,10 @@ class HashMapListTable(HashMapTable[list[Any]]):
         for key_group, cells in self.groups.items():
             for key, elements in cells.items():
                 yield key_group, key, list(elements)
+
+    @staticmethod
+    def converted_cell(cell: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
+        return [convert(element) for element in cell]
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, elements = row

@@ -25,6 +25,9 @@ from varve.changelog.descriptors import (
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.schema_history import same_declaration
+from varve.changelog.state_declaration import declare, rewrite
+from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
@@ -48,12 +51,15 @@ class KeyedStateBackend:
         store: The confirmed state.
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
+        known: States that the operator has in any partition, at their newest schemas.
 
     Raises:
         InvalidRequestError: The key type cannot be that of a key.
     """
 
-    def __init__(self, store: WorkingStore, key_type: TypeInformation, operator: str) -> None:
+    def __init__(
+        self, store: WorkingStore, key_type: TypeInformation, operator: str, known: Sequence[StateSchema] = ()
+    ) -> None:
         if not key_type.hashable:
             raise InvalidRequestError(
                 f"{key_type} cannot be the type of a key: its values have no canonical bytes", operator=operator
@@ -65,6 +71,11 @@ class KeyedStateBackend:
         self._changes: list[StateChanges] | None = None
         self._whole: tuple[list[StateChanges], list[StateChanges]] | None = None
         """(`changes()`, what the whole batch is together with the parts that were cut)."""
+        self._migrated: list[Overlay[Any]] = []
+        """States whose values this batch puts again."""
+        store.revert()  # what an earlier backend declared and never folded never was
+        for schema in known:
+            store.register(schema)
 
     @property
     def store(self) -> WorkingStore:
@@ -109,7 +120,7 @@ class KeyedStateBackend:
 
         Raises (as do the other four):
             InvalidRequestError: Not the descriptor of such a state, or the name is taken by a state of another schema.
-            IncompatibleError: The restored state of this name has another kind or type.
+            IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
         return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
@@ -146,6 +157,24 @@ class KeyedStateBackend:
         function = state_descriptor.get_agg_function()
         return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
+    def get_timers(self, name: str, domain: TimeDomain, namespace_type: TypeInformation | None = None) -> KeyedTimers:
+        """Timers of one domain of the timer service of this name.
+
+        Args:
+            name: Of the timer service, unique in the operator.
+            domain: Which clock they follow.
+            namespace_type: Type of their namespaces; None: they have none.
+
+        Raises:
+            InvalidRequestError, IncompatibleError: As `get_state`; or namespaces of this type have no canonical bytes.
+        """
+        if namespace_type is not None and not namespace_type.hashable:
+            problem = f"{namespace_type} cannot be the type of a namespace: its values have no canonical bytes"
+            raise InvalidRequestError(problem, operator=self._context.operator)
+        schema = timer_schema(name, domain, namespace_type)
+        overlay = self._overlay_of(schema, TimerOverlay, lambda: TimerOverlay(schema, self._store.timer_table(schema)))
+        return KeyedTimers(overlay, self._context, namespace_type)
+
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
 
@@ -155,7 +184,7 @@ class KeyedStateBackend:
         if name not in self._overlays:
             raise InvalidRequestError(f"there is no state {name!r} yet", operator=self._context.operator)
         found = self._overlays[name].keys()
-        return (self._key_type.thaw(key) for _, key in found)
+        return (self._thaw_key(key) for _, key in found)
 
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
         return self._overlay(
@@ -171,17 +200,28 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        schema = schema_of(descriptor)
+        return self._overlay_of(schema_of(descriptor), overlay_type, lambda: self._declared(descriptor, make))
+
+    def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[], O]) -> O:
         known = self._overlays.get(schema.name)
         if known is None:
-            known = self._overlays[schema.name] = make(schema)
-        if known.schema != schema or not isinstance(known, overlay_type):
+            known = self._overlays[schema.name] = make()
+        if not same_declaration(known.schema, schema) or not isinstance(known, overlay_type):
             raise InvalidRequestError(
                 f"state {schema.name!r} exists already with another schema: {known.schema} and now {schema}; "
                 "give the states different names",
                 operator=self._context.operator,
             )
         return known
+
+    def _declared(self, descriptor: StateDescriptor, make: Callable[[StateSchema], O]) -> O:
+        operator, is_opening = self._context.operator, self._context.key is NO_KEY
+        declared = declare(self._store, descriptor, operator, is_opening=is_opening)
+        overlay = make(declared.schema)
+        if declared.migrated:
+            self._migrated.append(overlay)
+            rewrite(overlay)
+        return overlay
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
@@ -223,6 +263,7 @@ class KeyedStateBackend:
     def fold(self, version: Link) -> None:
         """The batch is confirmed: all its parts go into the store at once, and the overlay is empty (I4)."""
         self._store.apply(self._whole_changes(), version)
+        self._migrated.clear()
         self.drop()
 
     def drop(self) -> None:
@@ -231,6 +272,8 @@ class KeyedStateBackend:
         self._changes = self._whole = None
         for overlay in self._overlays.values():
             overlay.clear()
+        for overlay in self._migrated:
+            rewrite(overlay)
 
     def _whole_changes(self) -> list[StateChanges]:
         """The net effect of the batch; until a key is set the same objects, as the store may have prepared them."""

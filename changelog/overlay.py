@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from typing import Self
 
     from varve.changelog.changes import StateChanges
-    from varve.changelog.working_store import ListTable, MapTable, ValueTable
+    from varve.changelog.working_store import ListTable, MapTable, TimerTable, ValueTable
     from varve.storage.records import StateSchema
 
-T = TypeVar("T", bound="ValueTable | MapTable | ListTable")
+T = TypeVar("T", bound="ValueTable | MapTable | ListTable | TimerTable")
 
 
 class Missing:

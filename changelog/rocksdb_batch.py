@@ -10,26 +10,29 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
 
-from varve.changelog.changes import Op
+from varve.changelog.changes import Op, StateChanges
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_key import element, header, successor
-from varve.changelog.segment_columns import LIST, MAP, pc
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
+from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from varve.changelog.batch import Batch
-    from varve.changelog.changes import StateChanges
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
 
 _SORT_BY_ARROW: Final = 1000
+
+StateVersion: TypeAlias = tuple[str, int]
+"""Name of a state and version of its schema."""
 
 
 class Prefixes(dict[int, bytes]):
@@ -48,6 +51,9 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    reader_of: Callable[[int], Callable[[bytes], Any]]
+    """Number of an older schema version → function from its wire forms to stored forms of this version."""
+    namespace: TypeInformation | None = None
 
 
 @dataclass(slots=True)
@@ -75,8 +81,10 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, RecentRows] = field(default_factory=dict[str, RecentRows])
-    """By name of the value-like states."""
+    recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
+    """By name and schema version of the value-like states."""
+    first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
+    """Name of a timer state → key group → the first of the timers that were set."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -92,6 +100,8 @@ class RowBuilder:
                 self._add_list(form, chosen, batch.seq, first)
             elif change.schema.kind == MAP:
                 self._add_map(form, chosen)
+            elif change.schema.kind == TIMERS:
+                self._add_timers(form, chosen)
             else:
                 self._add_values(form, chosen)
 
@@ -119,7 +129,7 @@ class RowBuilder:
             encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
         rows.update(zip(starts, encoded, strict=True))
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        recent = self.recent.setdefault(form.schema.name, RecentRows())
+        recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
         recent.values.update(zip(change.keys, change.values, strict=True))
         recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 
@@ -160,6 +170,21 @@ class RowBuilder:
             if own is not None:
                 own.setdefault(start, []).append(row)
 
+    def _add_timers(self, form: StateForm, change: StateChanges) -> None:
+        rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
+        firsts = self.first_timers.setdefault(form.schema.name, {})
+        count, head = len(change), header(form.schema.version)
+        ops, namespaces = change.ops or bytes(count), change.namespaces or [None] * count
+        cells = zip(change.key_groups, change.keys, change.values, namespaces, ops, strict=True)
+        for key_group, key, time_ms, namespace, op in cells:
+            packed = pack(time_ms, key, namespace)
+            if op == Op.DELETE:
+                rows[prefixes[key_group] + packed] = None
+            else:
+                rows[prefixes[key_group] + packed] = head
+                if packed <= firsts.get(key_group, packed):
+                    firsts[key_group] = packed
+
     def _clear(self, start: bytes) -> None:
         """Delete every row that begins with `start`: the confirmed ones and the ones put here."""
         rows = self.rows
@@ -193,11 +218,11 @@ def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChange
     kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
     if len(kept) == len(change):
         return change
-    return type(change)(
-        schema=change.schema,
+    return change.but(
         key_groups=[change.key_groups[i] for i in kept],
         keys=[change.keys[i] for i in kept],
         ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),
         map_keys=None if change.map_keys is None else [change.map_keys[i] for i in kept],
         values=[change.values[i] for i in kept],
+        namespaces=None if change.namespaces is None else [change.namespaces[i] for i in kept],
     )

@@ -10,21 +10,21 @@ Invariants: I4, I5, I8 (the marker of a directory is checked before it is used),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RecentRows, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, StateVersion, cleared_later
 from varve.changelog.rocksdb_database import Database
-from varve.changelog.rocksdb_key import header, prefix
+from varve.changelog.rocksdb_key import prefix
 from varve.changelog.rocksdb_metadata import (
     MARKER_KEY,
     STATES_KEY,
     VERSION_KEY,
     RegisteredState,
-    StateRegistry,
     StoreMarker,
     StoreVersion,
     marker,
@@ -34,12 +34,15 @@ from varve.changelog.rocksdb_metadata import (
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
-from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
+from varve.changelog.rocksdb_timers import RocksDBTimerTable
+from varve.changelog.schema_history import migrating_reader, wire_reader
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from varve.changelog.changes import StateChanges
@@ -53,7 +56,7 @@ class _Prepared:
     changes: tuple[StateChanges, ...]
     seq: int
     write_batch: WriteBatch
-    recent: dict[str, RecentRows] = field(repr=False)
+    builder: RowBuilder = field(repr=False)
 
 
 class RocksDBStore:
@@ -66,9 +69,10 @@ class RocksDBStore:
         self._registry = StateRegistry(read_states(database), own.operator)
         self._version = read_version(database)
         self._key_type = type_of(own.key_type)
-        self._forms: dict[str, StateForm] = {}
-        # One value table per state for the life of the store: every one must hear of what is applied.
+        self._forms: dict[StateVersion, StateForm] = {}
+        # One such table per state as long as its schema stays: every one must hear of what is applied.
         self._values: dict[str, RocksDBValueTable] = {}
+        self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: _Prepared | None = None
         self._folding = False
 
@@ -189,12 +193,29 @@ class RocksDBStore:
         """The states with their ids in keys, in order of registration."""
         return self._registry.states
 
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore.register`."""
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
+        if migrate is not None and before is not None and newest.version != before.schema.version:
+            self._new_form(newest, partial(migrating_reader, before.schema, migrate))
+
+    def revert(self) -> None:
+        """See `WorkingStore.revert`."""
+        if self._registry.revert():
+            self._forms.clear()
+            self._values.clear()
+            self._timers.clear()
+            self._prepared = None
+
     def value_table(self, schema: StateSchema) -> RocksDBValueTable:
         """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
-        if schema.name not in self._values:
-            self._values[schema.name] = RocksDBValueTable(form, self._database, self._recent_values())
-        return self._values[schema.name]
+        table = self._values.get(schema.name)
+        if table is None or table.form is not form:
+            table = RocksDBValueTable(form, self._database, self._recent_values())
+            self._values[schema.name] = table
+        return table
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
         """See `WorkingStore.map_table`."""
@@ -203,6 +224,13 @@ class RocksDBStore:
     def list_table(self, schema: StateSchema) -> RocksDBListTable:
         """See `WorkingStore.list_table`."""
         return RocksDBListTable(self._registered(schema, (LIST,)), self._database)
+
+    def timer_table(self, schema: StateSchema) -> RocksDBTimerTable:
+        """See `WorkingStore.timer_table`."""
+        form = self._registered(schema, (TIMERS,))
+        if schema.name not in self._timers:
+            self._timers[schema.name] = RocksDBTimerTable(form, self._database)
+        return self._timers[schema.name]
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
@@ -214,10 +242,10 @@ class RocksDBStore:
         prepared, self._prepared = self._prepared, None
         after = msgspec.structs.replace(self._version, at=version)
         if prepared is not None and batch.consists_of(prepared.changes, prepared.seq):
-            self._put(prepared.write_batch, prepared.recent, after)
+            self._put(prepared.write_batch, prepared.builder, after)
         else:
             builder = self._build([batch])
-            self._put(builder.write_batch(), builder.recent, after)
+            self._put(builder.write_batch(), builder, after)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""
@@ -229,7 +257,7 @@ class RocksDBStore:
         self._folding = True
         builder = self._build(batches)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
-        self._put(builder.write_batch(), builder.recent, after)
+        self._put(builder.write_batch(), builder, after)
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
@@ -238,7 +266,7 @@ class RocksDBStore:
         known = [self._registry.get(change.schema.name) for change in changes]
         if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
             builder = self._build([Batch(changes, version_seq)])
-            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder.recent)
+            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
@@ -248,7 +276,7 @@ class RocksDBStore:
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()
         self._database.checkpoint(directory)
@@ -273,22 +301,27 @@ class RocksDBStore:
         if schema.kind not in kinds:
             problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
             raise InvariantError(problem, operator=self.operator)
-        return self._form(schema)
+        return self._form(self._registry.register(schema).schema)
 
     def _form(self, schema: StateSchema) -> StateForm:
-        """The form of a state, which is registered if new."""
-        form = self._forms.get(schema.name)
+        """The form of a state at a version, which is registered if new."""
+        form = self._forms.get((schema.name, schema.version))
         if form is None or form.schema != schema:
-            state = self._registry.register(schema)
-            form = StateForm(
-                schema=schema,
-                prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
-                key=self._key_type,
-                value=type_of(schema.value_type),
-                map_key=map_key_type(schema) if schema.kind == MAP else None,
-            )
-            header(schema.version)
-            self._forms[schema.name] = form
+            form = self._new_form(schema, partial(wire_reader, schema))
+        return form
+
+    def _new_form(self, schema: StateSchema, reader_of: Callable[[int], Callable[[bytes], Any]]) -> StateForm:
+        state = self._registry.register(schema)
+        form = StateForm(
+            schema=schema,
+            prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
+            key=self._key_type,
+            value=type_of(schema.value_type),
+            map_key=map_key_type(schema) if schema.kind == MAP else None,
+            reader_of=reader_of,
+            namespace=namespace_type_of(schema),
+        )
+        self._forms[schema.name, schema.version] = form
         return form
 
     def _build(self, batches: Sequence[Batch]) -> RowBuilder:
@@ -298,21 +331,26 @@ class RocksDBStore:
             builder.add(batch)
         return builder
 
-    def _put(self, batch: WriteBatch, recent: Mapping[str, RecentRows], version: StoreVersion) -> None:
+    def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
-        for name, rows in recent.items():
+        for (name, schema_version), rows in built.recent.items():
             table = self._values.get(name)
-            if table is not None:
+            if table is not None and table.form.schema.version == schema_version:
                 table.remember(rows.values, rows.wire_bytes)
+            elif table is not None:
+                table.forget()
+        for name, firsts in built.first_timers.items():
+            if (timers := self._timers.get(name)) is not None:
+                timers.added(firsts)
 
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""
         batch.put(VERSION_KEY, msgspec.json.encode(version))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             batch.put(STATES_KEY, self._registry.encoded())
         if own is not None:
             batch.put(MARKER_KEY, msgspec.json.encode(own))
         self._database.write(batch)
         self._version = version
-        self._registry.saved = True
+        self._registry.confirm()

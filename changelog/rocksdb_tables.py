@@ -10,11 +10,21 @@ Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged v
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.bulk_wire import bulk_reader
 from varve.changelog.key_wire import key_reader, key_writer
 from varve.changelog.rocksdb_database import rocksdb_error
-from varve.changelog.rocksdb_key import ELEMENT_BYTES, PREFIX_BYTES, split_map_key, split_value, successor
+from varve.changelog.rocksdb_key import (
+    ELEMENT_BYTES,
+    PREFIX_BYTES,
+    header,
+    split_map_key,
+    split_value,
+    successor,
+    version_number,
+)
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -70,7 +80,7 @@ class RecentValues:
         """Remember these values; if they are more than fit, forget everything."""
         size = remembered_bytes(len(values), wire_bytes)
         if size > self._generation_bytes:
-            self.old, self.young, self._young_bytes = {}, {}, 0
+            self.clear()
             return
         self._make_room(size)
         self.young.update(values)
@@ -80,6 +90,10 @@ class RecentValues:
             self.old, self.young, self._young_bytes = self.young, {}, 0
         self._young_bytes += size
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.old, self.young, self._young_bytes = {}, {}, 0
+
 
 class _Table:
     """What the tables share: how a stored value becomes a stored form."""
@@ -88,17 +102,45 @@ class _Table:
         self.form = form
         self._database = database
         self._from_wire: Callable[[bytes], Any] = form.value.from_wire
+        self._head = header(form.schema.version)
+        self._readers: dict[int, Callable[[bytes], Any]] = {version_number(form.schema.version): self._from_wire}
+        self._all_from_wire = bulk_reader(form.value)
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            # Nearly all values are without time stamp: cutting them here saves a call.
-            wire = data[1:] if data[:1] < b"\x80" and data else split_value(data).wire
+            # Nearly all values are of this version and without time stamp: cutting them here saves a call.
+            if data[:1] != self._head:
+                return self._other_value(data)
+            wire = data[1:]
             return self._from_wire(wire) if wire else None
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+
+    def _other_value(self, data: bytes) -> Any:
+        """The stored form, of this version, of a value that has a time stamp or is of an older version."""
+        number, _, wire = split_value(data)
+        read = self._readers.get(number)
+        if read is None:
+            read = self._readers[number] = self.form.reader_of(number)
+        return read(wire) if wire else None
+
+    def _values(self, cells: list[bytes | None]) -> list[Any]:
+        """The stored forms of stored values that are not null, None for None; together they cost half."""
+        head = self._head
+        if not all(cell is None or cell[:1] == head for cell in cells):
+            return [None if cell is None else self._value(cell) for cell in cells]
+        try:
+            wires = [cell[1:] for cell in cells if cell is not None]
+            stored = self._all_from_wire(wires)
+        except VarveError as error:
+            raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+        if len(wires) == len(cells):
+            return stored
+        following = iter(stored)
+        return [None if cell is None else next(following) for cell in cells]
 
     def _key(self, wire: bytes) -> Any:
         return self._key_from_wire(wire)
@@ -115,6 +157,8 @@ class RocksDBValueTable(_Table):
         self._recent = recent
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
+        self._counted: int | None = None
+        """Rows when all were scanned last, and those written since; None before."""
 
     def get(self, key_group: int, key: Any) -> Any:
         """See `ValueTable.get`."""
@@ -149,10 +193,38 @@ class RocksDBValueTable(_Table):
         if wanted and len(wanted) >= rows_least:
             self._scan_ahead(wanted, set(key_groups))
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        """See `ValueTable.get_many`: scans the key groups if that is cheaper than single reads."""
+        if len(keys) * SCAN_FACTOR < self._rows_most():
+            return list(map(self.get, key_groups, keys))
+        prefixes, to_wire = self.form.prefixes, self._key_to_wire
+        found: list[bytes | None] = []
+        start = scanned = scans = 0
+        for key_group, run in groupby(key_groups):
+            end, begin = start + len(list(run)), prefixes[key_group]
+            cells = dict(self._rows(begin))
+            found += [cells.get(begin + to_wire(key)) for key in keys[start:end]]
+            start, scanned, scans = end, scanned + len(cells), scans + 1
+        self._counted = scanned if scans == len(prefixes) else None
+        return self._values(found)
+
+    def _rows_most(self) -> int:
+        """At most about so many rows: RocksDB's estimate is of all states, and counts what is overwritten as well."""
+        estimate = self._database.count_estimate()
+        return estimate if self._counted is None else min(estimate, self._counted)
+
     def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
         """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
+        if self._counted is not None:
+            self._counted += len(values)
         self._ahead = {}
         self._recent.update(values, wire_bytes)
+
+    def forget(self) -> None:
+        """A batch has set keys to values of another schema version."""
+        self._counted = None
+        self._ahead = {}
+        self._recent.clear()
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
@@ -190,6 +262,14 @@ class RocksDBMapTable(_Table):
         row = self.form.prefixes[key_group] + self._key_to_wire(key) + self._map_key.to_wire(map_key)
         data = self._database.get(row)
         return (False, None) if data is None else (True, self._value(data))
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        """See `MapTable.get_many`."""
+        prefixes, to_wire, map_to_wire = self.form.prefixes, self._key_to_wire, self._map_key.to_wire
+        read, value = self._database.get, self._value
+        rows = zip(key_groups, keys, map_keys, strict=True)
+        data = [read(prefixes[group] + to_wire(key) + map_to_wire(map_key)) for group, key, map_key in rows]
+        return [None if cell is None else value(cell) for cell in data]
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         """See `MapTable.entries`."""

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.changes import StateChanges
 
+
 KIND: Final = b"SEGM"
 VERSION: Final = 1
 
@@ -168,4 +169,4 @@ def _without_plain_ops(change: StateChanges) -> StateChanges:
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change
-    return type(change)(change.schema, change.key_groups, change.keys, None, change.map_keys, change.values)
+    return change.but(ops=None)

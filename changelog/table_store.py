@@ -1,7 +1,11 @@
 """`TableStore`: the base class of a working store of one's own; a subclass only says how rows are kept.
 
 What every working store must get right besides is here: which states there are, the version, that a batch counts as a
-whole or not at all, which rows of a batch count, and snapshots in the one format that all stores share.
+whole or not at all, which rows of a batch count, timers, values of older schemas, and snapshots in the one format that
+all stores share.
+
+A table holds values of one version of its state's schema: those of a newer version are converted into a table of their
+own, and the older table stays until the newer version is confirmed. Timers are kept in memory, about 100 bytes each.
 
 Invariants: I4, I5 (see `WorkingStore`), I9 (a store is always made empty; what it needs is restored).
 """
@@ -14,10 +18,12 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from varve.changelog.batch import Batch
-from varve.changelog.changes import StateChanges
+from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
-from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE
+from varve.changelog.schema_history import changes_at, first_version, stored_conversion
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
+from varve.changelog.table_rows import changes_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -25,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.changes import StateChanges
     from varve.changelog.working_store import ListTable, MapTable, ValueTable
     from varve.storage.records import Link, StateSchema
 
@@ -57,6 +64,13 @@ class TableChanges(NamedTuple):
     """Every row counts."""
 
 
+class _Kept(NamedTuple):
+    """A table, and the schema at the version that its values are of."""
+
+    schema: StateSchema
+    table: Any
+
+
 class TableStore(ABC):
     """A `WorkingStore` of tables; empty and at `ORIGIN` when made.
 
@@ -73,7 +87,9 @@ class TableStore(ABC):
         self.key_groups = range(target.low, target.high)
         """The key groups of the store."""
         self._registry = StateRegistry((), target.operator)
-        self._tables: dict[str, tuple[StateSchema, Any]] = {}
+        self._kept: dict[str, _Kept] = {}
+        self._confirmed: dict[str, _Kept] = {}
+        """What is kept if the schemas that are registered but not confirmed are forgotten."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -82,11 +98,15 @@ class TableStore(ABC):
 
     @abstractmethod
     def make_table(self, schema: StateSchema) -> ValueTable | MapTable | ListTable:
-        """The table of a state, of the kind of `schema.kind`.
+        """A new empty table, of the kind of `schema.kind`, which is never that of timers.
 
-        Called again if what may change of a state's schema has changed; the rows stay. Reads of a key group outside of
-        the store raise `InvariantError`; `check_key_group` does.
+        For a state with a new version of its value type there are two for a while: one is filled from the other.
+        Reads of a key group outside of the store raise `InvariantError`; `check_key_group` does.
         """
+
+    @abstractmethod
+    def drop_table(self, table: Any) -> None:
+        """Forget a table that `make_table` made, and its rows; it is not used any more."""
 
     @abstractmethod
     def write(self, rows: Sequence[TableChanges]) -> None:
@@ -132,6 +152,20 @@ class TableStore(ABC):
         """See `WorkingStore`."""
         return self._table_of(schema, (LIST,))
 
+    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+        """See `WorkingStore`; in memory."""
+        return self._table_of(schema, (TIMERS,))
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`. Values of an older version are converted now."""
+        self._table(schema, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        if self._registry.revert():
+            pending, self._kept = self._kept, dict(self._confirmed)
+            self._drop_those(pending, not_of=self._kept)
+
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
@@ -146,12 +180,17 @@ class TableStore(ABC):
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self.target.operator)
         counting = [change for batch in batches for change in self._counting(batch)]
-        rows = [TableChanges(self._table(change.schema), change) for change in counting]
+        for change in counting:
+            self._table(change.schema)
+        newest = {schema.name: schema for schema in self.schemas}
+        converted = [changes_at(newest[change.schema.name], change) for change in counting]
+        rows = [TableChanges(self._kept[c.schema.name].table, c) for c in converted if c is not None]
         self._torn, self._folding = True, False
-        self.write(rows)
+        self._write(rows)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore`: a hint, which a subclass may use."""
@@ -177,12 +216,60 @@ class TableStore(ABC):
             raise InvariantError(problem, operator=self.target.operator)
         return table
 
-    def _table(self, schema: StateSchema) -> Any:
-        known = self._tables.get(schema.name)
-        if known is None or known[0] != schema:
-            self._registry.register(schema)
-            known = self._tables[schema.name] = schema, self.make_table(schema)
-        return known[1]
+    def _table(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> Any:
+        newest = self._registry.register(schema).schema
+        before = self._kept.get(schema.name)
+        if before is not None and before.schema.version == newest.version:
+            return before.table
+        made = _Kept(newest, self._new_table(newest))
+        try:
+            if before is not None:
+                self._convert(before, made, migrate)
+        except BaseException:
+            self._drop(made)
+            raise
+        self._kept[schema.name] = made
+        if before is not None and self._confirmed.get(schema.name) is not before:
+            self._drop(before)
+        return made.table
+
+    def _new_table(self, schema: StateSchema) -> Any:
+        if schema.kind != TIMERS:
+            return self.make_table(schema)
+        key_type, namespace_type = type_of(self.target.key_type), namespace_type_of(schema)
+        return HashMapTimerTable(self.target.low, self.target.high, key_type, namespace_type)
+
+    def _convert(self, old: _Kept, new: _Kept, migrate: Callable[[Any], Any] | None) -> None:
+        """Fill a table from that of an older version."""
+        if migrate is None and old.schema.version < first_version(new.schema):
+            return  # the migration is being replayed: it puts every value again
+        convert = migrate or stored_conversion(new.schema, old.schema.version)
+        for changes in changes_of(old.schema, old.table):
+            values = changes.values
+            if convert is not None:
+                values = [None if value is None else convert(value) for value in values]
+            self._write([TableChanges(new.table, changes.but(schema=new.schema, values=values))])
+
+    def _write(self, rows: Sequence[TableChanges]) -> None:
+        self.write([row for row in rows if not isinstance(row.table, HashMapTimerTable)])
+        for table, changes in rows:
+            if isinstance(table, HashMapTimerTable):
+                table.apply(changes, None)
+
+    def _confirm(self) -> None:
+        if not self._registry.is_confirmed:
+            self._registry.confirm()
+            before, self._confirmed = self._confirmed, dict(self._kept)
+            self._drop_those(before, not_of=self._confirmed)
+
+    def _drop_those(self, tables: Mapping[str, _Kept], *, not_of: Mapping[str, _Kept]) -> None:
+        for name, kept in tables.items():
+            if not_of.get(name) is not kept:
+                self._drop(kept)
+
+    def _drop(self, kept: _Kept) -> None:
+        if kept.schema.kind != TIMERS:
+            self.drop_table(kept.table)
 
     def _counting(self, batch: Batch) -> list[StateChanges]:
         """The changes of a batch without the rows that are not accepted."""
@@ -207,11 +294,7 @@ def _accepted(changes: StateChanges, accepts: Callable[[int], bool]) -> StateCha
     if all(known.values()):
         return changes
     wanted = [known[key_group] for key_group in changes.key_groups]
-    return StateChanges(
-        changes.schema,
-        list(compress(changes.key_groups, wanted)),
-        list(compress(changes.keys, wanted)),
-        None if changes.ops is None else bytes(compress(changes.ops, wanted)),
-        None if changes.map_keys is None else list(compress(changes.map_keys, wanted)),
-        list(compress(changes.values, wanted)),
-    )
+    columns = ("key_groups", "keys", "map_keys", "values", "namespaces")
+    given: dict[str, list[Any] | None] = {column: getattr(changes, column) for column in columns}
+    kept = {name: None if column is None else list(compress(column, wanted)) for name, column in given.items()}
+    return changes.but(ops=None if changes.ops is None else bytes(compress(changes.ops, wanted)), **kept)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.changes import StateChanges
+    from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
 
 
@@ -26,6 +27,10 @@ class ValueTable(Protocol):
 
     def get(self, key_group: int, key: Any) -> Any:
         """The stored value, or None if there is none."""
+        ...
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each key, None for none. Fastest for keys in ascending order of key group."""
         ...
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
@@ -42,6 +47,10 @@ class MapTable(Protocol):
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         """(present, stored value); a present value may be None."""
+        ...
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each (key, map key); None where there is no entry or its value is None."""
         ...
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
@@ -65,6 +74,28 @@ class ListTable(Protocol):
         ...
 
 
+class TimerTable(Protocol):
+    """Confirmed timers of one timer state. Timers are packed by `form`; their bytes order as they fire."""
+
+    form: TimerForm
+    """Packs and unpacks the state's timers."""
+
+    def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
+        """(packed timer, key group) of all timers with `time_ms <= until_ms`, of all key groups, in order.
+
+        Costs what it gives and not what there is; valid until the next `apply`.
+        """
+        ...
+
+    def contains(self, key_group: int, packed: bytes) -> bool:
+        """Whether there is this timer."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """All (key group, packed timer), by key group, then in order."""
+        ...
+
+
 class WorkingStore(BatchFolder, Protocol):
     """Confirmed state of key groups `[low, high)`; used by one thread at a time. Replay goes through `fold`."""
 
@@ -78,11 +109,30 @@ class WorkingStore(BatchFolder, Protocol):
         """The states that the store knows, in order of registration."""
         ...
 
-    def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state, registered if new.
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
 
-        Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
-        names the operator, the state and both schemas. So do `map_table` and `list_table`.
+        Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
+
+        Args:
+            schema: Decided by `varve.changelog.schema_history.change`, or read from the log.
+            migrate: What makes a stored form of this version from one of the version before, if the schema's history
+                does not say; the caller then puts every value of the state again with the next `apply`.
+
+        Raises:
+            IncompatibleError: the schema is no version of the known state: it has another kind or map key type, or
+                another value type at the same version; the message names the operator, the state and both schemas.
+        """
+        ...
+
+    def revert(self) -> None:
+        """Forget what was registered since the last `apply` or `fold`; tables that were given out are dead."""
+        ...
+
+    def value_table(self, schema: StateSchema) -> ValueTable:
+        """The table of a value-like state at its newest version, registered if new; see `register` for errors.
+
+        So do `map_table`, `list_table` and `timer_table`.
         """
         ...
 
@@ -92,6 +142,10 @@ class WorkingStore(BatchFolder, Protocol):
 
     def list_table(self, schema: StateSchema) -> ListTable:
         """The table of a list state, registered if new."""
+        ...
+
+    def timer_table(self, schema: StateSchema) -> TimerTable:
+        """The table of a timer state, registered if new."""
         ...
 
     def apply(

@@ -6,7 +6,7 @@ env.set_state_backend(CustomStateBackend("examples.sqlite_store:SQLiteStore"))
 
 Each state is one table of rows (key group, key, sub-key) -> value, all in varve's wire forms: bytes whose equality is
 that of the values. The sub-key is the map key in a map state, the position in a list state, else empty. The database
-needs no durability of its own, as it is only a cache of what varve can restore.
+needs no durability of its own, as it is only a cache of what varve can restore. Timers are kept by `TableStore`.
 """
 
 from __future__ import annotations
@@ -41,9 +41,14 @@ class SQLiteStore(TableStore):
         self.database.execute("PRAGMA synchronous = OFF")
         self.database.execute(f"PRAGMA cache_size = {-1024 * int(target.options.get('cache-mb', '16'))}")
         self.positions = count()
+        self.numbers = count()
+        """Of tables: names of states may differ only in case, which SQLite ignores."""
 
     def make_table(self, schema: StateSchema) -> Any:
         return {"map": SQLiteMap, "list": SQLiteList}.get(schema.kind, SQLiteValue)(self, schema)
+
+    def drop_table(self, table: Any) -> None:
+        self.database.execute(f"DROP TABLE {table.name}")
 
     def write(self, rows: Sequence[TableChanges]) -> None:
         self.database.execute("BEGIN")
@@ -65,13 +70,13 @@ class SQLiteTable:
     def __init__(self, store: SQLiteStore, schema: StateSchema) -> None:
         self.store = store
         self.schema = schema
-        self.name = '"state ' + schema.name.replace('"', '""') + '"'
+        self.name = f"state_{next(store.numbers)}"
         self.to_key = key_writer(parse_type_string(store.target.key_type))
         self.from_key = key_reader(parse_type_string(store.target.key_type))
         value_type = parse_type_string(schema.value_type)
         self.to_value, self.from_value = value_type.to_wire, value_type.from_wire
         store.database.execute(
-            f"CREATE TABLE IF NOT EXISTS {self.name} (key_group INTEGER, key BLOB, sub BLOB, value BLOB, "
+            f"CREATE TABLE {self.name} (key_group INTEGER, key BLOB, sub BLOB, value BLOB, "
             "PRIMARY KEY (key_group, key, sub)) WITHOUT ROWID"
         )
 
@@ -122,6 +127,9 @@ class SQLiteValue(SQLiteTable):
         found = self.of_key("value", key_group, key)
         return self.from_value(found[0][0]) if found else None
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        return [self.get(key_group, key) for key_group, key in zip(key_groups, keys, strict=True)]
+
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Reading ahead gains nothing here."""
 
@@ -145,6 +153,9 @@ class SQLiteMap(SQLiteTable):
         where = "WHERE key_group = ? AND key = ? AND sub = ?"
         found = self.select("value", where, key_group, self.to_key(key), self.sub_key(map_key))
         return (True, self._value(found[0][0])) if found else (False, None)
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        return [self.get(*row)[1] for row in zip(key_groups, keys, map_keys, strict=True)]
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         read_key = self.map_key_type.from_wire

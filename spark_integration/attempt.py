@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
+
+
+FIRED_ROW_BYTES: Final = 64
+"""What a row that a timer yields counts as, where early upload goes by the input that was processed."""
 
 
 class Attempt:
@@ -49,22 +53,36 @@ class Attempt:
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
         started_s = self._owner.clock.monotonic_s()
+        self._note_input(batch)
+        if batch.num_rows:
+            self._out.extend(self._runner.run(batch))
+        self._spent("process", started_s)
+        self._upload_early(batch.nbytes)
+        yield from self._full_answers()
+
+    def _note_input(self, batch: pa.RecordBatch) -> None:
         self._rows_in += batch.num_rows
         self._upstream.update(upstream_tags(batch))
         if batch.num_rows:
             self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
-            self._out.extend(self._runner.run(batch))
-        self._spent("process", started_s)
+
+    def _upload_early(self, input_bytes: int) -> None:
+        """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""
         if self._parts is not None and self._runner.error is None:
             started_s = self._owner.clock.monotonic_s()
-            if self._parts.after_input(batch.nbytes):
+            if self._parts.after_input(input_bytes):
                 self._spent("early_upload", started_s)
-        while len(self._out) >= ANSWER_ROWS:
-            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
-            yield from self._answer(rows)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The rest of the output, then the summary."""
+        """What due timers yield, the rest of the output, then the summary."""
+        started_s = self._owner.clock.monotonic_s()
+        for rows in self._runner.fire_timers():
+            self._out.extend(rows)
+            self._spent("timers", started_s)
+            self._upload_early(len(rows) * FIRED_ROW_BYTES)
+            yield from self._full_answers()
+            started_s = self._owner.clock.monotonic_s()
+        self._spent("timers", started_s)
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
@@ -85,12 +103,17 @@ class Attempt:
         else:
             self._backend.fold(at)
 
+    def _full_answers(self) -> Iterator[pa.RecordBatch]:
+        while len(self._out) >= ANSWER_ROWS:
+            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
+            yield from self._answer(rows)
+
     def _answer(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
         started_s = self._owner.clock.monotonic_s()
         answer = self._runner.answer(rows, self.task.tag)
         self._spent("answer", started_s)
         if answer is not None:
-            self._rows_out += len(rows)
+            self._rows_out += answer.num_rows
             yield answer
 
     def _summary(self) -> Summary:

@@ -24,6 +24,7 @@ from varve.spark_integration.protocol import (
     row_tag,
 )
 from varve.spark_integration.pump import ExecutionNote, make_pump
+from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -42,14 +43,6 @@ LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
 
 class BatchRedoError(DidNotHappenError):
     """This attempt of the batch cannot be committed, nothing was written: execute it again."""
-
-
-class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carries one out of the attempt
-    """An operator's summary carries a user error."""
-
-    def __init__(self, summary: Summary) -> None:
-        super().__init__(summary.operator)
-        self.summary = summary
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,15 +104,24 @@ class BatchExecution:
             UserErrorRaised: the user's function raised.
             BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
         """
+        if plan.prepare is not None:
+            rows = plan.prepare(rows)
         keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
         answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)
         self._cached.append(answer)
         summaries = self._collect(answer)
         failed = next((s for s in summaries if s.error is not None), None)
-        if failed is not None:
-            raise UserErrorRaised(failed)
+        if failed is not None and failed.error is not None:
+            raise UserErrorRaised(failed.error, failed.operator, failed.partition)
         return OperatorResult(check_summaries(summaries, request), answer)
+
+    def cache(self, rows: DataFrame) -> DataFrame:
+        """Execute and keep rows that no operator reads."""
+        cached = rows.persist(self._level)
+        self._cached.append(cached)
+        cached.count()
+        return cached
 
     def close(self) -> None:
         """Free the cached answers."""

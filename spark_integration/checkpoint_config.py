@@ -86,7 +86,13 @@ class CheckpointConfig:
     # --- when ---
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Start a batch, which ends with a checkpoint, every so many milliseconds. A trigger of the writer wins."""
+        """Start a batch, which ends with a checkpoint, every so many milliseconds. A trigger of the writer wins.
+
+        It counts for sources that do not end. Raises `InvalidRequestError` below 1.
+        """
+        if not isinstance(checkpoint_interval, int) or checkpoint_interval < 1:
+            problem = f"a checkpoint interval is a number of milliseconds of at least 1: {checkpoint_interval!r}"
+            raise InvalidRequestError(problem)
         self._configure(CHECKPOINT_INTERVAL, checkpoint_interval)
         return self
 

@@ -94,13 +94,18 @@ class JobManagerCheckpointStorage(CheckpointStorage):
             UserWarning,
             stacklevel=4,
         )
-        directory = tempfile.mkdtemp(prefix="varve-checkpoints-")
-        atexit.register(shutil.rmtree, directory, ignore_errors=True)
-        return directory
+        return temporary_directory()
 
     def get_checkpoint_path(self) -> str | None:
         """The path that was given."""
         return None if self.checkpoint_path is None else str(self.checkpoint_path)
+
+
+def temporary_directory() -> str:
+    """A new directory on this machine for state that ends with the driver's Python process, which deletes it."""
+    directory = tempfile.mkdtemp(prefix="varve-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
 
 
 def warn_useless(name: str, advice: str, stacklevel: int = 3) -> None:

@@ -45,6 +45,8 @@ class JobConfig:
     """Who materializes: a process of its own, a child of the driver, or nobody."""
     materializer: MaterializerConfig = field(repr=False)
     """What the materializer is told, for all jobs of the storage; see `JobPlan.materializer_config`."""
+    heartbeat_enabled: bool | None
+    """Batches although the input is quiet; None: if a function has timers."""
     periodic_materialize_enabled: bool
     """Materialize by the clock; otherwise only by the length of the log."""
     materialize_interval_ms: int

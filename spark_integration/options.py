@@ -227,6 +227,15 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "`spark.sql.shuffle.partitions`, but not above `pipeline.max-parallelism`.",
     ),
     ConfigOption(
+        key="pipeline.heartbeat.enabled",
+        type=BOOLEAN,
+        default=None,
+        field="heartbeat_enabled",
+        description="Run a batch about every second, or at every trigger if that is rarer, although the input is "
+        "quiet, so that timers fire. Not set: on if a function of the job has `on_timer`. Holds for the life of a "
+        "checkpoint location.",
+    ),
+    ConfigOption(
         key="pipeline.global-job-parameters",
         type=PARAMETERS,
         default=None,

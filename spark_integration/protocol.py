@@ -29,6 +29,10 @@ PARTITION_COLUMN: Final = "__varve_partition"
 """int32, input only: the row's partition; dropped before the pump where Spark allows it."""
 UPSTREAM_TAG_COLUMN: Final = "__varve_upstream_tag"
 """int64, input only, in chained operators: row tag of the upstream attempt that produced the row."""
+KEY_COLUMN: Final = "__varve_key"
+"""Any type, between a key function and the operator: the row's key."""
+EVENT_TIME_COLUMN: Final = "__varve_event_time"
+"""int64, beside elements that are not rows: event time in milliseconds since the epoch."""
 
 
 def row_tag(tag: str) -> int:
@@ -71,6 +75,10 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    states: tuple[StateSchema, ...] = ()
+    """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +130,8 @@ class UserError(msgspec.Struct, frozen=True, kw_only=True):
     """repr of the current key."""
     pickled: bytes | None
     """The exception itself, if it can be pickled."""
+    where: str = ""
+    """The step of a chain of functions that raised it, and the element."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,6 +22,8 @@ from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
+from varve.spark_integration.vectorized_attempt import VectorizedAttempt
+from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError
@@ -168,7 +170,10 @@ class OperatorState:
         runner = self._open_runner()
         backend = self._open_backend()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
-        attempt = Attempt(self, task, runner, backend, how)
+        if isinstance(runner, VectorizedRunner):
+            attempt = VectorizedAttempt(self, task, runner, backend, how)
+        else:
+            attempt = Attempt(self, task, runner, backend, how)
         attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
         self._pending = attempt
         return attempt
@@ -216,12 +221,13 @@ class OperatorState:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
             key_type = parse_type_string(self.request.key_type)
-            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator)
+            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
         return self._backend
 
     def _open_runner(self) -> OperatorRunner:
         if self._runner is None:
-            self._runner = OperatorRunner(self.request, self.partition, self._function, self._open_backend())
+            make = VectorizedRunner if self.request.vectorized else OperatorRunner
+            self._runner = make(self.request, self.partition, self._function, self._open_backend())
         return self._runner
 
     def _drop_pending(self) -> None:

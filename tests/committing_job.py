@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.state_model import (
+    ALARMS,
     BY_NAME,
     EVENTS,
     GONE,
@@ -144,7 +145,7 @@ class CommittingJob:
             key_type=KEY_TYPE,
             changelog=self.changelog,
             backend="rocksdb",
-            states=(TOTAL, BY_NAME, EVENTS),
+            states=(TOTAL, BY_NAME, EVENTS, ALARMS),
         )
 
     def _result(self, slot: int, partition: int, parts: list[BatchChanges], *, upload: bool) -> PartitionResult:
@@ -207,6 +208,7 @@ def random_batch(rng: random.Random, keys: int = 4) -> BatchChanges:
             for k in pick()
         },
         events={k: (rng.random() < 0.2, [rng.choice("abc") for _ in range(rng.randint(0, 3))]) for k in pick()},
+        alarms={(k, rng.randint(-3, 3), rng.choice([None, "w"])): rng.random() < 0.7 for k in pick()},
     )
 
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
 
 MAX_PARALLELISM = 8
 
@@ -55,6 +56,7 @@ class KeyedJob:
         self._segments: list[bytes] = []
         self._parts: list[bytes] = []
         """Of the batch that is pending."""
+        self._states: tuple[StateSchema, ...] = ()
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
 
     def at(self, key: Any, descriptor: StateDescriptor) -> Any:
@@ -92,8 +94,13 @@ class KeyedJob:
         self.backend.fold(version)
         self._parts.clear()
         self._seq = version.seq
+        self._states = self.backend.schemas
         if self.changelog == "off":
             self.materialize()
+
+    def redeploy(self) -> None:
+        """Go on with new code over the same store; what was not committed is lost."""
+        self._open(self.backend.store)
 
     def drop(self) -> None:
         """End the batch as if it never was."""
@@ -112,6 +119,7 @@ class KeyedJob:
 
         What is restored is what the store held: replaying the parts of the batches in order gives what folding did.
         """
+        self._open(self.backend.store)  # forgets what was declared in a batch that never was
         held = self._contents(self.backend.store)
         self.backend.store.close()
         self._parts.clear()
@@ -126,15 +134,15 @@ class KeyedJob:
         floors = (KeyGroupFloor(0, MAX_PARALLELISM, store.version.seq),)
         segments = [FlooredSegment(decode_segment(data, "segment"), floors) for data in self._segments]
         replay(store, segments, _link(self._seq), low=0, high=MAX_PARALLELISM)
-        assert self._contents(store) == held
         self._open(store)
+        assert self._contents(store) == held
 
     def close(self) -> None:
         """Release the store."""
         self.backend.store.close()
 
     def _open(self, store: Any) -> None:
-        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR, self._states)
 
     def _contents(self, store: Any) -> dict[str, dict[Any, Any]]:
         """What is not empty."""

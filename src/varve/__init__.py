@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.table_store import StoreTarget, TableStore
+    from varve.changelog.timer_state import TimeDomain
     from varve.changelog.types import Types
+    from varve.spark_integration.aggregations import Aggregation
     from varve.spark_integration.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
         EmbeddedRocksDBStateBackend,
         HashMapStateBackend,
     )
+    from varve.spark_integration.timer_service import TimerService
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
@@ -46,6 +50,7 @@ _MODULE_OF: Final = {
     "AggregateFunction": "varve.changelog.functions",
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
+    "Aggregation": "varve.spark_integration.aggregations",
     "CheckpointConfig": "varve.spark_integration.checkpoint_config",
     "CheckpointingMode": "varve.spark_integration.checkpoint_config",
     "CustomStateBackend": "varve.spark_integration.state_backends",
@@ -72,16 +77,20 @@ _MODULE_OF: Final = {
     "StoreTarget": "varve.changelog.table_store",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
     "TableStore": "varve.changelog.table_store",
+    "TimeDomain": "varve.changelog.timer_state",
+    "TimerService": "varve.spark_integration.timer_service",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
     "VarveError": "varve.storage.errors",
+    "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
 }
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "Aggregation",
     "CheckpointConfig",
     "CheckpointingMode",
     "CustomStateBackend",
@@ -108,10 +117,13 @@ __all__ = [
     "StoreTarget",
     "StreamExecutionEnvironment",
     "TableStore",
+    "TimeDomain",
+    "TimerService",
     "Types",
     "ValueState",
     "ValueStateDescriptor",
     "VarveError",
+    "VectorizedProcessFunction",
     "__version__",
 ]
 

@@ -90,7 +90,7 @@ def test_a_table_store_that_failed_to_write_is_torn(tmp_path: Path) -> None:
     store = SQLiteStore(target)
     schema = StateSchema(name="n", kind="value", value_type="1:long")
     store.value_table(schema)
-    store.database.execute('DROP TABLE "state n"')
+    store.database.execute("DROP TABLE state_0")
     with pytest.raises(sqlite3.OperationalError):
         store.apply([StateChanges(schema, [0], ["a"], None, None, [1])], Link(1, "t"))
     with pytest.raises(InvariantError):
@@ -106,15 +106,17 @@ def test_a_copy_holds_what_the_source_holds(
     source_kind: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the elements of a list are copied in several parts."""
-    monkeypatch.setattr("varve.changelog.custom_store.COPIED_ROWS", 7)
+    monkeypatch.setattr("varve.changelog.table_rows.COPIED_ROWS", 7)
     value = StateSchema(name="value", kind="reducing", value_type="1:long")
     items = StateSchema(name="items", kind="list", value_type="1:string")
     entries = StateSchema(name="entries", kind="map", value_type="1:long", map_key_type="1:string")
     numbers = list(range(30))
+    timers = StateSchema(name="timers", kind="timers", value_type="1:long", namespace_type="1:string")
     source = open_store(source_kind, tmp_path / "source")
     changes = [
         StateChanges(value, sorted(n % 8 for n in numbers), [f"k{n}" for n in numbers], None, None, numbers),
         StateChanges(items, [0] * 20 + [3] * 10, ["a"] * 20 + ["b"] * 10, None, None, [str(n) for n in numbers]),
+        StateChanges(timers, [2] * 30, ["a", None, "b"] * 10, None, None, numbers, ["x", None] * 15),
         StateChanges(
             entries, [0] * 30, ["a"] * 30, bytes([Op.PUT] * 30), [f"m{n}" for n in numbers], [None, *numbers[1:]]
         ),

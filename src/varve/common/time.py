@@ -1,0 +1,7 @@
+"""`pyflink.common.time`'s names that varve has."""
+
+from varve.spark_integration.watermark_strategy import Duration
+
+__all__ = [
+    "Duration",
+]
