@@ -108,6 +108,11 @@ class OperatorRunner:
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, None)
 
+    @property
+    def fires_first(self) -> bool:
+        """Whether due timers come before the rows of a batch, too."""
+        return getattr(self._function, "fires_first", False)
+
     def start(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch begins."""
         self.event_time_max_ms = None
@@ -150,7 +155,7 @@ class OperatorRunner:
             self.fail(error, key if thaw is None else thaw(key))
 
     def fire_timers(self) -> Iterator[list[Any]]:
-        """Execute the function for every due timer, after the last row; the rows it yields, in pieces."""
+        """Execute the function for every timer that is due now; the rows it yields, in pieces."""
         if self.error is None and self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
 

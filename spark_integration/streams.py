@@ -38,6 +38,8 @@ from varve.spark_integration.transformations import (
     operator_uids,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
+from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ if TYPE_CHECKING:
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
     from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.windowed_stream import WindowedStream
+    from varve.spark_integration.windows import WindowAssigner
 
 _UNNAMED = "unnamed"
 """Stands for the uid in a plan until the job starts."""
@@ -373,6 +377,20 @@ class KeyedStream(DataStream):
         """For each element the combination of the key's elements so far, of which one is kept as state."""
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
+
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Divide the elements of each key by time; see `varve.spark_integration.windows` for what there is.
+
+        Raises:
+            InvalidRequestError: Not a window assigner.
+        """
+        from varve.spark_integration.windowed_stream import WindowedStream  # late: it needs this module
+
+        return WindowedStream(self._elements, self._operator, window_assigner)
+
+    def count_window(self, size: int) -> WindowedStream:
+        """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
+        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
     def _operator(
         self, kind: str, func: Any, elements: ElementType, uid: str | None = None, name: str | None = None
