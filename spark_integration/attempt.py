@@ -79,6 +79,9 @@ class Attempt:
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What due timers yield, the rest of the output, then the summary."""
         yield from self._fire()
+        if self.task.batch.input_ends:
+            self._runner.end_input()
+            yield from self._fire()
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)

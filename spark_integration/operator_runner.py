@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
@@ -118,6 +119,12 @@ class OperatorRunner:
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
         self._timers.begin_batch(time_ms, watermark_ms)
+
+    def end_input(self) -> None:
+        """No element comes any more: the watermark passes all times."""
+        time_ms = self._timers.current_processing_time()
+        self._context.begin_batch(time_ms, TIME_MAX_MS)
+        self._timers.begin_batch(time_ms, TIME_MAX_MS)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row; the rows it yields, in order. After an error: nothing."""

@@ -14,11 +14,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
-from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
+from varve.spark_integration.element_type import ElementType, TypedElements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.operator_plan import check_columns, check_uid, key_type_of, output_schema_of, plan_operator
+from varve.spark_integration.operator_plan import check_uid, key_type_of, plan_operator
+from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -39,6 +40,7 @@ from varve.spark_integration.transformations import (
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
 from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.windowed_stream import WindowedStream
 from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
@@ -55,7 +57,6 @@ if TYPE_CHECKING:
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
     from varve.spark_integration.sinks import Sink
-    from varve.spark_integration.windowed_stream import WindowedStream
     from varve.spark_integration.windows import WindowAssigner
 
 _UNNAMED = "unnamed"
@@ -384,8 +385,6 @@ class KeyedStream(DataStream):
         Raises:
             InvalidRequestError: Not a window assigner.
         """
-        from varve.spark_integration.windowed_stream import WindowedStream  # late: it needs this module
-
         return WindowedStream(self._elements, self._operator, window_assigner)
 
     def count_window(self, size: int) -> WindowedStream:
@@ -419,17 +418,6 @@ class KeyedStream(DataStream):
         if name is not None:
             made.name(name)
         return made if uid is None else made.uid(uid)
-
-
-def elements_of(output_type: Any, operator: str | None = None) -> ElementType:
-    """What a function makes, by what the user says of it. Raises `InvalidRequestError`."""
-    if output_type is None:
-        return pickled_elements()
-    if isinstance(output_type, (str, StructType)):
-        return RowElements(output_schema_of(output_type, operator))
-    made = TypedElements(as_type(output_type))
-    check_columns(made.schema, "the output type")
-    return made
 
 
 def _declared_types(elements: TypedElements) -> dict[str, WireType]:

@@ -9,6 +9,7 @@ from pyspark.sql.types import StructType
 from varve.changelog.functions import AggregateFunction, ReduceFunction
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.operator_plan import check_uid
+from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.stream_functions import check_function
 from varve.spark_integration.window_contents import AggregatedContents, ListedContents, ReducedContents
 from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
@@ -154,8 +155,6 @@ class WindowedStream:
         name: str | None,
         elements: ElementType | None = None,
     ) -> DataStream:
-        from varve.spark_integration.streams import elements_of  # late: streams make windowed streams
-
         if function is not None and not isinstance(function, WindowFunction | ProcessWindowFunction):
             raise InvalidRequestError(
                 f"a window function is an instance of WindowFunction or ProcessWindowFunction, not {function!r}"
