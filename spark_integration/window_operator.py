@@ -63,6 +63,8 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
     ) -> None:
         self._is_event = assigner.is_event_time()
         self._domain = assigner.domain
+        # The watermark of a window's last millisecond says that all of it has come; the time itself that some may come.
+        self._before_ms = 1 if self._is_event else 0
         self._firing = firing
         self._lateness_ms = lateness_ms if self._is_event else 0
         self._plan = plan
@@ -102,17 +104,17 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
 
     def _has_passed(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
         """Whether the timer of that end has fired already."""
-        if self._is_event:
-            return end_ms - 1 <= ctx.current_watermark()
-        return end_ms - 1 < ctx.current_processing_time()
+        return end_ms - self._before_ms <= (
+            ctx.current_watermark() if self._is_event else ctx.current_processing_time()
+        )
 
     def _register_end(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> None:
         if self._firing.on_time is not None:
-            _register(ctx, self._firing.on_time, end_ms - 1)
+            _register(ctx, self._firing.on_time, end_ms - self._before_ms)
 
     def _register_removal(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> None:
         if not self._removal_is_end:
-            _register(ctx, self._domain, end_ms - 1 + self._lateness_ms)
+            _register(ctx, self._domain, end_ms - self._before_ms + self._lateness_ms)
 
     def _completes(self, window: int, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
         """Whether the window fires because of an element that it has got."""
@@ -168,7 +170,7 @@ class FixedWindowOperator(WindowOperator):
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
         size_ms, domain = self._assigner.size_ms, ctx.time_domain()
         out: list[Any] = []
-        start = timestamp + 1 - size_ms
+        start = timestamp + self._before_ms - size_ms
         if domain is self._firing.on_time and self._assigner.is_start(start):
             self._fire(start, start + size_ms, TimeWindow(start, start + size_ms), ctx, out)
         start -= self._lateness_ms
@@ -244,13 +246,13 @@ class SessionWindowOperator(WindowOperator):
         out: list[Any] = []
         if ctx.time_domain() is self._firing.on_time:
             for start, end in self._sessions_at(timestamp):
-                if end - 1 > timestamp:
+                if end > timestamp + self._before_ms:
                     self._register_end(end, ctx)
                 else:
                     self._fire(start, end, TimeWindow(start, end), ctx, out)
         if ctx.time_domain() is self._domain:
             for start, end in self._sessions_at(timestamp - self._lateness_ms):
-                if end - 1 > timestamp - self._lateness_ms:
+                if end > timestamp - self._lateness_ms + self._before_ms:
                     self._register_removal(end, ctx)
                 else:
                     self._contents.remove(start, end)
@@ -258,8 +260,10 @@ class SessionWindowOperator(WindowOperator):
                     self._end(start, TimeWindow(start, end), ctx)
         return out
 
-    def _sessions_at(self, time_ms: int) -> list[tuple[int, int]]:
-        return [(start, end) for start, end in self._sessions.items() if start <= time_ms < end]
+    def _sessions_at(self, timer_ms: int) -> list[tuple[int, int]]:
+        """The session that a timer of its end, or of what was its end, is about."""
+        last_ms = timer_ms + self._before_ms - 1
+        return [(start, end) for start, end in self._sessions.items() if start <= last_ms < end]
 
     def _replace(self, found: list[tuple[int, int]], start: int, end: int) -> None:
         """Let the sessions that were found be one."""

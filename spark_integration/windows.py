@@ -128,7 +128,7 @@ class TumblingEventTimeWindows(_TumblingWindows):
 
 
 class TumblingProcessingTimeWindows(_TumblingWindows):
-    """As `TumblingEventTimeWindows`, by the time of the batch."""
+    """As `TumblingEventTimeWindows`, by the time of the batch; a window ends in the first batch after it."""
 
     domain = TimeDomain.PROCESSING_TIME
 
