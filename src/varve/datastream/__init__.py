@@ -14,6 +14,8 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
 )
 from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
+from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",
@@ -31,9 +33,12 @@ __all__ = [
     "KeyedStream",
     "MapFunction",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "WindowFunction",
+    "WindowedStream",
 ]
