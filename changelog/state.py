@@ -9,6 +9,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from varve.storage.errors import InvalidRequestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -44,24 +46,24 @@ class ValueState(State, Generic[T]):
     def update(self, value: T | None) -> None:
         """Set the value; None removes it. Raises `InvalidRequestError` if it is not of the state's type."""
 
-    @abstractmethod
     def get_many(self, keys: BatchKeys) -> Any:
         """The values of these keys, whatever the current key is: an Arrow array of the state's type, null for none.
 
         Raises `InvalidRequestError`, as do the other two, if values of the state's type have no Arrow form (lists,
         maps, pickled objects, integers of any size), or `keys` does not come from the context of a vectorised function.
         """
+        raise _one_key_only(self)
 
-    @abstractmethod
     def put_many(self, keys: BatchKeys, values: Any) -> None:
         """Set the value of each key to that element of an Arrow array; null removes it.
 
         Raises `InvalidRequestError` if the array has another length, or cannot be cast to the state's type.
         """
+        raise _one_key_only(self)
 
-    @abstractmethod
     def remove_many(self, keys: BatchKeys) -> None:
         """Remove the values of these keys."""
+        raise _one_key_only(self)
 
 
 class AppendingState(State, Generic[IN, OUT]):
@@ -172,7 +174,6 @@ class MapState(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """Whether there is no entry."""
 
-    @abstractmethod
     def get_many(self, keys: BatchKeys, map_keys: Any) -> Any:
         """The entries (`keys[i]`, `map_keys[i]`), whatever the current key is: an Arrow array, null for none.
 
@@ -182,14 +183,15 @@ class MapState(State, Generic[K, V]):
 
         Raises `InvalidRequestError` as `ValueState.get_many`.
         """
+        raise _one_key_only(self)
 
-    @abstractmethod
     def put_many(self, keys: BatchKeys, map_keys: Any, values: Any) -> None:
         """Set these entries to the elements of an Arrow array; a null is a null value. Raises as `get_many`."""
+        raise _one_key_only(self)
 
-    @abstractmethod
     def remove_many(self, keys: BatchKeys, map_keys: Any) -> None:
         """Remove these entries; a missing one is no error. Raises as `get_many`."""
+        raise _one_key_only(self)
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
@@ -205,3 +207,10 @@ class MapState(State, Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
+
+
+def _one_key_only(state: State) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{type(state).__name__} is read and written for one key at a time; only plain value and map states have methods "
+        "for many keys"
+    )

@@ -104,7 +104,9 @@ class BatchAttempt:
                 base=asked.base,
                 confirmed=asked.winners.get(request.operator, ()),
                 time_ms=asked.time_ms,
-                watermark_ms=asked.watermark_ms,
+                # What an earlier run has seen of its collection says nothing about the one that begins and ends here.
+                watermark_ms=None if self._plan.input_ends else asked.watermark_ms,
+                input_ends=self._plan.input_ends,
             )
             try:
                 result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)

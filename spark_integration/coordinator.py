@@ -358,7 +358,7 @@ def partition_result(summary: Summary) -> PartitionResult:
 def next_watermark(base: Commit | None, plan: JobPlan, summaries: Sequence[Summary]) -> int | None:
     """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5)."""
     before = base.watermark_ms if base else None
-    if not plan.operators:
+    if not plan.operators or plan.input_ends:
         return before
     first = plan.operators[0].uid
     times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]

@@ -17,8 +17,9 @@ from varve.spark_integration.job_plan import check_input, event_time_of
 from varve.spark_integration.option_levels import OptionLevel, read_level
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS
+from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.state_backends import StateBackend
-from varve.spark_integration.streams import DataStream, elements_of
+from varve.spark_integration.streams import DataStream
 from varve.spark_integration.transformations import DataFrameSource, GraphSettings
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError

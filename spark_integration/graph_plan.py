@@ -192,8 +192,8 @@ def _with_elements(
         return plan
     if plan.vectorized:
         raise InvalidRequestError(
-            "aggregate and vectorised functions work on columns: key rows by columns, write what comes out or key it "
-            "by columns, without map, flat_map, filter or a key function in between",
+            "aggregate and vectorised functions work on columns: key rows by columns, write the result or key it by "
+            "columns, without map, flat_map, filter or a key function in between",
             operator=plan.uid,
         )
     functions = [plan.function, *[step.function for step in after.steps]]

@@ -34,6 +34,8 @@ class JobPlan:
     """The streaming DataFrame that the job reads, united with heartbeats if there are any."""
     heartbeat: bool
     """There are heartbeats."""
+    input_ends: bool = False
+    """The input is a collection: it ends, and all of it comes in one batch."""
     preparation: Preparation | None = None
     """What happens to its rows before the first operator; None: nothing."""
     operators: tuple[OperatorPlan, ...]

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
@@ -113,11 +114,22 @@ class OperatorRunner:
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, None)
 
+    @property
+    def fires_first(self) -> bool:
+        """Whether due timers come before the rows of a batch, too."""
+        return getattr(self._function, "fires_first", False)
+
     def start(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch begins."""
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
         self._timers.begin_batch(time_ms, watermark_ms)
+
+    def end_input(self) -> None:
+        """No element comes any more: the watermark passes all times."""
+        time_ms = self._timers.current_processing_time()
+        self._context.begin_batch(time_ms, TIME_MAX_MS)
+        self._timers.begin_batch(time_ms, TIME_MAX_MS)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
@@ -155,7 +167,7 @@ class OperatorRunner:
             self.fail(error, key if thaw is None else thaw(key))
 
     def fire_timers(self) -> Iterator[list[Any]]:
-        """Execute the function for every due timer, after the last row; the rows it yields, in pieces."""
+        """Execute the function for every timer that is due now; the rows it yields, in pieces."""
         if self.error is None and self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
 

@@ -99,6 +99,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """By partition: the tag that won at `base` for this operator, "" if it had none."""
     time_ms: int
     watermark_ms: int | None
+    input_ends: bool = False
+    """No element comes after those of this batch: once they are processed, every event-time timer is due."""
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):

@@ -201,6 +201,7 @@ class StreamWriter:
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
+            input_ends=isinstance(source, CollectionSource),
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),

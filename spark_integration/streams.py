@@ -16,19 +16,18 @@ from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
 from varve.spark_integration.aggregations import aggregate_columns
 from varve.spark_integration.column_aggregates import ColumnAggregates
-from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
+from varve.spark_integration.element_type import ElementType, RowElements, TypedElements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varve.spark_integration.map_side_combine import map_side_combine
 from varve.spark_integration.operator_plan import (
-    check_columns,
     check_uid,
     key_type_of,
-    output_schema_of,
     plan_operator,
     timestamp_column_of,
 )
+from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -48,6 +47,9 @@ from varve.spark_integration.transformations import (
     operator_uids,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
+from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.map_side_combine import MapSideCombine
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+    from varve.spark_integration.windows import WindowAssigner
 
 _UNNAMED = "unnamed"
 """Stands for the uid in a plan until the job starts."""
@@ -386,6 +389,18 @@ class KeyedStream(DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Divide the elements of each key by time; see `varve.spark_integration.windows` for what there is.
+
+        Raises:
+            InvalidRequestError: Not a window assigner.
+        """
+        return WindowedStream(self._elements, self._operator, window_assigner)
+
+    def count_window(self, size: int) -> WindowedStream:
+        """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
+        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+
     def aggregate(
         self,
         aggregations: Mapping[str, Any] | None = None,
@@ -463,17 +478,6 @@ class KeyedStream(DataStream):
         if name is not None:
             made.name(name)
         return made if uid is None else made.uid(uid)
-
-
-def elements_of(output_type: Any, operator: str | None = None) -> ElementType:
-    """What a function makes, by what the user says of it. Raises `InvalidRequestError`."""
-    if output_type is None:
-        return pickled_elements()
-    if isinstance(output_type, (str, StructType)):
-        return RowElements(output_schema_of(output_type, operator))
-    made = TypedElements(as_type(output_type))
-    check_columns(made.schema, "the output type")
-    return made
 
 
 def _declared_types(elements: TypedElements) -> dict[str, WireType]:

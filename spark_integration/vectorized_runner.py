@@ -53,6 +53,10 @@ class VectorizedRunner(OperatorRunner):
         self._gathered_bytes += batch.nbytes
         return self._gathered_bytes >= self._function.input_bytes_max
 
+    def fire_timers(self) -> Iterator[list[Any]]:
+        """A vectorised function has no timers."""
+        return iter(())
+
     def run_gathered(self, tag: str) -> Iterator[pa.RecordBatch]:
         """Execute the function on the gathered rows; its output as answer batches. After an error: nothing."""
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0

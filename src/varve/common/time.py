@@ -1,7 +1,8 @@
 """`pyflink.common.time`'s names that varve has."""
 
-from varve.spark_integration.watermark_strategy import Duration
+from varve.spark_integration.watermark_strategy import Duration, Time
 
 __all__ = [
     "Duration",
+    "Time",
 ]

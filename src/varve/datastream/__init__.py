@@ -30,6 +30,8 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
 )
 from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
+from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",
@@ -55,10 +57,13 @@ __all__ = [
     "MemoryStateBackend",
     "PredefinedOptions",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RocksDBStateBackend",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "WindowFunction",
+    "WindowedStream",
 ]

@@ -2,10 +2,12 @@
 
 from varve.spark_integration.element_sinks import CloseableIterator
 from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "CloseableIterator",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]
