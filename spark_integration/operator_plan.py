@@ -18,6 +18,7 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.grouped_function import GroupedFunction
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.wire_type import WireType
+    from varve.spark_integration.initial_state import InitialState
 
 RESERVED_PREFIX: Final = "__varve_"
 """Columns with such names are varve's own."""
@@ -55,6 +57,8 @@ class OperatorPlan:
     """The function wants to be called when no row comes."""
     parallelism: int | None = None
     """Partitions of this operator; None: as many as the job has."""
+    initial_state: InitialState | None = field(default=None, repr=False)
+    """Rows that come with the job's first batch; None: none."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -237,5 +241,9 @@ def plan_operator(
         output_schema=output_schema_of(output_schema, checked),
         timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
-        has_timers=type(function).on_timer is not KeyedProcessFunction.on_timer,
+        has_timers=(
+            function.wants_heartbeats
+            if isinstance(function, GroupedFunction)
+            else type(function).on_timer is not KeyedProcessFunction.on_timer
+        ),
     )
