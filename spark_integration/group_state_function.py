@@ -23,7 +23,7 @@ from varve.spark_integration.timer_service import USER_TIMERS, TimeDomain
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -46,7 +46,7 @@ class GroupStateFunction(GroupedFunction):
         timeout: One of `GroupStateTimeout`.
         input_columns: Names of the stream's columns.
         output_columns: Names of the output's columns.
-        key_columns: How many columns make the key.
+        key_columns: Names of the columns that make the key.
         has_watermark: Whether the stream has one.
     """
 
@@ -58,7 +58,7 @@ class GroupStateFunction(GroupedFunction):
         *,
         input_columns: list[str],
         output_columns: list[str],
-        key_columns: int,
+        key_columns: Sequence[str],
         has_watermark: bool,
     ) -> None:
         self._function = function

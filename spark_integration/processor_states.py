@@ -8,6 +8,7 @@ pandas values become plain ones.
 from __future__ import annotations
 
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.collection_types import MapType, SequenceType
@@ -227,6 +228,7 @@ class ProcessorMapState:
         self._handle = handle
         self._keys = keys
         self._values = values
+        self._as_row = partial(tuple.__new__, row_class(values.type.names))
 
     def exists(self) -> bool:
         """Whether there is an entry."""
@@ -235,7 +237,8 @@ class ProcessorMapState:
     def getValue(self, key: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """The value of a key; None if there is none."""
         stored = self._handle.get(self._keys.inward(key))
-        return None if stored is None else self._values.outward(stored)
+        # A Row, unlike what the other methods give; so it is on Spark.
+        return None if stored is None else self._as_row(self._values.outward(stored))
 
     def containsKey(self, key: tuple[Any, ...]) -> bool:
         """Whether the key has a value."""

@@ -16,13 +16,15 @@ from varve.spark_integration.transformations import DataFrameSource, KeyedTransf
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql.types import StructType
 
     from varve.spark_integration.transformations import KeyFunction, Transformation
 
 
 def processor_function(
-    processor: Any, output: StructType, time_mode: Any, key_columns: int, *, in_pandas: bool
+    processor: Any, output: StructType, time_mode: Any, key_columns: Sequence[str], *, in_pandas: bool
 ) -> ProcessorFunction:
     """A processor as a function. Raises `InvalidRequestError` if it is none, or the time mode is none."""
     method = "transform_with_state_in_pandas" if in_pandas else "transform_with_state"
@@ -31,7 +33,7 @@ def processor_function(
 
 
 def group_state_function(
-    function: Any, state_type: Any, timeout: Any, output: StructType, before: Transformation, key_columns: int
+    function: Any, state_type: Any, timeout: Any, output: StructType, before: Transformation, key_columns: Sequence[str]
 ) -> GroupStateFunction:
     """A function of `applyInPandasWithState` as a function. Raises `InvalidRequestError` if anything is wrong."""
     if not callable(function) or isinstance(function, type):

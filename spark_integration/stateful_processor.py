@@ -21,7 +21,7 @@ from varve.spark_integration.processor_handle import ProcessorHandle, ProcessorT
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -35,15 +35,20 @@ UNKNOWN_MS: Final = -1
 class KeyTuples:
     """Turns stored keys into the tuples that Spark's functions get."""
 
-    def __init__(self, backend: KeyedStateBackend, columns: int) -> None:
+    def __init__(self, backend: KeyedStateBackend, columns: Sequence[str]) -> None:
         self._type = backend.key_type
-        self._is_single = columns == 1
+        self._is_single = len(columns) == 1
+        self._make = partial(tuple.__new__, row_class(columns))
 
     def of(self, key: Any) -> tuple[Any, ...]:
         """The tuple of the grouping columns' values."""
         if self._is_single:
             return (None,) if key is None else (self._type.thaw(key),)
         return tuple(self._type.thaw(key))
+
+    def row_of(self, key: Any) -> Row:
+        """The same as a Row, which the key of a timer is on Spark."""
+        return self._make(self.of(key))
 
 
 class ProcessorFunction(GroupedFunction):
@@ -53,10 +58,12 @@ class ProcessorFunction(GroupedFunction):
         processor: The user's.
         mode: Which timers it may have.
         columns: Names of the output columns.
-        key_columns: How many columns make the key.
+        key_columns: Names of the columns that make the key.
     """
 
-    def __init__(self, processor: StatefulProcessor, mode: TimeMode, columns: list[str], key_columns: int) -> None:
+    def __init__(
+        self, processor: StatefulProcessor, mode: TimeMode, columns: list[str], key_columns: Sequence[str]
+    ) -> None:
         self._processor = processor
         self._mode = mode
         self._columns = columns
@@ -106,7 +113,7 @@ class ProcessorFunction(GroupedFunction):
             return
         handle = self._processor.handleExpiredTimer
         for key_group, key, time_ms in self._timers.due(self._until_ms):
-            result = handle(self._keys.of(key), self._times, ExpiredTimerInfo(time_ms))
+            result = handle(self._keys.row_of(key), self._times, ExpiredTimerInfo(time_ms))
             yield (key_group, key), self._outward(result)
 
     def end(self) -> None:

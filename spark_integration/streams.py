@@ -437,7 +437,7 @@ class KeyedStream(DataStream):
     ) -> DataStream:  # fmt: skip
         spark.check_rows(self._transformation, self._key)
         output = spark.output_of(output_type, event_time_column)
-        function = spark.processor_function(processor, output, time_mode, len(self._columns), in_pandas=in_pandas)
+        function = spark.processor_function(processor, output, time_mode, self._columns, in_pandas=in_pandas)
         if function.drops_late_rows:
             spark.check_has_watermark(self._transformation, "time mode EventTime")
         initial = initial_state_of(initial_state, self.schema, self._columns)
@@ -475,7 +475,7 @@ class KeyedStream(DataStream):
         spark.check_output_mode(output_mode)
         output = spark.output_of(output_struct_type, "")
         function = spark.group_state_function(
-            func, state_struct_type, timeout_conf, output, self._transformation, len(self._columns)
+            func, state_struct_type, timeout_conf, output, self._transformation, self._columns
         )
         return self._operator("apply_in_pandas_with_state", function, RowElements(output), uid, name)
 
