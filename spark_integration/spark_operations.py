@@ -1,13 +1,15 @@
-"""Spark's stateful operations on a keyed stream, checked and made into functions; `KeyedStream` has them as methods."""
+"""Spark's stateful operations on a keyed stream, as methods: checked, and made into functions."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.state import GroupStateTimeout
 
 from varve.spark_integration.element_type import RowElements
 from varve.spark_integration.group_state_function import GroupStateFunction, check_timeout
+from varve.spark_integration.initial_state import initial_state_of
 from varve.spark_integration.operator_plan import output_schema_of, timestamp_column_of
 from varve.spark_integration.processor_handle import TimeMode
 from varve.spark_integration.processor_states import columns_type
@@ -16,11 +18,139 @@ from varve.spark_integration.transformations import DataFrameSource, KeyedTransf
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
+    from pyspark.sql import GroupedData
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
+    from varve.spark_integration.element_type import ElementType
+    from varve.spark_integration.initial_state import InitialState
+    from varve.spark_integration.streams import DataStream
     from varve.spark_integration.transformations import KeyFunction, Transformation
+
+
+class SparkOperations(ABC):
+    """Spark's stateful operations as methods of a keyed stream."""
+
+    _transformation: Transformation
+    _columns: tuple[str, ...]
+    _key: KeyFunction | None
+
+    @abstractmethod
+    def _operator(
+        self,
+        kind: str,
+        func: Any,
+        elements: ElementType,
+        uid: str | None = None,
+        name: str | None = None,
+        *,
+        initial_state: InitialState | None = None,
+        event_time_column: str | None = None,
+    ) -> DataStream:
+        """A stateful operator on this stream."""
+
+    def transform_with_state(
+        self,
+        stateful_processor: StatefulProcessor,
+        output_struct_type: StructType | str,
+        output_mode: str = "Append",
+        time_mode: str = "None",
+        initial_state: GroupedData | None = None,
+        event_time_column: str = "",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `transformWithState`: a processor that gets all rows of a key in a batch at once.
+
+        See `docs/spark-programs.md`.
+
+        Args:
+            stateful_processor: An instance; it is copied (pickled) now.
+            output_struct_type: Columns of the Rows that it yields.
+            output_mode: "Append" or "Update", which are the same.
+            time_mode: "None", "ProcessingTime" or "EventTime".
+            initial_state: A grouped DataFrame, which the job's first batch gives to `handleInitialState`.
+            event_time_column: Output column with the event time, for the operators that follow.
+            uid: Names the operator's state for ever; without one, one is made from the place in the graph.
+            name: For people; the uid unless given.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right.
+        """
+        check_output_mode(output_mode)
+        return self._with_processor(
+            stateful_processor, output_struct_type, time_mode, initial_state, event_time_column, uid=uid, name=name
+        )
+
+    def transform_with_state_in_pandas(
+        self,
+        stateful_processor: StatefulProcessor,
+        output_struct_type: StructType | str,
+        output_mode: str = "Append",
+        time_mode: str = "None",
+        initial_state: GroupedData | None = None,
+        event_time_column: str = "",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `transformWithStateInPandas`: as `transform_with_state`, with pandas DataFrames in place of Rows."""
+        check_output_mode(output_mode)
+        return self._with_processor(
+            stateful_processor, output_struct_type, time_mode, initial_state, event_time_column, uid=uid, name=name,
+            in_pandas=True,
+        )  # fmt: skip
+
+    def _with_processor(
+        self, processor: Any, output_type: Any, time_mode: Any, initial_state: Any, event_time_column: str,
+        *, uid: str | None, name: str | None, in_pandas: bool = False,
+    ) -> DataStream:  # fmt: skip
+        check_rows(self._transformation, self._key)
+        output = output_of(output_type, event_time_column)
+        function = processor_function(processor, output, time_mode, self._columns, in_pandas=in_pandas)
+        if function.drops_late_rows:
+            check_has_watermark(self._transformation, "time mode EventTime")
+        initial = initial_state_of(initial_state, self._transformation.elements.schema, self._columns)
+        return self._operator(
+            "transform_with_state", function, RowElements(output), uid, name,
+            initial_state=initial, event_time_column=event_time_column or None,
+        )  # fmt: skip
+
+    def apply_in_pandas_with_state(
+        self,
+        func: Callable[..., Any],
+        output_struct_type: StructType | str,
+        state_struct_type: StructType | str,
+        output_mode: str = "Append",
+        timeout_conf: str = "NoTimeout",
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+    ) -> DataStream:
+        """Spark's `applyInPandasWithState`: a function of (key, iterator of DataFrames, `GroupState`).
+
+        Args:
+            func: Yields DataFrames; it is copied (pickled) now.
+            output_struct_type: Their columns.
+            state_struct_type: Columns of the group's state.
+            output_mode: "Append" or "Update", which are the same.
+            timeout_conf: One of `GroupStateTimeout`.
+            uid: As of `transform_with_state`.
+            name: For people; the uid unless given.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right.
+        """
+        check_rows(self._transformation, self._key)
+        check_output_mode(output_mode)
+        output = output_of(output_struct_type, "")
+        function = group_state_function(
+            func, state_struct_type, timeout_conf, output, self._transformation, self._columns
+        )
+        return self._operator("apply_in_pandas_with_state", function, RowElements(output), uid, name)
 
 
 def processor_function(

@@ -14,14 +14,13 @@ from pyspark.sql.types import StringType, StructField, StructType
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
-from varve.spark_integration import spark_operations as spark
 from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
-from varve.spark_integration.initial_state import initial_state_of
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varve.spark_integration.operator_plan import check_columns, check_uid, key_type_of, output_schema_of, plan_operator
 from varve.spark_integration.protocol import KEY_COLUMN
+from varve.spark_integration.spark_operations import SparkOperations, event_time_before
 from varve.spark_integration.stream_functions import (
     FilterFunction,
     FlatMapFunction,
@@ -46,8 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from datetime import timedelta
 
-    from pyspark.sql import DataFrame, GroupedData
-    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+    from pyspark.sql import DataFrame
 
     from varve.changelog.types import TypeLike
     from varve.changelog.wire_type import WireType
@@ -318,7 +316,7 @@ class DataStreamSink:
         return self
 
 
-class KeyedStream(DataStream):
+class KeyedStream(SparkOperations, DataStream):
     """A stream divided by key."""
 
     def __init__(
@@ -378,107 +376,6 @@ class KeyedStream(DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
-    def transform_with_state(
-        self,
-        stateful_processor: StatefulProcessor,
-        output_struct_type: StructType | str,
-        output_mode: str = "Append",
-        time_mode: str = "None",
-        initial_state: GroupedData | None = None,
-        event_time_column: str = "",
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Spark's `transformWithState`: a processor that gets all rows of a key in a batch at once.
-
-        See `docs/spark-programs.md`.
-
-        Args:
-            stateful_processor: An instance; it is copied (pickled) now.
-            output_struct_type: Columns of the Rows that it yields.
-            output_mode: "Append" or "Update", which are the same.
-            time_mode: "None", "ProcessingTime" or "EventTime".
-            initial_state: A grouped DataFrame, which the job's first batch gives to `handleInitialState`.
-            event_time_column: Output column with the event time, for the operators that follow.
-            uid: Names the operator's state for ever; without one, one is made from the place in the graph.
-            name: For people; the uid unless given.
-
-        Raises:
-            InvalidRequestError: Any of these cannot be right.
-        """
-        spark.check_output_mode(output_mode)
-        return self._with_processor(
-            stateful_processor, output_struct_type, time_mode, initial_state, event_time_column, uid=uid, name=name
-        )
-
-    def transform_with_state_in_pandas(
-        self,
-        stateful_processor: StatefulProcessor,
-        output_struct_type: StructType | str,
-        output_mode: str = "Append",
-        time_mode: str = "None",
-        initial_state: GroupedData | None = None,
-        event_time_column: str = "",
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Spark's `transformWithStateInPandas`: as `transform_with_state`, with pandas DataFrames in place of Rows."""
-        spark.check_output_mode(output_mode)
-        return self._with_processor(
-            stateful_processor, output_struct_type, time_mode, initial_state, event_time_column, uid=uid, name=name,
-            in_pandas=True,
-        )  # fmt: skip
-
-    def _with_processor(
-        self, processor: Any, output_type: Any, time_mode: Any, initial_state: Any, event_time_column: str,
-        *, uid: str | None, name: str | None, in_pandas: bool = False,
-    ) -> DataStream:  # fmt: skip
-        spark.check_rows(self._transformation, self._key)
-        output = spark.output_of(output_type, event_time_column)
-        function = spark.processor_function(processor, output, time_mode, self._columns, in_pandas=in_pandas)
-        if function.drops_late_rows:
-            spark.check_has_watermark(self._transformation, "time mode EventTime")
-        initial = initial_state_of(initial_state, self.schema, self._columns)
-        return self._operator(
-            "transform_with_state", function, RowElements(output), uid, name,
-            initial_state=initial, event_time_column=event_time_column or None,
-        )  # fmt: skip
-
-    def apply_in_pandas_with_state(
-        self,
-        func: Callable[..., Any],
-        output_struct_type: StructType | str,
-        state_struct_type: StructType | str,
-        output_mode: str = "Append",
-        timeout_conf: str = "NoTimeout",
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-    ) -> DataStream:
-        """Spark's `applyInPandasWithState`: a function of (key, iterator of DataFrames, `GroupState`).
-
-        Args:
-            func: Yields DataFrames; it is copied (pickled) now.
-            output_struct_type: Their columns.
-            state_struct_type: Columns of the group's state.
-            output_mode: "Append" or "Update", which are the same.
-            timeout_conf: One of `GroupStateTimeout`.
-            uid: As of `transform_with_state`.
-            name: For people; the uid unless given.
-
-        Raises:
-            InvalidRequestError: Any of these cannot be right.
-        """
-        spark.check_rows(self._transformation, self._key)
-        spark.check_output_mode(output_mode)
-        output = spark.output_of(output_struct_type, "")
-        function = spark.group_state_function(
-            func, state_struct_type, timeout_conf, output, self._transformation, self._columns
-        )
-        return self._operator("apply_in_pandas_with_state", function, RowElements(output), uid, name)
-
     def _operator(
         self,
         kind: str,
@@ -501,7 +398,7 @@ class KeyedStream(DataStream):
             elements.schema,
             uid=_UNNAMED if uid is None else uid,
             name=name,
-            event_time=spark.event_time_before(self._transformation),
+            event_time=event_time_before(self._transformation),
         )
         if self._key is not None:
             plan = replace(plan, key_type=self._key.key_type.type_string())
