@@ -130,30 +130,34 @@ class GroupedBatch:
             late: Rows to leave out.
             own: Names of the stream's columns.
         """
-        rows = self._function.read(batch.select(own))
-        initial = self._initial(batch)
-        groups = self._groups
-        for i, at in enumerate(zip(key_groups, keys, strict=True)):
-            if initial is not None and initial[i] is not None:
-                kept = groups.setdefault(at, _Group()).initial
-                kept.append(initial[i])
-                continue
-            if late is not None and late[i]:
-                continue
-            group = groups.get(at)
-            if group is None:
-                group = groups[at] = _Group()
-            group.rows.append(rows[i])
-
-    def _initial(self, batch: pa.RecordBatch) -> list[Any] | None:
-        """Of each row: its row of the initial state, or None."""
+        at = list(zip(key_groups, keys, strict=True))
+        kept = range(batch.num_rows)
         index = batch.schema.get_field_index(INITIAL_COLUMN)
-        if index < 0 or batch.column(index).null_count == batch.num_rows:
-            return None
-        column: Any = batch.column(index)
-        table: Any = pa.RecordBatch.from_arrays(column.flatten(), names=[f.name for f in column.type])
-        there: Any = column.is_valid().to_pylist()
-        return [row if valid else None for row, valid in zip(self._function.read(table), there, strict=True)]
+        if index >= 0:
+            there: Any = batch.column(index).is_valid().to_pylist()
+            kept = [i for i in kept if not there[i]]
+            self._add_initial(batch.column(index), [i for i, is_initial in enumerate(there) if is_initial], at)
+        if late is not None:
+            kept = [i for i in kept if not late[i]]
+        # Only what the function may see is read: null in another row can change what pandas makes of a column.
+        own_rows = (
+            batch.select(own) if len(kept) == batch.num_rows else batch.select(own).take(pa.array(kept, pa.int64()))
+        )
+        groups = self._groups
+        for i, row in zip(kept, self._function.read(own_rows), strict=True):
+            group = groups.get(at[i])
+            if group is None:
+                group = groups[at[i]] = _Group()
+            group.rows.append(row)
+
+    def _add_initial(self, column: Any, chosen: list[int], at: list[tuple[int, Any]]) -> None:
+        """Keep the rows of the initial state."""
+        if not chosen:
+            return
+        structs = column.take(pa.array(chosen, pa.int64()))
+        table = pa.RecordBatch.from_arrays(structs.flatten(), names=[field.name for field in structs.type])
+        for i, row in zip(chosen, self._function.read(table), strict=True):
+            self._groups.setdefault(at[i], _Group()).initial.append(row)
 
     def finish(self, failed: Callable[[Exception, Any], None]) -> Iterator[list[Any]]:
         """Call the function for all groups and for what is due; gives the output rows in pieces.

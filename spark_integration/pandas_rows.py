@@ -31,7 +31,10 @@ def to_frame(batch: pa.RecordBatch) -> Any:
         kind = from_arrow_type(given.type)
         zone = getattr(given.type, "tz", None)
         convert = _create_converter_to_pandas(kind, True, timezone=zone, struct_in_pandas="dict")
-        columns.append(convert(given.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True)).rename(name))
+        series: Any = convert(given.to_pandas(date_as_object=True, coerce_temporal_nanoseconds=True))
+        if series.dtype.kind == "M":
+            series = series.dt.as_unit("ns")
+        columns.append(series.rename(name))
     return pd.concat(columns, axis=1)
 
 

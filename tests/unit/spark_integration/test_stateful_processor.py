@@ -312,6 +312,25 @@ def test_dataframes_go_in_and_out() -> None:
             rows_of_frame(wrong, ["k", "n"])
 
 
+def test_initial_state_and_late_rows_do_not_change_what_pandas_makes_of_a_column() -> None:
+    class Starting(Acting):
+        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802, N803
+            told.append([str(dtype) for dtype in initialState.dtypes])
+
+    def act(_: Any, __: Any, frames: Any, ___: Any) -> None:
+        told.extend(str(frame["n"].dtype) for frame in frames)
+
+    told: list[Any] = []
+    bench = Bench(PandasProcessorFunction(Starting(nothing, act), TimeMode.NONE, ["k", "n"], ["k"]))
+    bench.grouped.begin(0, None)
+    struct = pa.array([None, {"at": datetime(2026, 1, 1, tzinfo=UTC), "start": 1}, None])
+    batch = pa.record_batch({"k": ["a", "a", "b"], "n": [1, None, None], INITIAL_COLUMN: struct})
+    bench.grouped.add(batch, [1, 1, 1], ["a", "a", "b"], [False, False, True], ["k", "n"])
+    assert list(bench.grouped.finish(lambda error, _: bench.failures.append(error))) == []
+    assert not bench.failures
+    assert told == [["datetime64[ns]", "int64"], "int64"]
+
+
 def test_a_group_keeps_its_state_and_times_out_once() -> None:
     calls: list[Any] = []
 
