@@ -80,8 +80,10 @@ class GroupStateFunction(GroupedFunction):
         self._timers = None if domain is None else backend.get_timers(USER_TIMERS, domain)
         self._timeouts = backend.get_state(ValueStateDescriptor(TIMEOUT_STATE, Types.LONG())) if domain else None
         self._time_ms = self._watermark_ms = 0
+        self._timed_out: tuple[int, Any] = (0, None)
 
     def begin(self, time_ms: int, watermark_ms: int | None) -> None:
+        self._again: list[tuple[tuple[int, Any], int]] = []
         self._time_ms = time_ms
         self._watermark_ms = watermark_ms or 0 if self._has_watermark else GroupState.NO_TIMESTAMP
 
@@ -102,12 +104,16 @@ class GroupStateFunction(GroupedFunction):
         until_ms = (self._watermark_ms if is_event_time else self._time_ms) - 1
         while (due := self._timers.pop_due(until_ms)) is not None:
             key_group, (_, key, _) = due
+            self._timed_out = key_group, key
             self._backend.set_current_key(key_group, key)
             frames: Any = iter([pd.DataFrame(columns=pd.Index(self._input_columns))])
             yield (key_group, key), self._call(key, frames, has_timed_out=True)
 
     def end(self) -> None:
-        """Nothing is left over."""
+        if self._timers is not None:
+            for at, time_ms in self._again:
+                self._backend.set_current_key(*at)
+                self._timers.register(time_ms)
 
     def _call(self, key: Any, frames: Iterator[Any], *, has_timed_out: bool) -> Iterator[tuple[Any, ...]]:
         import pandas as pd
@@ -139,7 +145,7 @@ class GroupStateFunction(GroupedFunction):
         self._keep(state)
 
     def _keep(self, state: GroupState) -> None:
-        """Write what the function said of the group's state; a call ends the time-out that was set before."""
+        """Write what the function said of the group's state; if it said anything, the time-out before is over."""
         if state._removed:  # noqa: SLF001  Spark's engine reads it off the object as well
             self._state.clear()
         elif state._updated:  # noqa: SLF001
@@ -147,6 +153,11 @@ class GroupStateFunction(GroupedFunction):
         if self._timers is None or self._timeouts is None:
             return
         before, wanted = self._timeouts.value(), int(state._timeout_timestamp)  # noqa: SLF001
+        if not (state._removed or state._updated or wanted != GroupState.NO_TIMESTAMP):  # noqa: SLF001
+            # As on Spark, a call that says nothing leaves the time-out, and one that is over comes again.
+            if state.hasTimedOut and before is not None:
+                self._again.append((self._timed_out, before))
+            return
         if before is not None and before != wanted:
             self._timers.delete(before)
         if wanted != GroupState.NO_TIMESTAMP:

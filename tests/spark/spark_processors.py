@@ -131,7 +131,9 @@ class InPandas(StatefulProcessor):
         self.total.update((total, count))
         shape = list(frame.columns), [str(t) for t in frame.dtypes]
         what = ["pandas", None]
-        yield pd.DataFrame({"what": what, "k": [key[0]] * 2, "data": [repr((int(total), int(count), shape))] * 2})
+        yield pd.DataFrame(
+            {"what": what, "k": [key[0]] * 2, "data": [repr((int(total), int(count), shape))] * 2}, dtype=object
+        )
 
 
 class FromInitialState(StatefulProcessor):
@@ -168,4 +170,4 @@ def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iter
                 state.setTimeoutTimestamp(120_000)
     if state.hasTimedOut:
         state.remove()
-    yield pd.DataFrame({"k": [key[0]], "what": ["group"], "data": [repr(told)]})
+    yield pd.DataFrame({"k": [key[0]], "what": ["group"], "data": [repr(told)]}, dtype=object)

@@ -370,6 +370,27 @@ def test_a_group_keeps_its_state_and_times_out_once() -> None:
         check_timeout("Sometimes")
 
 
+def test_a_call_that_says_nothing_leaves_the_time_out() -> None:
+    def function(key: Any, frames: Any, state: GroupState) -> Iterator[pd.DataFrame]:
+        for n in (n for frame in frames for n in frame["n"]):
+            if n:
+                state.setTimeoutTimestamp(n)
+        yield pd.DataFrame({"k": [key[0]], "n": [int(state.hasTimedOut)]})
+
+    made = GroupStateFunction(
+        function, "total bigint", GroupStateTimeout.EventTimeTimeout,
+        input_columns=["k", "n"], output_columns=["k", "n"], key_columns=["k"], has_watermark=True,
+    )  # fmt: skip
+    bench = Bench(made)
+    assert bench.batch(("a", 50)) == [("a", 0)]
+    assert bench.batch(("a", 0), watermark_ms=-1) == [("a", 0)]
+    for watermark_ms in (51, 51, 60):
+        assert bench.batch(watermark_ms=watermark_ms) == [("a", 1)]
+    assert bench.batch(("a", 90), watermark_ms=60) == [("a", 0)]
+    assert bench.batch(watermark_ms=60) == []
+    assert not bench.failures
+
+
 def test_only_instances_of_processors_and_known_time_modes() -> None:
     for wrong in (Acting, 5):
         with pytest.raises(InvalidRequestError, match="transform_with_state takes an instance"):
