@@ -105,7 +105,7 @@ class ProcessingTime(StatefulProcessor):
         now = timerValues.getCurrentProcessingTimeInMs()
         for row in rows:
             self.handle.registerTimer(now - 1000 * row.n)
-        yield Row(k=key[0], what="timers", data=repr([now - time_ms for time_ms in self.handle.listTimers()]))
+        yield Row(k=key[0], what="timers", data=repr(sorted(now - time_ms for time_ms in self.handle.listTimers())))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         now = timerValues.getCurrentProcessingTimeInMs()
