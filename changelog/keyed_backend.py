@@ -28,6 +28,7 @@ from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
 from varve.changelog.schema_history import same_declaration
 from varve.changelog.state_declaration import declare, rewrite
 from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
+from varve.changelog.type_strings import parse_type_string
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
@@ -174,6 +175,32 @@ class KeyedStateBackend:
         schema = timer_schema(name, domain, namespace_type)
         overlay = self._overlay_of(schema, TimerOverlay, lambda: TimerOverlay(schema, self._store.timer_table(schema)))
         return KeyedTimers(overlay, self._context, namespace_type)
+
+    def remove_state(self, name: str) -> None:
+        """Remove what a value, list or map state holds for every key; all of its keys are pending then.
+
+        Nothing happens if there is no such state. No key is current afterwards.
+
+        Raises:
+            InvalidRequestError: It is of another kind.
+        """
+        schema = next((schema for schema in self._store.schemas if schema.name == name), None)
+        if schema is None:
+            return
+        value_type, handle = parse_type_string(schema.value_type), None
+        if schema.kind == ValueStateDescriptor.kind:
+            handle = self.get_state(ValueStateDescriptor(name, value_type))
+        elif schema.kind == ListStateDescriptor.kind:
+            handle = self.get_list_state(ListStateDescriptor(name, value_type))
+        elif schema.kind == MapStateDescriptor.kind and schema.map_key_type is not None:
+            handle = self.get_map_state(MapStateDescriptor(name, parse_type_string(schema.map_key_type), value_type))
+        if handle is None:
+            problem = f"state {name!r} of kind {schema.kind} cannot be removed as a whole"
+            raise InvalidRequestError(problem, operator=self._context.operator)
+        for key_group, key in list(self._overlays[name].keys()):
+            self.set_current_key(key_group, key)
+            handle.clear()
+        self._context.key = NO_KEY
 
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.

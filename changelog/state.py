@@ -52,18 +52,18 @@ class ValueState(State, Generic[T]):
         Raises `InvalidRequestError`, as do the other two, if values of the state's type have no Arrow form (lists,
         maps, pickled objects, integers of any size), or `keys` does not come from the context of a vectorised function.
         """
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys)
 
     def put_many(self, keys: BatchKeys, values: Any) -> None:
         """Set the value of each key to that element of an Arrow array; null removes it.
 
         Raises `InvalidRequestError` if the array has another length, or cannot be cast to the state's type.
         """
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys, values)
 
     def remove_many(self, keys: BatchKeys) -> None:
         """Remove the values of these keys."""
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys)
 
 
 class AppendingState(State, Generic[IN, OUT]):
@@ -183,15 +183,15 @@ class MapState(State, Generic[K, V]):
 
         Raises `InvalidRequestError` as `ValueState.get_many`.
         """
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys, map_keys)
 
     def put_many(self, keys: BatchKeys, map_keys: Any, values: Any) -> None:
         """Set these entries to the elements of an Arrow array; a null is a null value. Raises as `get_many`."""
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys, map_keys, values)
 
     def remove_many(self, keys: BatchKeys, map_keys: Any) -> None:
         """Remove these entries; a missing one is no error. Raises as `get_many`."""
-        raise _one_key_only(self)
+        raise _one_key_only(self, keys, map_keys)
 
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
@@ -209,8 +209,9 @@ class MapState(State, Generic[K, V]):
         return iter(self.keys())
 
 
-def _one_key_only(state: State) -> InvalidRequestError:
+def _one_key_only(state: State, *given: Any) -> InvalidRequestError:
+    del given
     return InvalidRequestError(
-        f"{type(state).__name__} is read and written for one key at a time; only plain value and map states have methods "
-        "for many keys"
+        f"{type(state).__name__} is read and written for one key at a time; only plain value and map states have "
+        "methods for many keys"
     )

@@ -19,6 +19,7 @@ from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.protocol import BatchRequest
 from varve.spark_integration.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
+from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -108,6 +109,8 @@ class BatchAttempt:
                 watermark_ms=None if self._plan.input_ends else asked.watermark_ms,
                 input_ends=self._plan.input_ends,
             )
+            if plan.initial_state is not None and asked.base == ORIGIN:
+                rows = plan.initial_state.united_with(rows)
             try:
                 result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
             finally:

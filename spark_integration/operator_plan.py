@@ -18,6 +18,7 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.grouped_function import GroupedFunction
 from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.wire_type import WireType
+    from varve.spark_integration.initial_state import InitialState
     from varve.spark_integration.map_side_combine import MapSideCombine
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
@@ -63,6 +65,8 @@ class OperatorPlan:
     prepare: MapSideCombine | None = field(default=None, repr=False)
     """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key,
     of the event time and of upstream tags."""
+    initial_state: InitialState | None = field(default=None, repr=False)
+    """Rows that come with the job's first batch; None: none."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -253,8 +257,14 @@ def plan_operator(
         output_schema=output_schema_of(output_schema, checked),
         timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
-        has_timers=isinstance(function, KeyedProcessFunction)
-        and type(function).on_timer is not KeyedProcessFunction.on_timer,
+        has_timers=_has_timers(function),
         vectorized=isinstance(function, VectorizedProcessFunction),
         prepare=prepare,
     )
+
+
+def _has_timers(function: Any) -> bool:
+    """Whether the function wants to be called when no row comes."""
+    if isinstance(function, GroupedFunction):
+        return function.wants_heartbeats
+    return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer

@@ -20,6 +20,7 @@ from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
 from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
+from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
-INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN})
+INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN, INITIAL_COLUMN})
 
 
 class KeyReader:
@@ -90,6 +91,7 @@ class OperatorRunner:
         self._firing = TimerFiring(backend, self._timers, request.operator)
         self._context = KeyedProcessContext(self._timers)
         self._function: Any = None
+        self._grouped: GroupedBatch | None = None
         self._process: Callable[[Any, Any], Any] | None = None
         self._runtime_context = OperatorRuntimeContext(
             backend,
@@ -107,6 +109,8 @@ class OperatorRunner:
                 self._writer = self._elements
                 loaded = self._elements.function
             self._function = loaded
+            if isinstance(loaded, GroupedFunction):
+                self._grouped = GroupedBatch(loaded, backend)
             self._function.open(self._runtime_context)
             self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
@@ -124,6 +128,8 @@ class OperatorRunner:
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
         self._timers.begin_batch(time_ms, watermark_ms)
+        if self._grouped is not None:
+            self._grouped.begin(time_ms, watermark_ms)
 
     def end_input(self) -> None:
         """No element comes any more: the watermark passes all times."""
@@ -139,8 +145,15 @@ class OperatorRunner:
             self._prepare_input(batch.schema)
         keys = self._key_reader.keys(batch)
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
-        rows = self._row_reader.rows(batch)
         timestamps = self._timestamps(batch)
+        if self._grouped is not None:
+            try:
+                late = self._grouped.is_late(timestamps or ())
+                self._grouped.add(batch, key_groups, keys, late, self._columns)
+            except Exception as error:  # noqa: BLE001  a column that the function's form cannot take
+                self.fail(error, None)
+            return []
+        rows = self._row_reader.rows(batch)
         self._backend.prefetch(key_groups, keys)
         out: list[Any] = []
         self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
@@ -167,8 +180,12 @@ class OperatorRunner:
             self.fail(error, key if thaw is None else thaw(key))
 
     def fire_timers(self) -> Iterator[list[Any]]:
-        """Execute the function for every timer that is due now; the rows it yields, in pieces."""
-        if self.error is None and self._function is not None:
+        """After the last row: groups of rows and every due timer; the rows that the function yields, in pieces."""
+        if self.error is not None:
+            return
+        if self._grouped is not None:
+            yield from self._grouped.finish(self.fail)
+        elif self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
 
     def _prepare_input(self, schema: pa.Schema) -> None:
@@ -177,8 +194,8 @@ class OperatorRunner:
         key_type = parse_type_string(self._request.key_type)
         thaw = key_type.thaw
         self._thaw_key = None if key_type.immutable else lambda key: None if key is None else thaw(key)
-        columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
-        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, columns)
+        self._columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
+        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, self._columns)
         self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
 
     def _timestamps(self, batch: pa.RecordBatch) -> list[int | None] | None:
@@ -256,7 +273,7 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
 def upstream_tags(batch: pa.RecordBatch) -> list[int]:
     """Row tags of the upstream attempts that the rows of this batch came from."""
     index = batch.schema.get_field_index(UPSTREAM_TAG_COLUMN)
-    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).to_pylist()
+    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).drop_null().to_pylist()
     return tags
 
 

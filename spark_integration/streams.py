@@ -29,6 +29,7 @@ from varve.spark_integration.operator_plan import (
 )
 from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.protocol import KEY_COLUMN
+from varve.spark_integration.spark_operations import SparkOperations, event_time_before
 from varve.spark_integration.stream_functions import (
     FilterFunction,
     FlatMapFunction,
@@ -37,6 +38,7 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
     check_function,
 )
+from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.stream_writer import StreamWriter
 from varve.spark_integration.transformations import (
     DataFrameSource,
@@ -64,6 +66,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
+    from varve.spark_integration.initial_state import InitialState
     from varve.spark_integration.map_side_combine import MapSideCombine
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
@@ -306,30 +309,7 @@ class DataStream:
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
-class DataStreamSink:
-    """The end of a stream. Its settings have no effect: a sink has no state, and runs on the driver."""
-
-    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
-        self._environment = environment
-        self._transformation = transformation
-
-    def name(self, name: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del parallelism
-        return self
-
-
-class KeyedStream(DataStream):
+class KeyedStream(SparkOperations, DataStream):
     """A stream divided by key."""
 
     def __init__(
@@ -436,15 +416,11 @@ class KeyedStream(DataStream):
                 *[StructField(column.name, column.output_type) for column in wanted],
             ]
         )
-        combine = map_side_combine(self._columns, wanted, timestamp_column_of(schema, self._event_time_column()))
+        combine = map_side_combine(
+            self._columns, wanted, timestamp_column_of(schema, event_time_before(self._transformation))
+        )
         function = ColumnAggregates(self._columns, wanted, combined=combine.combines)
-        return self._operator("aggregate", function, elements_of(output, checked), checked, name, combine)
-
-    def _event_time_column(self) -> str | None:
-        """Column of the input that holds the event time."""
-        source = next(iter(self._transformation.lineage()))
-        event_time = source.event_time if isinstance(source, DataFrameSource) else None
-        return event_time.column if event_time else None
+        return self._operator("aggregate", function, elements_of(output, checked), checked, name, prepare=combine)
 
     def _operator(
         self,
@@ -453,6 +429,9 @@ class KeyedStream(DataStream):
         elements: ElementType,
         uid: str | None = None,
         name: str | None = None,
+        *,
+        initial_state: InitialState | None = None,
+        event_time_column: str | None = None,
         prepare: MapSideCombine | None = None,
     ) -> DataStream:
         schema = self.schema
@@ -466,13 +445,18 @@ class KeyedStream(DataStream):
             elements.schema,
             uid=_UNNAMED if uid is None else uid,
             name=name,
-            event_time=self._event_time_column(),
+            event_time=event_time_before(self._transformation),
             prepare=prepare,
         )
         if self._key is not None:
             plan = replace(plan, key_type=self._key.key_type.type_string())
         node = KeyedTransformation(
-            kind=kind, inputs=(self._transformation,), elements=elements, key=self._key, plan=plan
+            kind=kind,
+            inputs=(self._transformation,),
+            elements=elements,
+            key=self._key,
+            plan=replace(plan, initial_state=initial_state),
+            event_time_column=event_time_column,
         )
         made = DataStream(self._environment, node)
         if name is not None:

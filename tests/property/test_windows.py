@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests.keyed_job import Changelog, KeyedJob
@@ -122,7 +122,7 @@ class Model:
 
 @pytest.mark.parametrize("changelog", ["on", "off"])
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     what=st.sampled_from(sorted(CONTENTS)),
     assigner=ASSIGNERS,

@@ -29,7 +29,8 @@ from varve.spark_integration.stream_functions import (
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.stream_sink import DataStreamSink
+from varve.spark_integration.streams import DataStream, KeyedStream
 from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
 from varve.spark_integration.windowed_stream import WindowedStream
 

@@ -1,7 +1,8 @@
 """`pyflink.datastream.data_stream`'s names that varve has."""
 
 from varve.spark_integration.element_sinks import CloseableIterator
-from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.stream_sink import DataStreamSink
+from varve.spark_integration.streams import DataStream, KeyedStream
 from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
