@@ -9,6 +9,7 @@ from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction, as_reduce_function, check_aggregate_function
+from varve.changelog.ttl_config import StateTtlConfig
 from varve.changelog.types import TypeLike, Types, as_type
 from varve.storage.errors import InvalidRequestError
 from varve.storage.records import StateSchema
@@ -36,10 +37,26 @@ class StateDescriptor(ABC):
             raise InvalidRequestError(f"{name!r} is not a name of a state: give a str that is not empty")
         self.name = name
         self.type_info = as_type(type_info)
+        self._ttl_config: StateTtlConfig | None = None
 
     def get_name(self) -> str:
         """Name of the state."""
         return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let values expire; a config whose update type is Disabled switches that off.
+
+        Raises `InvalidRequestError` if it is no `StateTtlConfig`.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError(
+                f"state {self.name!r}: {ttl_config!r} is not a StateTtlConfig; make one with StateTtlConfig.new_builder"
+            )
+        self._ttl_config = ttl_config
+
+    def get_ttl_config(self) -> StateTtlConfig | None:
+        """What `enable_time_to_live` was given last."""
+        return self._ttl_config
 
     @property
     def stored_type(self) -> WireType:
@@ -138,7 +155,7 @@ class AggregatingStateDescriptor(StateDescriptor):
 
 
 def schema_of(descriptor: StateDescriptor) -> StateSchema:
-    """What replay and materialization must know of the state."""
+    """What replay and materialization must know of the state, without its TTL."""
     key_type = descriptor.map_key_type
     return StateSchema(
         name=descriptor.name,

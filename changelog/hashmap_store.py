@@ -11,17 +11,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
+from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
 from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
 from varve.changelog.rocksdb_bulk import write_table_snapshot
 from varve.changelog.rocksdb_metadata import StateRegistry
+from varve.changelog.stamped_type import STAMP_MIN
+from varve.changelog.ttl_record import stamped_changes
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -51,6 +56,7 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._cleanups: dict[str, HashMapCleanup] = {}
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -65,6 +71,11 @@ class HashMapStore:
     def schemas(self) -> tuple[StateSchema, ...]:
         """The states, in order of registration."""
         return self._registry.schemas
+
+    @property
+    def changed_schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.changed
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
@@ -97,16 +108,27 @@ class HashMapStore:
             work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
         self._torn, self._folding = True, False
         for table, change, accepts in work:
-            table.apply(change, accepts)
+            table.apply(self._in_stored_form(change), accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._registry.applied()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """Nothing can be done ahead in memory."""
 
-    def write_snapshot(self, directory: Path) -> None:
-        """See `WorkingStore`."""
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore`: every access pays for the check of a few values."""
+        removed = 0
+        for schema in self._registry.schemas:
+            done = activity.get(schema.name)
+            if done is not None and schema.name in self._tables:
+                known = self._cleanups.setdefault(schema.name, HashMapCleanup(self._tables[schema.name]))
+                removed += known.run(schema, now, done)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
+        """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""
         self._check_whole()
         write_table_snapshot(
             directory,
@@ -115,7 +137,10 @@ class HashMapStore:
             low=self._range.start,
             high=self._range.stop,
             version=self._version,
-            tables=[(schema, self._tables[schema.name].items()) for schema in self._registry.schemas],
+            tables=[
+                (schema, without_expired(schema, self._tables[schema.name].items(), now))
+                for schema in self._registry.schemas
+            ],
         )
 
     def load_from(self, source: WorkingStore) -> None:
@@ -133,14 +158,18 @@ class HashMapStore:
                     load(row)
         self._version = source.version
         self._torn = False
+        self._registry.applied()
 
     def close(self) -> None:
         """Release the memory."""
         self._tables.clear()
 
     def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        self._registry.register(schema)
+        before = self._registry.get(schema.name)
+        stored = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.value_type != stored.value_type:
+            table.convert(lambda value: (STAMP_MIN, value))  # the only way in which the type of a state changes
         if table is None:
             made = _TABLES.get(schema.kind)
             if made is None:
@@ -149,6 +178,11 @@ class HashMapStore:
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
         return table
+
+    def _in_stored_form(self, change: StateChanges) -> StateChanges:
+        """Rows that were logged before the state had TTL get the stamp that says so."""
+        stored = self._registry.get(change.schema.name)
+        return change if stored is None else stamped_changes(change, stored.schema)
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""

@@ -48,6 +48,14 @@ class HashMapTable(ABC, Generic[C]):
     def items(self) -> Iterator[tuple[Any, ...]]:
         """All rows, by key group."""
 
+    @abstractmethod
+    def convert(self, to_form: Callable[[Any], Any]) -> None:
+        """Replace the stored form of every value, element or map value."""
+
+    @abstractmethod
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        """Remove those values of a key; (how many it had, how many were removed)."""
+
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Everything is in memory."""
 
@@ -89,6 +97,20 @@ class HashMapValueTable(HashMapTable[Any]):
                         if cells[key] is None:  # the value of a DELETE row
                             del cells[key]
             start = end
+
+    def convert(self, to_form: Callable[[Any], Any]) -> None:
+        for cells in self.groups.values():
+            for key, value in cells.items():
+                cells[key] = to_form(value)
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        if key not in cells:
+            return 0, 0
+        if is_removed(cells[key]):
+            del cells[key]
+            return 1, 1
+        return 1, 0
 
 
 class HashMapMapTable(HashMapTable[dict[Any, Any]]):
@@ -134,6 +156,21 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             else:
                 _remove_entry(groups[key_group], key, map_key)
 
+    def convert(self, to_form: Callable[[Any], Any]) -> None:
+        for cells in self.groups.values():
+            for entries in cells.values():
+                for map_key, value in entries.items():
+                    entries[map_key] = to_form(value)
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        entries = cells.get(key, {})
+        removed = [map_key for map_key, value in entries.items() if is_removed(value)]
+        looked_at = len(entries)
+        for map_key in removed:
+            _remove_entry(cells, key, map_key)
+        return looked_at, len(removed)
+
 
 class HashMapListTable(HashMapTable[list[Any]]):
     """Key → elements."""
@@ -163,6 +200,22 @@ class HashMapListTable(HashMapTable[list[Any]]):
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
+
+    def convert(self, to_form: Callable[[Any], Any]) -> None:
+        for cells in self.groups.values():
+            for elements in cells.values():
+                elements[:] = [to_form(element) for element in elements]
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        elements = cells.get(key, [])
+        kept = [element for element in elements if not is_removed(element)]
+        looked_at = len(elements)
+        if not kept:
+            cells.pop(key, None)
+        elif len(kept) < looked_at:
+            cells[key] = kept
+        return looked_at, looked_at - len(kept)
 
 
 def _remove_entry(cells: dict[Any, dict[Any, Any]], key: Any, map_key: Any) -> None:

@@ -10,9 +10,11 @@ the batch's accesses and their order: no clock, no randomness).
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.aggregating_state import AggregatingStateHandle, ReducingStateHandle
+from varve.changelog.cleanup import StateActivity
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -22,15 +24,22 @@ from varve.changelog.descriptors import (
     ValueStateDescriptor,
     schema_of,
 )
+from varve.changelog.expiry import Expiry, ReadRules
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.ttl_aggregating_state import TtlAggregatingStateHandle, TtlReducingStateHandle
+from varve.changelog.ttl_list_state import TtlListStateHandle
+from varve.changelog.ttl_map_state import TtlMapStateHandle
+from varve.changelog.ttl_record import empty_changes, record_of, wanted_settings, with_ttl
+from varve.changelog.ttl_value_state import TtlCell, TtlValueStateHandle
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from varve.changelog.batch_time import BatchTime, CurrentRow
     from varve.changelog.changes import StateChanges
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.type_information import TypeInformation
@@ -63,6 +72,21 @@ class KeyedStateBackend:
         self._context = KeyContext(operator)
         self._overlays: dict[str, Overlay] = {}
         self._changes: list[StateChanges] | None = None
+        self.row: CurrentRow | None = None
+        """Where event times of rows are found, for event-time TTL; to be set before handles are made."""
+        self._now: BatchTime | None = None
+        self._confirmed: BatchTime | None = None
+        self._expiries: dict[str, Expiry] = {}
+        self._rows_written: Counter[str] = Counter()
+        self.records = 0
+        """Rows of the batch so far, as far as the runner has told."""
+
+    def begin_batch(self, now: BatchTime) -> None:
+        """A batch begins, at this time; before handles of states with TTL are made."""
+        self._now = now
+        self.records = 0
+        for expiry in self._expiries.values():
+            expiry.begin_batch(now)
 
     @property
     def store(self) -> WorkingStore:
@@ -110,6 +134,8 @@ class KeyedStateBackend:
             IncompatibleError: The restored state of this name has another kind or type.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
+        if overlay.schema.name in self._expiries:
+            return TtlValueStateHandle(self._ttl_cell(overlay, state_descriptor))
         return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -120,6 +146,10 @@ class KeyedStateBackend:
             ListOverlay,
             lambda schema: ListOverlay(schema, self._store.list_table(schema)),
         )
+        expiry = self._expiries.get(overlay.schema.name)
+        if expiry is not None:
+            rules = ReadRules(state_descriptor.get_ttl_config())
+            return TtlListStateHandle(overlay, self._context, state_descriptor.stored_type, expiry, rules)
         return ListStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
@@ -130,22 +160,33 @@ class KeyedStateBackend:
             MapOverlay,
             lambda schema: MapOverlay(schema, self._store.map_table(schema)),
         )
-        return MapStateHandle(overlay, self._context, state_descriptor.map_key_type, state_descriptor.stored_type)
+        types = state_descriptor.map_key_type, state_descriptor.stored_type
+        expiry = self._expiries.get(overlay.schema.name)
+        if expiry is not None:
+            rules = ReadRules(state_descriptor.get_ttl_config())
+            return TtlMapStateHandle(overlay, self._context, *types, expiry, rules)
+        return MapStateHandle(overlay, self._context, *types)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Handle of a reducing state."""
         overlay = self._value_overlay(state_descriptor, ReducingStateDescriptor)
         function = state_descriptor.get_reduce_function()
+        if overlay.schema.name in self._expiries:
+            return TtlReducingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
         return ReducingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Handle of an aggregating state."""
         overlay = self._value_overlay(state_descriptor, AggregatingStateDescriptor)
         function = state_descriptor.get_agg_function()
+        if overlay.schema.name in self._expiries:
+            return TtlAggregatingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
         return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
+
+        A key whose state has expired is among them until it is removed.
 
         Raises:
             InvalidRequestError: No handle of such a state was asked for.
@@ -169,7 +210,7 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        schema = schema_of(descriptor)
+        schema = self._schema(descriptor)
         known = self._overlays.get(schema.name)
         if known is None:
             known = self._overlays[schema.name] = make(schema)
@@ -181,6 +222,26 @@ class KeyedStateBackend:
             )
         return known
 
+    def _schema(self, descriptor: StateDescriptor) -> StateSchema:
+        """The state's schema from this batch on, with its TTL, for which there is then an expiry."""
+        schema = schema_of(descriptor)
+        stored = next((known for known in self._store.schemas if known.name == schema.name), None)
+        wanted = wanted_settings(descriptor.get_ttl_config())
+        if wanted is None and (stored is None or record_of(stored) is None):
+            return schema
+        if self._now is None:
+            problem = f"state {schema.name!r} has TTL, and no batch has begun"
+            raise InvariantError(problem, operator=self._context.operator)
+        schema = with_ttl(schema, stored, wanted, self._now)
+        record = record_of(schema)
+        if record is not None and schema.name not in self._expiries and schema.name not in self._overlays:
+            self._expiries[schema.name] = Expiry(record, self.row, self._now)
+        return schema
+
+    def _ttl_cell(self, overlay: ValueOverlay, descriptor: StateDescriptor) -> TtlCell:
+        expiry, rules = self._expiries[overlay.schema.name], ReadRules(descriptor.get_ttl_config())
+        return TtlCell(overlay, self._context, descriptor.stored_type, expiry, rules)
+
     # --- the batch ---------------------------------------------------------------------------------------------------
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
@@ -191,12 +252,15 @@ class KeyedStateBackend:
     def changes(self) -> list[StateChanges]:
         """The net effect of the batch so far, without the states that have none, in order of their registration.
 
-        No key is current afterwards.
+        A state whose TTL has changed is there also without rows, so that the log tells of it. No key is current
+        afterwards.
         """
         self._context.key = NO_KEY
         if self._changes is None:
             found = [overlay.changes() for overlay in self._overlays.values()]
             self._changes = [changes for changes in found if changes is not None]
+            told = {changes.schema.name for changes in self._changes}
+            self._changes += [empty_changes(s) for s in self._store.changed_schemas if s.name not in told]
         return self._changes
 
     def prepare(self, seq: int) -> None:
@@ -205,8 +269,29 @@ class KeyedStateBackend:
 
     def fold(self, version: Link) -> None:
         """The batch is confirmed: its changes go into the store, and the overlay is empty (I4)."""
-        self._store.apply(self.changes(), version)
+        changes = self.changes()
+        self._store.apply(changes, version)
+        self._confirmed = self._now
+        for change in changes if self._expiries else ():
+            self._rows_written[change.schema.name] += len(change)
         self.drop()
+
+    def clean_up(self) -> None:
+        """Remove a bounded number of expired values from the confirmed state, while nobody waits.
+
+        They have expired at the time of the batch that was folded last, so no batch on this line can see them any more:
+        nothing of this is logged.
+        """
+        if self._confirmed is None or not self._expiries:
+            return
+        activity = {
+            name: StateActivity(expiry.accesses, self.records, self._rows_written[name])
+            for name, expiry in self._expiries.items()
+        }
+        self._rows_written.clear()
+        for expiry in self._expiries.values():
+            expiry.accesses = 0
+        self._store.clean_up(self._confirmed, activity)
 
     def drop(self) -> None:
         """The batch never was: the overlay is empty. No key is current afterwards."""

@@ -17,7 +17,7 @@ from rocksdict import WriteBatch
 
 from varve.changelog.changes import Op
 from varve.changelog.key_wire import key_writer
-from varve.changelog.rocksdb_key import element, header, successor
+from varve.changelog.rocksdb_key import element, successor
 from varve.changelog.segment_columns import LIST, MAP, pc
 from varve.storage.errors import InvariantError
 
@@ -48,6 +48,8 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    head: bytes
+    """The first byte of values that are written; the wire form of a stamped type begins with the stamp."""
 
 
 @dataclass(slots=True)
@@ -100,7 +102,7 @@ class RowBuilder:
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
-        head = header(form.schema.version)
+        head = form.head
         if change.ops is None:
             for key_group, key, value in zip(change.key_groups, change.keys, change.values, strict=True):
                 rows[prefixes[key_group] + to_key(key)] = head + to_value(value)
@@ -116,7 +118,7 @@ class RowBuilder:
             raise InvariantError(f"changes of map state {form.schema.name!r} have no map keys")
         rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        prefixes, to_key, head = form.prefixes, key_writer(form.key), header(form.schema.version)
+        prefixes, to_key, head = form.prefixes, key_writer(form.key), form.head
         ops = change.ops or bytes(len(change))
         cells = zip(change.key_groups, change.keys, change.map_keys, change.values, ops, strict=True)
         for key_group, key, map_key, value, op in cells:
@@ -135,7 +137,7 @@ class RowBuilder:
     def _add_list(self, form: StateForm, change: StateChanges, seq: int, first: int) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        head = header(form.schema.version)
+        head = form.head
         ops = change.ops or bytes((Op.APPEND,)) * len(change)
         cells = zip(change.key_groups, change.keys, change.values, ops, strict=True)
         for position, (key_group, key, value, op) in enumerate(cells, first):

@@ -89,22 +89,21 @@ def split_map_key(key: bytes) -> MapRow:
     return MapRow(key[PREFIX_BYTES:end], key[end:])
 
 
-def header(schema_version: int) -> bytes:
-    """The first byte of values of this schema version that carry no time stamp."""
+def header(schema_version: int, *, stamped: bool = False) -> bytes:
+    """The first byte of values of this schema version, with or without a time stamp after it."""
     if not 0 <= schema_version <= SCHEMA_VERSION_MAX:
         raise IncompatibleError(
             f"schema version {schema_version} is above {SCHEMA_VERSION_MAX}, the highest a stored value can name; "
             "write a savepoint and start from it, which begins a new count"
         )
-    return bytes((schema_version,))
+    return bytes((schema_version | TIME_STAMPED if stamped else schema_version,))
 
 
 def value(schema_version: int, wire: bytes, time_stamp_ms: int | None = None) -> bytes:
     """A stored value; an empty `wire` is a null map value."""
-    first = header(schema_version)
     if time_stamp_ms is None:
-        return first + wire
-    return bytes((first[0] | TIME_STAMPED,)) + _TIME_STAMP.pack(time_stamp_ms) + wire
+        return header(schema_version) + wire
+    return header(schema_version, stamped=True) + _TIME_STAMP.pack(time_stamp_ms) + wire
 
 
 class StoredValue(NamedTuple):

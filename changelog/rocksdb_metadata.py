@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from varve.changelog.rocksdb_key import STATE_ID_END, metadata_key
+from varve.changelog.ttl_record import is_same_shape, merged
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
 from varve.storage.records import ORIGIN, Link, Record, StateSchema
 
@@ -122,8 +123,19 @@ class StateRegistry:
     def __init__(self, states: tuple[RegisteredState, ...], operator: str) -> None:
         self._operator = operator
         self._by_name = {state.schema.name: state for state in states}
+        self._logged = dict(self._by_name)
         self.saved = True
         """False: `encoded` differs from what is in the database."""
+
+    def applied(self) -> None:
+        """A batch was applied: the schemas are now those of the confirmed state."""
+        self._logged = dict(self._by_name)
+
+    @property
+    def changed(self) -> tuple[StateSchema, ...]:
+        """Schemas that have replaced others since a batch was applied; new states are not among them."""
+        logged = self._logged
+        return tuple(s.schema for n, s in self._by_name.items() if n in logged and logged[n].schema != s.schema)
 
     @property
     def schemas(self) -> tuple[StateSchema, ...]:
@@ -142,6 +154,8 @@ class StateRegistry:
     def register(self, schema: StateSchema) -> RegisteredState:
         """The state of this schema, new or known; what may change (TTL, schema version) is taken over.
 
+        A state that is stored with stamps stays so, and a later TTL is not replaced by an earlier one (see `merged`).
+
         Raises `IncompatibleError` naming the operator, the state and both schemas.
         """
         known = self._by_name.get(schema.name)
@@ -149,6 +163,9 @@ class StateRegistry:
             return known
         if known is not None:
             check_same_shape(known.schema, schema, self._operator)
+            schema = merged(known.schema, schema)
+            if known.schema == schema:
+                return known
         state = RegisteredState(id=len(self._by_name) if known is None else known.id, schema=schema)
         if state.id >= STATE_ID_END:
             raise InvariantError(f"more than {STATE_ID_END} states", operator=self._operator)
@@ -163,8 +180,8 @@ class StateRegistry:
 
 def check_same_shape(known: StateSchema, wanted: StateSchema, operator: str) -> None:
     """Raises `IncompatibleError` if the stored rows of one cannot be read as the other."""
-    fields: Any = ("kind", "value_type", "map_key_type", "namespace_type")
-    if any(getattr(known, field) != getattr(wanted, field) for field in fields):
+    fields: Any = ("kind", "map_key_type", "namespace_type")
+    if not is_same_shape(known, wanted) or any(getattr(known, field) != getattr(wanted, field) for field in fields):
         raise IncompatibleError(
             f"state {wanted.name!r} is stored as {_words(known)}, but the job declares it as {_words(wanted)}; "
             "give the state another name, or declare it as it is stored",

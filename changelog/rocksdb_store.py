@@ -33,8 +33,11 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
 from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
+from varve.changelog.stamped_type import is_stamped
+from varve.changelog.ttl_record import record_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
@@ -42,7 +45,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
+    from varve.changelog.ttl_record import SweepSettings, TtlRecord
     from varve.storage.records import StateSchema
 
 
@@ -77,6 +83,8 @@ class RocksDBStore:
         self._values: dict[str, RocksDBValueTable] = {}
         self._prepared: _Prepared | None = None
         self._folding = False
+        self._mixed: set[str] = set()
+        """Names of states of which rows of different forms are being written."""
 
     @classmethod
     def open(
@@ -191,6 +199,11 @@ class RocksDBStore:
         return self._registry.schemas
 
     @property
+    def changed_schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.changed_schemas`."""
+        return self._registry.changed
+
+    @property
     def states(self) -> tuple[RegisteredState, ...]:
         """The states with their ids in keys, in order of registration."""
         return self._registry.states
@@ -224,6 +237,7 @@ class RocksDBStore:
         else:
             builder = self._build([batch])
             self._put(builder.write_batch(), builder.recent, after)
+        self._registry.applied()
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""
@@ -237,6 +251,8 @@ class RocksDBStore:
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
         self._put(builder.write_batch(), builder.recent, after)
         self._folding = not last
+        if last:
+            self._registry.applied()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
@@ -250,7 +266,52 @@ class RocksDBStore:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
         self._database.flush()
 
-    def write_snapshot(self, directory: Path) -> None:
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore.clean_up`: sweeps the states whose TTL says `cleanup_in_rocksdb_compact_filter`."""
+        mutations = {name: done.mutations for name, done in activity.items()}
+        return self.sweep(now, mutations, lambda record: record.cleanup.sweep)
+
+    def sweep(
+        self,
+        now: BatchTime,
+        mutations: Mapping[str, int],
+        settings_of: Callable[[TtlRecord], SweepSettings | None],
+    ) -> int:
+        """Remove what has expired at `now`, the time of the confirmed state, as far as the sweep comes.
+
+        Args:
+            now: See above.
+            mutations: State name → rows that were written since the last sweep, which bounds the work.
+            settings_of: How states are swept; None: not at all.
+
+        Returns:
+            How many rows were removed.
+        """
+        marks = read_marks(self._database)
+        removed = 0
+        for state in self.states:
+            record = record_of(state.schema)
+            settings = None if record is None else settings_of(record)
+            if record is None or settings is None:
+                continue
+            work = SweepWork(
+                prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
+                expired_up_to_ms=record.expired_up_to(now),
+                settings=settings,
+                rows_written=mutations.get(state.schema.name, 0),
+                now_ms=now.time_ms,
+            )
+            swept = sweep(self._database, work, marks.get(state.schema.name))
+            marks[state.schema.name] = swept.mark
+            removed += swept.removed
+            table = self._values.get(state.schema.name)
+            if table is not None and swept.removed:
+                table.forget()
+        if marks:
+            write_marks(self._database, marks)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
@@ -284,10 +345,20 @@ class RocksDBStore:
                 key=self._key_type,
                 value=type_of(schema.value_type),
                 map_key=map_key_type(schema) if schema.kind == MAP else None,
+                head=header(schema.version, stamped=is_stamped(schema.value_type)),
             )
-            header(schema.version)
             self._forms[schema.name] = form
+            self._check_form(form, state.schema)
         return form
+
+    def _check_form(self, form: StateForm, stored: StateSchema) -> None:
+        """Tell the value table of a state whose values now carry stamps; its rows may be of either form."""
+        table = self._values.get(stored.name)
+        if form.schema.value_type != stored.value_type:
+            self._mixed.add(stored.name)
+        elif table is not None and table.form.schema.value_type != stored.value_type:
+            self._mixed.add(stored.name)
+            table.changed_form(form)
 
     def _build(self, batches: Sequence[Batch]) -> RowBuilder:
         clears = cleared_later(change for batch in batches for change in batch.changes)
@@ -301,8 +372,11 @@ class RocksDBStore:
         self._write(batch, version)
         for name, values in recent.items():
             table = self._values.get(name)
-            if table is not None:
+            if table is not None and name in self._mixed:
+                table.forget()
+            elif table is not None:
                 table.remember(values)
+        self._mixed.clear()
 
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""

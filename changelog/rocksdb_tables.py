@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.key_wire import key_reader, key_writer
 from varve.changelog.rocksdb_database import rocksdb_error
 from varve.changelog.rocksdb_key import ELEMENT_BYTES, PREFIX_BYTES, split_map_key, split_value, successor
+from varve.changelog.stamped_type import STAMP_MIN, StampedType
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ class RecentValues:
         if self._generation:
             self.young[key] = value
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.old, self.young = {}, {}
+
     def update(self, values: Mapping[Any, Any]) -> None:
         """Remember these values; if they are more than fit, forget everything."""
         if len(values) > self._generation:
@@ -63,13 +68,18 @@ class _Table:
     def __init__(self, form: StateForm, database: Database) -> None:
         self.form = form
         self._database = database
-        self._from_wire: Callable[[bytes], Any] = form.value.from_wire
+        self._is_stamped = isinstance(form.value, StampedType)
+        self._from_wire: Callable[[bytes], Any] = _from_wire(form)
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
+            if self._is_stamped:
+                stored = split_value(data)
+                value = self._from_wire(stored.wire) if stored.wire else None
+                return (STAMP_MIN if stored.time_stamp_ms is None else stored.time_stamp_ms), value
             # Nearly all values are without time stamp: cutting them here saves a call.
             wire = data[1:] if data[:1] < b"\x80" and data else split_value(data).wire
             return self._from_wire(wire) if wire else None
@@ -81,6 +91,11 @@ class _Table:
 
     def _rows(self, start: bytes) -> Iterator[tuple[bytes, bytes]]:
         return self._database.scan(start, successor(start))
+
+
+def _from_wire(form: StateForm) -> Callable[[bytes], Any]:
+    """Reads wire forms without stamp; whether there is one, a row says itself."""
+    return form.value.inner.from_wire if isinstance(form.value, StampedType) else form.value.from_wire
 
 
 class RocksDBValueTable(_Table):
@@ -121,6 +136,18 @@ class RocksDBValueTable(_Table):
         }
         if wanted and len(wanted) >= rows_least:
             self._scan_ahead(wanted, set(key_groups))
+
+    def changed_form(self, form: StateForm) -> None:
+        """From now on the state is stored in this form; what is there is read as it is."""
+        self.form = form
+        self._is_stamped = isinstance(form.value, StampedType)
+        self._from_wire = _from_wire(form)
+        self.forget()
+
+    def forget(self) -> None:
+        """Read everything anew."""
+        self._ahead = {}
+        self._recent.clear()
 
     def remember(self, values: Mapping[Any, Any]) -> None:
         """A batch has set these keys to these values (None: deleted)."""

@@ -76,6 +76,7 @@ class OperatorRunner:
         self._writer = RowWriter(self._output_schema, request.operator)
         self._input_schema: pa.Schema | None = None
         self._context = KeyedProcessContext()
+        backend.row = self._context
         self._function: Any = None
         self._process: Callable[[Any, Any], Any] | None = None
         self._runtime_context = OperatorRuntimeContext(
@@ -108,6 +109,7 @@ class OperatorRunner:
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
         rows = self._row_reader.rows(batch)
         timestamps = self._timestamps(batch)
+        self._backend.records += batch.num_rows
         self._backend.prefetch(key_groups, keys)
         out: list[Any] = []
         self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)

@@ -16,6 +16,7 @@ import logging
 import zlib
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
@@ -155,8 +156,9 @@ class OperatorState:
         if self.function_hash != self.request.function_hash:
             self._drop_runner()  # only now: what was pending under the old function is folded or dropped
             self._function, self.function_hash = function(), self.request.function_hash
-        runner = self._open_runner()
         backend = self._open_backend()
+        backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
+        runner = self._open_runner()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
         attempt = Attempt(self, task, runner, backend, how)
         attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
@@ -166,8 +168,10 @@ class OperatorState:
     def prepare(self) -> None:
         """Do the fold's work ahead, while nobody waits."""
         pending = self._pending
-        if pending is not None and pending.finished and not pending.folded and self._backend is not None:
-            self._backend.prepare(pending.task.batch.slot)
+        if pending is not None and pending.finished and self._backend is not None:
+            if not pending.folded:
+                self._backend.prepare(pending.task.batch.slot)
+            self._backend.clean_up()
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""

@@ -7,6 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from tests.working_stores import OPERATOR, open_snapshot, open_store
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -31,6 +32,12 @@ MAX_PARALLELISM = 8
 Changelog = Literal["on", "off"]
 
 
+class Row:
+    """The current row, as far as state asks for it."""
+
+    element_timestamp: int | None = None
+
+
 class KeyedJob:
     """State of one operator with all key groups.
 
@@ -45,6 +52,11 @@ class KeyedJob:
     def __init__(self, kind: str, changelog: Changelog, directory: Path, key_type: Any = "string") -> None:
         self.kind = kind
         self.changelog = changelog
+        self.now = BatchTime(0)
+        self.row = Row()
+        """The row that is being processed."""
+        self.cleans_up = True
+        """Whether every commit is followed by a cleanup of what has expired."""
         self.key_type: TypeInformation = as_type(key_type)
         self._directory = directory
         self._directories = 0
@@ -52,6 +64,11 @@ class KeyedJob:
         self._snapshot: tuple[Path, Link] | None = None
         self._segments: list[bytes] = []
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
+
+    def move_time(self, time_ms: int, watermark_ms: int | None = None) -> None:
+        """From now on it is this time."""
+        self.now = BatchTime(time_ms, watermark_ms)
+        self.backend.begin_batch(self.now)
 
     def at(self, key: Any, descriptor: StateDescriptor) -> Any:
         """The handle of a state, with this key as the current one."""
@@ -83,6 +100,8 @@ class KeyedJob:
             self.backend.prepare(version.seq)
         self.backend.fold(version)
         self._seq = version.seq
+        if self.cleans_up:
+            self.backend.clean_up()
         if self.changelog == "off":
             self.materialize()
 
@@ -93,7 +112,7 @@ class KeyedJob:
     def materialize(self) -> None:
         """Write a snapshot of the confirmed state, and forget the segments that it holds."""
         snapshot = self._new_directory()
-        self.backend.store.write_snapshot(snapshot)
+        self.backend.store.write_snapshot(snapshot, self.now)
         self._snapshot = snapshot, self.backend.store.version
         self._segments.clear()
 
@@ -113,12 +132,18 @@ class KeyedJob:
             store.apply(segment.changes(), Link(segment.header.seq, segment.header.tag))
         self._open(store)
 
+    def reopen(self) -> None:
+        """The function is made anew, over the same store."""
+        self._open(self.backend.store)
+
     def close(self) -> None:
         """Release the store."""
         self.backend.store.close()
 
     def _open(self, store: Any) -> None:
         self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+        self.backend.row = self.row
+        self.backend.begin_batch(self.now)
 
     def _new_directory(self) -> Path:
         self._directories += 1

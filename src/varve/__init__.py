@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from varve.changelog.functions import AggregateFunction, ReduceFunction
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
     from varve.spark_integration.environment import StreamExecutionEnvironment
@@ -48,7 +49,9 @@ _MODULE_OF: Final = {
     "Row": "varve.changelog.row",
     "RuntimeContext": "varve.spark_integration.functions",
     "Sink": "varve.spark_integration.sinks",
+    "StateTtlConfig": "varve.changelog.ttl_config",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
+    "Time": "varve.changelog.ttl_config",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
@@ -73,7 +76,9 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "Sink",
+    "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "Time",
     "Types",
     "ValueState",
     "ValueStateDescriptor",
