@@ -15,7 +15,7 @@ from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
 from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
 from varve.changelog.rocksdb_bulk import write_table_snapshot
 from varve.changelog.rocksdb_metadata import StateRegistry
-from varve.changelog.stamped_type import STAMP_MIN
+from varve.changelog.stamped_type import STAMP_MIN, Stamped, is_stamped
 from varve.changelog.ttl_record import stamped_changes
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
+    from varve.changelog.rocksdb_metadata import RegisteredState
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -73,21 +74,26 @@ class HashMapStore:
         return self._registry.schemas
 
     @property
+    def logged_schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.logged
+
+    @property
     def changed_schemas(self) -> tuple[StateSchema, ...]:
         """See `WorkingStore`."""
         return self._registry.changed
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
-        return self._table(schema, HashMapValueTable)
+        return self._declared(schema, HashMapValueTable)
 
     def map_table(self, schema: StateSchema) -> HashMapMapTable:
         """See `WorkingStore`."""
-        return self._table(schema, HashMapMapTable)
+        return self._declared(schema, HashMapMapTable)
 
     def list_table(self, schema: StateSchema) -> HashMapListTable:
         """See `WorkingStore`."""
-        return self._table(schema, HashMapListTable)
+        return self._declared(schema, HashMapListTable)
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
@@ -164,12 +170,19 @@ class HashMapStore:
         """Release the memory."""
         self._tables.clear()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
+    def _declared(self, schema: StateSchema, table_type: type[Any]) -> Any:
+        """The table of a state that a batch declares."""
         before = self._registry.get(schema.name)
-        stored = self._registry.register(schema).schema
+        return self._made(before, self._registry.declare(schema).schema, table_type)
+
+    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
+        """The table of a state in the log."""
+        before = self._registry.get(schema.name)
+        return self._made(before, self._registry.register(schema).schema, table_type)
+
+    def _made(self, before: RegisteredState | None, schema: StateSchema, table_type: type[Any]) -> Any:
+        """The table of a state, new or in the form that the schema now says."""
         table = self._tables.get(schema.name)
-        if table is not None and before is not None and before.schema.value_type != stored.value_type:
-            table.convert(lambda value: (STAMP_MIN, value))  # the only way in which the type of a state changes
         if table is None:
             made = _TABLES.get(schema.kind)
             if made is None:
@@ -177,6 +190,9 @@ class HashMapStore:
             table = self._tables[schema.name] = made(self._range.start, self._range.stop)
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
+        if before is not None and before.schema.value_type != schema.value_type:
+            # Back to no stamps only if the batch that switched TTL on was dropped: then all stamps are the lowest.
+            table.convert(_stamp if is_stamped(schema.value_type) else _unstamp)
         return table
 
     def _in_stored_form(self, change: StateChanges) -> StateChanges:
@@ -200,6 +216,14 @@ class HashMapStore:
                 "the store holds a part of a batch or of a replay that failed: discard it and restore the state",
                 operator=self._operator,
             )
+
+
+def _stamp(value: Any) -> Stamped:
+    return STAMP_MIN, value
+
+
+def _unstamp(value: Stamped) -> Any:
+    return value[1]
 
 
 def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:

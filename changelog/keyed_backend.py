@@ -225,7 +225,7 @@ class KeyedStateBackend:
     def _schema(self, descriptor: StateDescriptor) -> StateSchema:
         """The state's schema from this batch on, with its TTL, for which there is then an expiry."""
         schema = schema_of(descriptor)
-        stored = next((known for known in self._store.schemas if known.name == schema.name), None)
+        stored = next((known for known in self._store.logged_schemas if known.name == schema.name), None)
         wanted = wanted_settings(descriptor.get_ttl_config())
         if wanted is None and (stored is None or record_of(stored) is None):
             return schema

@@ -132,6 +132,11 @@ class StateRegistry:
         self._logged = dict(self._by_name)
 
     @property
+    def logged(self) -> tuple[StateSchema, ...]:
+        """Schemas as of the batch that was applied last."""
+        return tuple(state.schema for state in self._logged.values())
+
+    @property
     def changed(self) -> tuple[StateSchema, ...]:
         """Schemas that have replaced others since a batch was applied; new states are not among them."""
         logged = self._logged
@@ -164,8 +169,25 @@ class StateRegistry:
         if known is not None:
             check_same_shape(known.schema, schema, self._operator)
             schema = merged(known.schema, schema)
-            if known.schema == schema:
-                return known
+        return self._put(schema)
+
+    def declare(self, schema: StateSchema) -> RegisteredState:
+        """The same for a schema that a batch declares: what a batch before it declared and did not apply is forgotten.
+
+        The batch must have made it from the one in `logged`.
+        """
+        known, logged = self._by_name.get(schema.name), self._logged.get(schema.name)
+        if known is not None and known.schema == schema:
+            return known
+        for other in (known, logged):
+            if other is not None:
+                check_same_shape(other.schema, schema, self._operator)
+        return self._put(schema if logged is None else merged(logged.schema, schema))
+
+    def _put(self, schema: StateSchema) -> RegisteredState:
+        known = self._by_name.get(schema.name)
+        if known is not None and known.schema == schema:
+            return known
         state = RegisteredState(id=len(self._by_name) if known is None else known.id, schema=schema)
         if state.id >= STATE_ID_END:
             raise InvariantError(f"more than {STATE_ID_END} states", operator=self._operator)

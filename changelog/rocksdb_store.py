@@ -199,6 +199,11 @@ class RocksDBStore:
         return self._registry.schemas
 
     @property
+    def logged_schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.logged_schemas`."""
+        return self._registry.logged
+
+    @property
     def changed_schemas(self) -> tuple[StateSchema, ...]:
         """See `WorkingStore.changed_schemas`."""
         return self._registry.changed
@@ -332,12 +337,14 @@ class RocksDBStore:
         if schema.kind not in kinds:
             problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
             raise InvariantError(problem, operator=self.operator)
+        self._registry.declare(schema)
         return self._form(schema)
 
     def _form(self, schema: StateSchema) -> StateForm:
         """The form of a state, which is registered if new."""
         form = self._forms.get(schema.name)
-        if form is None or form.schema != schema:
+        state = self._registry.get(schema.name)
+        if form is None or state is None or form.schema != schema:
             state = self._registry.register(schema)
             form = StateForm(
                 schema=schema,
@@ -348,7 +355,7 @@ class RocksDBStore:
                 head=header(schema.version, stamped=is_stamped(schema.value_type)),
             )
             self._forms[schema.name] = form
-            self._check_form(form, state.schema)
+        self._check_form(form, state.schema)
         return form
 
     def _check_form(self, form: StateForm, stored: StateSchema) -> None:

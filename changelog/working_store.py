@@ -81,12 +81,17 @@ class WorkingStore(BatchFolder, Protocol):
         ...
 
     @property
+    def logged_schemas(self) -> tuple[StateSchema, ...]:
+        """The states as of the batch that was applied last: a batch makes its own schemas from these."""
+        ...
+
+    @property
     def changed_schemas(self) -> tuple[StateSchema, ...]:
         """Stored states whose schema has changed since the last batch was applied: their TTL, so far in memory only."""
         ...
 
     def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state, registered if new; a changed TTL is taken over.
+        """The table of a value-like state, registered if new; a changed TTL holds from the next `apply` on.
 
         Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
         names the operator, the state and both schemas. So do `map_table` and `list_table`.

@@ -111,8 +111,12 @@ class KeyedJob:
 
     def materialize(self) -> None:
         """Write a snapshot of the confirmed state, and forget the segments that it holds."""
+        self.materialize_at(self.now.time_ms)
+
+    def materialize_at(self, time_ms: int) -> None:
+        """The same when the confirmed state's time is not that of the current batch."""
         snapshot = self._new_directory()
-        self.backend.store.write_snapshot(snapshot, self.now)
+        self.backend.store.write_snapshot(snapshot, BatchTime(time_ms))
         self._snapshot = snapshot, self.backend.store.version
         self._segments.clear()
 
