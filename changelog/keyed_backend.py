@@ -225,7 +225,9 @@ class KeyedStateBackend:
     def _schema(self, descriptor: StateDescriptor) -> StateSchema:
         """The state's schema from this batch on, with its TTL, for which there is then an expiry."""
         schema = schema_of(descriptor)
-        stored = next((known for known in self._store.logged_schemas if known.name == schema.name), None)
+        opened = self._overlays.get(schema.name)
+        logged = next((known for known in self._store.logged_schemas if known.name == schema.name), None)
+        stored = logged if opened is None else opened.schema
         wanted = wanted_settings(descriptor.get_ttl_config())
         if wanted is None and (stored is None or record_of(stored) is None):
             return schema

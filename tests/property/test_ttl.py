@@ -1,7 +1,7 @@
-"""Random lives of states with TTL: they read as a plain model of values with stamps says, whatever is cleaned up when.
+"""Random lives of states with TTL: they read as a plain model with stamps says, whatever is cleaned up when.
 
-Time moves on, settings change, batches are committed, dropped, materialized and restored, also with another backend. The
-model keeps what was written, with its stamp, and computes from scratch what has expired.
+Time moves on, settings change, batches are committed, dropped, materialized and restored, also with another backend.
+The model keeps what was written, with its stamp, and computes from scratch what has expired.
 """
 
 from __future__ import annotations

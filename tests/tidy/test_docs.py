@@ -28,6 +28,7 @@ COVERED: dict[str, str] = {
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
 RUN_BY: dict[str, str] = {
+    "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
 }
 """Document with blocks marked `python run` → the test that runs them."""

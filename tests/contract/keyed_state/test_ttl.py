@@ -78,7 +78,7 @@ def test_reading_renews_a_life_only_if_it_is_told_to(job: LivingJob, state: Kind
     for key, config in (("write", WRITE), ("read", READ)):
         descriptor = state.descriptor(config)
         descriptor.name = key
-        state._write(job.at("k", descriptor))  # noqa: SLF001 - this test names the states
+        state._write(job.at("k", descriptor))
     job.step()
     for time_ms in (60, 120, 180):
         job.move_time(time_ms)
@@ -86,7 +86,7 @@ def test_reading_renews_a_life_only_if_it_is_told_to(job: LivingJob, state: Kind
             descriptor = state.descriptor(config)
             descriptor.name = key
             expected = state.empty if key == "write" and time_ms > TTL_MS else state.written
-            assert state._read(job.at("k", descriptor)) == expected  # noqa: SLF001
+            assert state._read(job.at("k", descriptor)) == expected
         job.step()
 
 
@@ -290,7 +290,7 @@ def test_what_does_not_fit_is_refused_by_name(job: LivingJob) -> None:
 
 def test_a_function_that_returns_none_is_refused(job: LivingJob) -> None:
     state: Any = total(WRITE)
-    state._reduce_function.reduce = lambda a, b: None  # noqa: SLF001 - the shortest way to such a function
+    state._reduce_function.reduce = lambda a, b: None
     job.at("k", state).add(1)
     with pytest.raises(InvalidRequestError, match=r"state 'total'.*returned None"):
         job.at("k", state).add(1)
