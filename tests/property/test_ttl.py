@@ -203,7 +203,7 @@ def _test_case(kind_: str, changelog_: Changelog, *, cleanup_: bool) -> Any:
         cleanup = cleanup_
 
     case = Machine.TestCase
-    case.settings = settings(max_examples=25, stateful_step_count=30)
+    case.settings = settings(max_examples=25, stateful_step_count=30, deadline=None)
     return case
 
 
