@@ -48,6 +48,11 @@ class IntegerType(PlainType):
     name: str
     bits: int
 
+    def __init__(self) -> None:
+        super().__init__()
+        bound = 1 << (self.bits - 1)
+        self.canonical_test = f"type({{0}}) is int and {-bound} <= {{0}} < {bound}"
+
     def notation(self) -> str:
         return self.name
 
@@ -110,6 +115,8 @@ class LongType(IntegerType):
 
 class BooleanType(PlainType):
     """True and False."""
+
+    canonical_test = "({0} is True or {0} is False)"
 
     def notation(self) -> str:
         return "boolean"
@@ -177,6 +184,8 @@ class FloatingType(ImmutableType):
 class DoubleType(FloatingType):
     """Floating-point numbers of 64 bits."""
 
+    canonical_test = "type({0}) is float and {0} and {0} == {0}"  # zeros may be negative
+
     def notation(self) -> str:
         return "double"
 
@@ -215,6 +224,8 @@ class FloatType(FloatingType):
 class StringType(PlainType):
     """Strings."""
 
+    canonical_test = "type({0}) is str and {0}.isascii()"
+
     def notation(self) -> str:
         return "string"
 
@@ -248,6 +259,8 @@ class StringType(PlainType):
 class CharType(StringType):
     """Strings of one character."""
 
+    canonical_test = None
+
     def notation(self) -> str:
         return "char"
 
@@ -260,6 +273,8 @@ class CharType(StringType):
 
 class BinaryType(PlainType):
     """Bytes."""
+
+    canonical_test = "type({0}) is bytes"
 
     def notation(self) -> str:
         return "binary"

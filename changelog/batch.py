@@ -23,6 +23,12 @@ class Batch(NamedTuple):
     """Name of a list state → its rows of this batch so far. Parts of one batch that come separately share one dict, or
     their elements would meet at the same keys; None for a whole batch."""
 
+    def consists_of(self, changes: Sequence[StateChanges], seq: int) -> bool:
+        """Whether it is a whole batch of just these changes; they are immutable, so identity tells."""
+        if self.accepts is not None or self.seq != seq or len(self.changes) != len(changes):
+            return False
+        return all(mine is other for mine, other in zip(self.changes, changes, strict=True))
+
 
 class BatchFolder(Protocol):
     """What replay needs of a store: many batches cost less together than one by one, and only the end has a version."""

@@ -1,7 +1,8 @@
 """The net effect of one batch on one state, as rows: what segments carry and working stores apply.
 
 Row order matters only within one key: CLEAR comes before what was added after it. In a value-like state (value,
-reducing, aggregating) a key has at most one row, in a map state at most one CLEAR and one row per map key.
+reducing, aggregating) a key has at most one row, in a map state at most one CLEAR and one row per map key, in a timer
+state one row per key, namespace and time.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ class Op(IntEnum):
     """What a row does; the numbers are on disk."""
 
     PUT = 0
-    """Set the value of the key, or of the map key."""
+    """Set the value of the key, or of the map key, or the timer."""
     DELETE = 1
-    """Remove the value of the key, or of the map key."""
+    """Remove the value of the key, or of the map key, or the timer."""
     CLEAR = 2
     """Remove all that a map or list state holds for the key."""
     APPEND = 3
@@ -49,11 +50,13 @@ class StateChanges:
     keys: list[Any]
     """Stored forms of the keys."""
     ops: bytes | None
-    """One `Op` per row; None if every row is a PUT (value-like and map states) or an APPEND (list state)."""
+    """One `Op` per row; None if every row is a PUT (an APPEND in a list state)."""
     map_keys: list[Any] | None
     """Stored forms; None unless the state is a map (then None for CLEAR rows)."""
     values: list[Any]
-    """Stored forms; None for DELETE and CLEAR rows, and for a null map value."""
+    """Stored forms; None for DELETE and CLEAR rows, and for a null map value. Timers: their times, in every row."""
+    namespaces: list[Any] | None = None
+    """Stored forms; None unless the state has namespaces."""
 
     def __len__(self) -> int:
         return len(self.keys)

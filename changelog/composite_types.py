@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from varve.changelog.basic_types import NAN, FloatingType
+from varve.changelog.canonical_test import canonical_freezer
 from varve.changelog.row import Row, make_row, row_class
 from varve.changelog.wire_type import ImmutableType, WireType, encode
 from varve.storage.errors import InvalidRequestError
@@ -46,6 +47,13 @@ class CompositeType(WireType):
         self._freeze_fields = self._freezer()
         self._fields = [pa.field(name, field.arrow_type) for name, field in zip(names, types, strict=True)]
         self._arrow_type = self._column_type()
+
+    def _pass_canonical(self, value_type: type[Any]) -> None:
+        """Let `freeze` answer canonical values of this class themselves, if every field knows what is canonical."""
+        tests = [field.canonical_test if isinstance(field, ImmutableType) else None for field in self.types]
+        fast = canonical_freezer(value_type, tests, self.freeze)
+        if fast is not None:
+            setattr(self, "freeze", fast)  # noqa: B010 - for the type checker a method cannot be assigned
 
     @abstractmethod
     def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
@@ -140,6 +148,7 @@ class TupleType(CompositeType):
     def __init__(self, types: Sequence[WireType]) -> None:
         super().__init__(types, [f"f{i}" for i in range(len(types))])
         self.loads_itself = all(field.loads_itself for field in types)
+        self._pass_canonical(tuple)
 
     def notation(self) -> str:
         return f"tuple<{','.join(field.notation() for field in self.types)}>"
@@ -179,6 +188,7 @@ class RowType(CompositeType):
             raise InvalidRequestError(f"the field names {list(names)} of a ROW are not unique")
         self._class = row_class(tuple(names))
         super().__init__(types, names)
+        self._pass_canonical(self._class)
 
     def notation(self) -> str:
         fields = zip(self.names, self.types, strict=True)

@@ -27,7 +27,8 @@ class HashMapCleanup:
     """Where the checks of one table have come to."""
 
     def __init__(self, table: HashMapTable[Any]) -> None:
-        self._table = table
+        self.table = table
+        """The table."""
         self._keys: Iterator[tuple[int, Any]] = iter(())
 
     def run(self, schema: StateSchema, now: BatchTime, activity: StateActivity) -> int:
@@ -41,7 +42,7 @@ class HashMapCleanup:
         budget, removed, rounds = uses * settings.size_entries, 0, 0
         while budget > 0 and rounds <= 1:  # the rest of a round and one more see everything
             for key_group, key in self._keys:
-                looked_at, gone = self._table.remove_values(key_group, key, lambda value: value[0] <= expired_up_to)
+                looked_at, gone = self.table.remove_values(key_group, key, lambda value: value[0] <= expired_up_to)
                 budget -= looked_at
                 removed += gone
                 if budget <= 0:
@@ -52,7 +53,7 @@ class HashMapCleanup:
         return removed
 
     def _round(self) -> Iterator[tuple[int, Any]]:
-        for key_group, cells in self._table.groups.items():
+        for key_group, cells in self.table.groups.items():
             for key in list(cells):
                 yield key_group, key
 

@@ -3,20 +3,33 @@
 Its snapshots are RocksDB snapshots like those of every store, so a job can change its backend at restart, and the
 materializer needs to know one format only.
 
+All values in memory are of the newest version of their state's schema: a table is converted when the state gets a new
+version, and older changes are when they are replayed.
+
 Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
+from varve.changelog.changes import Op
 from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
-from varve.changelog.hashmap_tables import HashMapListTable, HashMapMapTable, HashMapTable, HashMapValueTable, outside
+from varve.changelog.hashmap_tables import (
+    Displaced,
+    HashMapListTable,
+    HashMapMapTable,
+    HashMapTable,
+    HashMapValueTable,
+    outside,
+)
+from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
-from varve.changelog.stamped_type import STAMP_MIN, Stamped, is_stamped
-from varve.changelog.ttl_record import stamped_changes
+from varve.changelog.schema_history import first_version, migrating_conversion, stored_conversion
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -27,7 +40,6 @@ if TYPE_CHECKING:
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
-    from varve.changelog.rocksdb_metadata import RegisteredState
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -38,6 +50,22 @@ _TABLES: dict[str, type[HashMapTable[Any]]] = {
     "list": HashMapListTable,
     "map": HashMapMapTable,
 }
+
+
+@dataclass(frozen=True, slots=True)
+class _Ahead:
+    """Changes of which some are in the tables already, and how to take them back."""
+
+    changes: tuple[StateChanges, ...]
+    seq: int
+    rest: tuple[StateChanges, ...]
+    """Those that are not in the tables yet."""
+    displaced: list[Displaced]
+
+    def take_back(self) -> None:
+        """Let the tables be as they were."""
+        for displaced in reversed(self.displaced):
+            displaced.take_back()
 
 
 class HashMapStore:
@@ -58,9 +86,12 @@ class HashMapStore:
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
         self._cleanups: dict[str, HashMapCleanup] = {}
+        self._unconverted: dict[str, HashMapTable[Any]] = {}
+        """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
+        self._ahead: _Ahead | None = None
 
     @property
     def version(self) -> Link:
@@ -74,67 +105,96 @@ class HashMapStore:
         return self._registry.schemas
 
     @property
-    def logged_schemas(self) -> tuple[StateSchema, ...]:
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
         """See `WorkingStore`."""
-        return self._registry.logged
-
-    @property
-    def changed_schemas(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore`."""
-        return self._registry.changed
+        return self._registry.changed_ttls
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
-        return self._declared(schema, HashMapValueTable)
+        self._take_back()
+        return self._table(schema, HashMapValueTable)
 
     def map_table(self, schema: StateSchema) -> HashMapMapTable:
         """See `WorkingStore`."""
-        return self._declared(schema, HashMapMapTable)
+        return self._table(schema, HashMapMapTable)
 
     def list_table(self, schema: StateSchema) -> HashMapListTable:
         """See `WorkingStore`."""
-        return self._declared(schema, HashMapListTable)
+        return self._table(schema, HashMapListTable)
+
+    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+        """See `WorkingStore`."""
+        return self._table(schema, HashMapTimerTable)
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
         """See `WorkingStore`. What can be wrong with the changes is found before the first is applied."""
-        self.fold([Batch(changes, version.seq, accepts)], version, last=True)
+        batch, ahead = Batch(changes, version.seq, accepts), self._ahead
+        if ahead is not None and batch.consists_of(ahead.changes, ahead.seq):
+            self._ahead = None
+            batch = Batch(ahead.rest, version.seq)
+        self.fold([batch], version, last=True)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`."""
+        self._take_back()
         if not self._folding:
             self._check_whole()
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self._operator)
-        work: list[tuple[HashMapTable[Any], StateChanges, Callable[[int], bool] | None]] = []
+        work: list[tuple[StateChanges, Callable[[int], bool] | None]] = []
         for batch in batches:
             accepted = self._accepted(batch)
             accepts = None if batch.accepts is None else accepted.__contains__
-            work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
+            work.extend((change, accepts) for change in batch.changes)
+        for change, _ in work:
+            self._table(change.schema, HashMapTable)
         self._torn, self._folding = True, False
-        for table, change, accepts in work:
-            table.apply(self._in_stored_form(change), accepts)
+        for change, accepts in work:
+            newest = self._newest(change)
+            if newest is not None:
+                self._tables[change.schema.name].apply(newest, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
-            self._registry.applied()
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """Nothing can be done ahead in memory."""
+        """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
+        self._take_back()
+        self._check_whole()
+        tables = [self._tables.get(change.schema.name) for change in changes]
+        rest: list[StateChanges] = []
+        displaced: list[Displaced] = []
+        self._torn = True
+        for table, change in zip(tables, changes, strict=True):
+            if isinstance(table, HashMapValueTable) and change.schema in self._registry.schemas:
+                self._accepted(Batch([change], version_seq))
+                displaced += table.displaced(change)
+                table.apply(change, None)
+            else:
+                rest.append(change)
+        self._torn = False
+        self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
         """See `WorkingStore`: every access pays for the check of a few values."""
+        self._take_back()
+        self._check_whole()
         removed = 0
-        for schema in self._registry.schemas:
-            done = activity.get(schema.name)
-            if done is not None and schema.name in self._tables:
-                known = self._cleanups.setdefault(schema.name, HashMapCleanup(self._tables[schema.name]))
+        for schema in self._registry.confirmed_schemas:
+            done, table = activity.get(schema.name), self._tables.get(schema.name)
+            if done is not None and table is not None:
+                known = self._cleanups.get(schema.name)
+                if known is None or known.table is not table:
+                    known = self._cleanups[schema.name] = HashMapCleanup(table)
                 removed += known.run(schema, now, done)
         return removed
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""
+        self._take_back()
         self._check_whole()
         write_table_snapshot(
             directory,
@@ -154,6 +214,7 @@ class HashMapStore:
 
         Only for an empty store: what it holds already would be mixed with the other's.
         """
+        self._take_back()
         self._check_whole()
         self._torn = True
         for schema in source.schemas:
@@ -164,41 +225,76 @@ class HashMapStore:
                     load(row)
         self._version = source.version
         self._torn = False
-        self._registry.applied()
+        self._confirm()
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        self._table(schema, HashMapTable, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        if self._registry.revert():
+            known = {schema.name for schema in self._registry.schemas}
+            tables = {**self._tables, **self._unconverted}
+            self._tables = {name: table for name, table in tables.items() if name in known}
+            self._unconverted.clear()
 
     def close(self) -> None:
         """Release the memory."""
+        self._ahead = None
         self._tables.clear()
 
-    def _declared(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        """The table of a state that a batch declares."""
-        before = self._registry.get(schema.name)
-        return self._made(before, self._registry.declare(schema).schema, table_type)
+    def _take_back(self) -> None:
+        """Undo what `prepare` did: it was not confirmed."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None:
+            ahead.take_back()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        """The table of a state in the log."""
+    def _table(self, schema: StateSchema, table_type: type[Any], migrate: Callable[[Any], Any] | None = None) -> Any:
         before = self._registry.get(schema.name)
-        return self._made(before, self._registry.register(schema).schema, table_type)
-
-    def _made(self, before: RegisteredState | None, schema: StateSchema, table_type: type[Any]) -> Any:
-        """The table of a state, new or in the form that the schema now says."""
+        newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.version != newest.version:
+            converted = _at_version(table, before.schema, newest, migrate)
+            if converted is not table:
+                self._unconverted.setdefault(schema.name, table)
+                table = self._tables[schema.name] = converted
         if table is None:
-            made = _TABLES.get(schema.kind)
-            if made is None:
-                raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
-            table = self._tables[schema.name] = made(self._range.start, self._range.stop)
+            table = self._tables[schema.name] = self._new_table(schema)
         if not isinstance(table, table_type):
             raise InvariantError(f"a table of another kind was asked for than that of state {schema.name!r}")
-        if before is not None and before.schema.value_type != schema.value_type:
-            # Back to no stamps only if the batch that switched TTL on was dropped: then all stamps are the lowest.
-            table.convert(_stamp if is_stamped(schema.value_type) else _unstamp)
         return table
 
-    def _in_stored_form(self, change: StateChanges) -> StateChanges:
-        """Rows that were logged before the state had TTL get the stamp that says so."""
-        stored = self._registry.get(change.schema.name)
-        return change if stored is None else stamped_changes(change, stored.schema)
+    def _new_table(self, schema: StateSchema) -> HashMapTable[Any]:
+        low, high = self._range.start, self._range.stop
+        if schema.kind == TIMERS:
+            return HashMapTimerTable(low, high, type_of(self._key_type), namespace_type_of(schema))
+        made = _TABLES.get(schema.kind)
+        if made is None:
+            raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
+        return made(low, high)
+
+    def _newest(self, change: StateChanges) -> StateChanges | None:
+        """The changes with values of the newest version; None for those that a migration overwrites later."""
+        known = self._registry.get(change.schema.name)
+        if known is None or known.schema.version == change.schema.version:
+            return change
+        if change.schema.version < first_version(known.schema):
+            return None
+        convert = stored_conversion(known.schema, change.schema.version)
+        if convert is None:
+            return change
+        if change.ops is None:
+            return replace(change, schema=known.schema, values=[convert(value) for value in change.values])
+        written = [op in (Op.PUT, Op.APPEND) for op in change.ops]
+        values = [convert(value) if write else None for value, write in zip(change.values, written, strict=True)]
+        return replace(change, schema=known.schema, values=values)
+
+    def _confirm(self) -> None:
+        self._registry.confirm()
+        self._unconverted.clear()
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
@@ -218,18 +314,27 @@ class HashMapStore:
             )
 
 
-def _stamp(value: Any) -> Stamped:
-    return STAMP_MIN, value
+def _at_version(
+    table: HashMapTable[Any], before: StateSchema, newest: StateSchema, migrate: Callable[[Any], Any] | None
+) -> HashMapTable[Any]:
+    """A table of the newest version; the same one if its values stay as they are.
 
-
-def _unstamp(value: Stamped) -> Any:
-    return value[1]
+    A migration whose function is not here is being replayed: it puts every value again, so none is kept.
+    """
+    if migrate is not None:
+        return table.converted(migrating_conversion(before, newest, migrate))
+    if before.version < first_version(newest):
+        return table.emptied()
+    convert = stored_conversion(newest, before.version)
+    return table if convert is None else table.converted(convert)
 
 
 def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:
     """The rows of a state of any kind."""
-    if schema.kind == "map":
+    if schema.kind == MAP:
         return source.map_table(schema).items()
-    if schema.kind == "list":
+    if schema.kind == LIST:
         return source.list_table(schema).items()
+    if schema.kind == TIMERS:
+        return source.timer_table(schema).items()
     return source.value_table(schema).items()

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
 
 from varve.changelog.changes import Op
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
     from varve.changelog.changes import StateChanges
 
@@ -49,12 +50,26 @@ class HashMapTable(ABC, Generic[C]):
         """All rows, by key group."""
 
     @abstractmethod
-    def convert(self, to_form: Callable[[Any], Any]) -> None:
-        """Replace the stored form of every value, element or map value."""
-
-    @abstractmethod
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         """Remove those values of a key; (how many it had, how many were removed)."""
+
+    def emptied(self) -> Self:
+        """A table of the same key groups without cells."""
+        return type(self)(min(self.groups), max(self.groups) + 1)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """A table with the same keys and converted values; null map values are converted, too."""
+        made = self.emptied()
+        for key_group, cells in self.groups.items():
+            own = made.groups[key_group]
+            for key, cell in cells.items():
+                own[key] = self.converted_cell(cell, convert)
+        return made
+
+    @staticmethod
+    @abstractmethod
+    def converted_cell(cell: C, convert: Callable[[Any], Any]) -> C:
+        """A cell with converted values."""
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Everything is in memory."""
@@ -65,10 +80,36 @@ def outside(key_group: int, groups: dict[int, Any]) -> InvariantError:
     return InvariantError(f"key group {key_group} is not one of the store's; it has [{min(groups)}, {max(groups)}]")
 
 
+class Displaced(NamedTuple):
+    """The values that a run of changes took the place of, None where there was none."""
+
+    cells: dict[Any, Any]
+    keys: list[Any]
+    values: list[Any]
+
+    def take_back(self) -> None:
+        """Put them in again."""
+        self.cells.update(zip(self.keys, self.values, strict=True))
+        for key, value in zip(self.keys, self.values, strict=True):
+            if value is None:
+                del self.cells[key]
+
+
 class HashMapValueTable(HashMapTable[Any]):
     """Key → stored value."""
 
     __slots__ = ()
+
+    def displaced(self, changes: StateChanges) -> list[Displaced]:
+        """What these changes would displace; their key groups are the store's."""
+        found: list[Displaced] = []
+        start = 0
+        for key_group, run in groupby(changes.key_groups):
+            end = start + len(list(run))
+            cells, keys = self.groups[key_group], changes.keys[start:end]
+            found.append(Displaced(cells, keys, list(map(cells.get, keys))))
+            start = end
+        return found
 
     def get(self, key_group: int, key: Any) -> Any:
         try:
@@ -80,6 +121,10 @@ class HashMapValueTable(HashMapTable[Any]):
         for key_group, cells in self.groups.items():
             for key, value in cells.items():
                 yield key_group, key, value
+
+    @staticmethod
+    def converted_cell(cell: Any, convert: Callable[[Any], Any]) -> Any:
+        return convert(cell)
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, value = row
@@ -97,11 +142,6 @@ class HashMapValueTable(HashMapTable[Any]):
                         if cells[key] is None:  # the value of a DELETE row
                             del cells[key]
             start = end
-
-    def convert(self, to_form: Callable[[Any], Any]) -> None:
-        for cells in self.groups.values():
-            for key, value in cells.items():
-                cells[key] = to_form(value)
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
@@ -136,6 +176,10 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                 for map_key, value in entries.items():
                     yield key_group, key, map_key, value
 
+    @staticmethod
+    def converted_cell(cell: dict[Any, Any], convert: Callable[[Any], Any]) -> dict[Any, Any]:
+        return {map_key: convert(value) for map_key, value in cell.items()}
+
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, map_key, value = row
         self.groups[key_group].setdefault(key, {})[map_key] = value
@@ -155,12 +199,6 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                 groups[key_group].pop(key, None)
             else:
                 _remove_entry(groups[key_group], key, map_key)
-
-    def convert(self, to_form: Callable[[Any], Any]) -> None:
-        for cells in self.groups.values():
-            for entries in cells.values():
-                for map_key, value in entries.items():
-                    entries[map_key] = to_form(value)
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
@@ -185,6 +223,10 @@ class HashMapListTable(HashMapTable[list[Any]]):
             for key, elements in cells.items():
                 yield key_group, key, list(elements)
 
+    @staticmethod
+    def converted_cell(cell: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
+        return [convert(element) for element in cell]
+
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, elements = row
         self.groups[key_group][key] = list(elements)
@@ -200,11 +242,6 @@ class HashMapListTable(HashMapTable[list[Any]]):
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
-
-    def convert(self, to_form: Callable[[Any], Any]) -> None:
-        for cells in self.groups.values():
-            for elements in cells.values():
-                elements[:] = [to_form(element) for element in elements]
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]

@@ -1,11 +1,11 @@
 """`KeyedStateBackend`: the state of one (operator, partition) as the user's function sees it during a batch.
 
-Reads go to the overlay and then to the working store; writes go to the overlay only. A batch ends with `changes()`,
-which becomes the segment, and then with `fold(version)` once its commit is confirmed, or with `drop()` if it never
-will be.
+Reads go to the overlay and then to the working store; writes go to the overlay only. A long batch's changes may leave
+in parts, each with `cut()`. A batch ends with `changes()`, which becomes the (last) segment, and then with
+`fold(version)` once its commit is confirmed, or with `drop()` if it never will be.
 
 Invariants: I3 and I4 (the store changes in `fold` alone; `drop` leaves it as it was), I5 (`changes` is a function of
-the batch's accesses and their order: no clock, no randomness).
+the batch's accesses and their order: no clock, no randomness; the parts applied in order give what `fold` does).
 """
 
 from __future__ import annotations
@@ -22,19 +22,21 @@ from varve.changelog.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-    schema_of,
 )
 from varve.changelog.expiry import Expiry, ReadRules
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.schema_history import same_declaration
+from varve.changelog.state_declaration import declare, rewrite, wanted_schema
+from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
 from varve.changelog.ttl_aggregating_state import TtlAggregatingStateHandle, TtlReducingStateHandle
 from varve.changelog.ttl_list_state import TtlListStateHandle
 from varve.changelog.ttl_map_state import TtlMapStateHandle
-from varve.changelog.ttl_record import empty_changes, record_of, wanted_settings, with_ttl
+from varve.changelog.ttl_record import empty_changes, record_of
 from varve.changelog.ttl_value_state import TtlCell, TtlValueStateHandle
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from varve.storage.records import Link, StateSchema
 
 D = TypeVar("D", bound=StateDescriptor)
-O = TypeVar("O", bound=Overlay)  # noqa: E741
+O = TypeVar("O", bound=Overlay[Any])  # noqa: E741
 
 
 class KeyedStateBackend:
@@ -57,12 +59,15 @@ class KeyedStateBackend:
         store: The confirmed state.
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
+        known: States that the operator has in any partition, at their newest schemas.
 
     Raises:
         InvalidRequestError: The key type cannot be that of a key.
     """
 
-    def __init__(self, store: WorkingStore, key_type: TypeInformation, operator: str) -> None:
+    def __init__(
+        self, store: WorkingStore, key_type: TypeInformation, operator: str, known: Sequence[StateSchema] = ()
+    ) -> None:
         if not key_type.hashable:
             raise InvalidRequestError(
                 f"{key_type} cannot be the type of a key: its values have no canonical bytes", operator=operator
@@ -70,7 +75,7 @@ class KeyedStateBackend:
         self._store = store
         self._key_type = key_type
         self._context = KeyContext(operator)
-        self._overlays: dict[str, Overlay] = {}
+        self._overlays: dict[str, Overlay[Any]] = {}
         self._changes: list[StateChanges] | None = None
         self.row: CurrentRow | None = None
         """Where event times of rows are found, for event-time TTL; to be set before handles are made."""
@@ -80,6 +85,14 @@ class KeyedStateBackend:
         self._rows_written: Counter[str] = Counter()
         self.records = 0
         """Rows of the batch so far, as far as the runner has told."""
+
+        self._whole: tuple[list[StateChanges], list[StateChanges]] | None = None
+        """(`changes()`, what the whole batch is together with the parts that were cut)."""
+        self._migrated: list[Overlay[Any]] = []
+        """States whose values this batch puts again."""
+        store.revert()  # what an earlier backend declared and never folded never was
+        for schema in known:
+            store.register(schema)
 
     def begin_batch(self, now: BatchTime) -> None:
         """A batch begins, at this time; before handles of states with TTL are made."""
@@ -131,7 +144,7 @@ class KeyedStateBackend:
 
         Raises (as do the other four):
             InvalidRequestError: Not the descriptor of such a state, or the name is taken by a state of another schema.
-            IncompatibleError: The restored state of this name has another kind or type.
+            IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
         if overlay.schema.name in self._expiries:
@@ -183,6 +196,24 @@ class KeyedStateBackend:
             return TtlAggregatingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
         return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
+    def get_timers(self, name: str, domain: TimeDomain, namespace_type: TypeInformation | None = None) -> KeyedTimers:
+        """Timers of one domain of the timer service of this name.
+
+        Args:
+            name: Of the timer service, unique in the operator.
+            domain: Which clock they follow.
+            namespace_type: Type of their namespaces; None: they have none.
+
+        Raises:
+            InvalidRequestError, IncompatibleError: As `get_state`; or namespaces of this type have no canonical bytes.
+        """
+        if namespace_type is not None and not namespace_type.hashable:
+            problem = f"{namespace_type} cannot be the type of a namespace: its values have no canonical bytes"
+            raise InvalidRequestError(problem, operator=self._context.operator)
+        schema = timer_schema(name, domain, namespace_type)
+        overlay = self._overlay_of(schema, TimerOverlay, lambda: TimerOverlay(schema, self._store.timer_table(schema)))
+        return KeyedTimers(overlay, self._context, namespace_type)
+
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
 
@@ -194,7 +225,7 @@ class KeyedStateBackend:
         if name not in self._overlays:
             raise InvalidRequestError(f"there is no state {name!r} yet", operator=self._context.operator)
         found = self._overlays[name].keys()
-        return (self._key_type.thaw(key) for _, key in found)
+        return (self._thaw_key(key) for _, key in found)
 
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
         return self._overlay(
@@ -210,11 +241,16 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        schema = self._schema(descriptor)
+        known = self._overlays.get(descriptor.name)
+        stored = self._stored(descriptor.name) if known is None else known.schema
+        schema = wanted_schema(descriptor, stored, self._now, self._context.operator)
+        return self._overlay_of(schema, overlay_type, lambda: self._declared(descriptor, schema, stored, make))
+
+    def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[], O]) -> O:
         known = self._overlays.get(schema.name)
         if known is None:
-            known = self._overlays[schema.name] = make(schema)
-        if known.schema != schema or not isinstance(known, overlay_type):
+            known = self._overlays[schema.name] = make()
+        if not same_declaration(known.schema, schema) or not isinstance(known, overlay_type):
             raise InvalidRequestError(
                 f"state {schema.name!r} exists already with another schema: {known.schema} and now {schema}; "
                 "give the states different names",
@@ -222,27 +258,31 @@ class KeyedStateBackend:
             )
         return known
 
-    def _schema(self, descriptor: StateDescriptor) -> StateSchema:
-        """The state's schema from this batch on, with its TTL, for which there is then an expiry."""
-        schema = schema_of(descriptor)
-        opened = self._overlays.get(schema.name)
-        logged = next((known for known in self._store.logged_schemas if known.name == schema.name), None)
-        stored = logged if opened is None else opened.schema
-        wanted = wanted_settings(descriptor.get_ttl_config())
-        if wanted is None and (stored is None or record_of(stored) is None):
-            return schema
-        if self._now is None:
-            problem = f"state {schema.name!r} has TTL, and no batch has begun"
-            raise InvariantError(problem, operator=self._context.operator)
-        schema = with_ttl(schema, stored, wanted, self._now)
-        record = record_of(schema)
-        if record is not None and schema.name not in self._expiries and schema.name not in self._overlays:
-            self._expiries[schema.name] = Expiry(record, self.row, self._now)
-        return schema
+    def _stored(self, name: str) -> StateSchema | None:
+        """What the store knows of a state."""
+        return next((schema for schema in self._store.schemas if schema.name == name), None)
 
     def _ttl_cell(self, overlay: ValueOverlay, descriptor: StateDescriptor) -> TtlCell:
         expiry, rules = self._expiries[overlay.schema.name], ReadRules(descriptor.get_ttl_config())
         return TtlCell(overlay, self._context, descriptor.stored_type, expiry, rules)
+
+    def _declared(
+        self,
+        descriptor: StateDescriptor,
+        wanted: StateSchema,
+        stored: StateSchema | None,
+        make: Callable[[StateSchema], O],
+    ) -> O:
+        operator, is_opening = self._context.operator, self._context.key is NO_KEY
+        declared = declare(self._store, descriptor, wanted, stored, operator, is_opening=is_opening)
+        overlay = make(declared.schema)
+        record = record_of(declared.schema)
+        if record is not None and self._now is not None:
+            self._expiries[descriptor.name] = Expiry(record, self.row, self._now)
+        if declared.migrated:
+            self._migrated.append(overlay)
+            rewrite(overlay)
+        return overlay
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
@@ -251,8 +291,12 @@ class KeyedStateBackend:
         for overlay in self._overlays.values():
             overlay.prefetch(key_groups, keys)
 
+    def count_rows(self) -> int:
+        """Rows that `changes` would have; costs up to a visit of each key that changed since the last cut."""
+        return sum(overlay.count_rows() for overlay in self._overlays.values())
+
     def changes(self) -> list[StateChanges]:
-        """The net effect of the batch so far, without the states that have none, in order of their registration.
+        """The net effect since the last cut, by state in order of registration, without the states that have none.
 
         A state whose TTL has changed is there also without rows, so that the log tells of it. No key is current
         afterwards.
@@ -260,19 +304,35 @@ class KeyedStateBackend:
         self._context.key = NO_KEY
         if self._changes is None:
             found = [overlay.changes() for overlay in self._overlays.values()]
-            self._changes = [changes for changes in found if changes is not None]
-            told = {changes.schema.name for changes in self._changes}
-            self._changes += [empty_changes(s) for s in self._store.changed_schemas if s.name not in told]
+            self._changes = self._with_changed_ttls(found)
         return self._changes
+
+    def _with_changed_ttls(self, found: Sequence[StateChanges | None]) -> list[StateChanges]:
+        """What there is of these, and the states whose TTL has changed without rows."""
+        changes = [rows for rows in found if rows is not None]
+        told = {rows.schema.name for rows in changes}
+        return changes + [empty_changes(schema) for schema in self._store.changed_ttls if schema.name not in told]
+
+    def cut(self) -> list[StateChanges]:
+        """End a part: gives `changes()`, which then begin anew. What was given stays readable and pending (I4).
+
+        The parts of a batch and then its last `changes()`, applied in this order, are what `fold` applies.
+        """
+        part = self.changes()
+        self._changes = None
+        for overlay in self._overlays.values():
+            overlay.cut()
+        return part
 
     def prepare(self, seq: int) -> None:
         """Let the store do ahead what it can of `fold`, at this seq; nothing changes that can be seen."""
-        self._store.prepare(self.changes(), seq)
+        self._store.prepare(self._whole_changes(), seq)
 
     def fold(self, version: Link) -> None:
-        """The batch is confirmed: its changes go into the store, and the overlay is empty (I4)."""
-        changes = self.changes()
+        """The batch is confirmed: all its parts go into the store at once, and the overlay is empty (I4)."""
+        changes = self._whole_changes()
         self._store.apply(changes, version)
+        self._migrated.clear()
         self._confirmed = self._now
         for change in changes if self._expiries else ():
             self._rows_written[change.schema.name] += len(change)
@@ -298,6 +358,18 @@ class KeyedStateBackend:
     def drop(self) -> None:
         """The batch never was: the overlay is empty. No key is current afterwards."""
         self._context.key = NO_KEY
-        self._changes = None
+        self._changes = self._whole = None
         for overlay in self._overlays.values():
             overlay.clear()
+        for overlay in self._migrated:
+            rewrite(overlay)
+
+    def _whole_changes(self) -> list[StateChanges]:
+        """The net effect of the batch; until a key is set the same objects, as the store may have prepared them."""
+        rest = self.changes()
+        if all(overlay.sealed is None for overlay in self._overlays.values()):
+            return rest
+        if self._whole is None or self._whole[0] is not rest:
+            found = [overlay.whole() for overlay in self._overlays.values()]
+            self._whole = rest, self._with_changed_ttls(found)
+        return self._whole[1]

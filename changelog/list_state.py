@@ -6,29 +6,23 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.overlay import NO_KEY, CollectionOverlay, KeyContext
 from varve.changelog.state import ListState
+from varve.changelog.working_store import ListTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from varve.changelog.type_information import TypeInformation
-    from varve.changelog.working_store import ListTable
-    from varve.storage.records import StateSchema
 
 T = TypeVar("T")
 
 
-class ListOverlay(Overlay):
-    """Pending: the elements that were added; the keys in `cleared` have lost what the table holds."""
+class ListOverlay(CollectionOverlay[ListTable]):
+    """Pending: the elements that were added; the keys in `cleared` have lost what lies below."""
 
-    __slots__ = ("cleared", "table")
-
-    def __init__(self, schema: StateSchema, table: ListTable) -> None:
-        super().__init__(schema)
-        self.table = table
-        self.cleared: set[Any] = set()
+    __slots__ = ()
 
     def elements(self, key_group: int, key: Any) -> list[Any]:
         """The stored elements, as a new list."""
@@ -36,7 +30,7 @@ class ListOverlay(Overlay):
         if key in self.cleared:
             return list(added or ())
         self.read = True
-        confirmed = self.table.elements(key_group, key)
+        confirmed = self.below.elements(key_group, key)
         return confirmed + added if added else confirmed
 
     def replace(self, key_group: int, key: Any, stored: list[Any]) -> None:
@@ -44,16 +38,16 @@ class ListOverlay(Overlay):
         self.pending[key_group][key] = stored
         self.cleared.add(key)
 
-    def changes(self) -> StateChanges | None:
+    def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], cleared: set[Any]) -> StateChanges | None:
         key_groups: list[int] = []
         keys: list[Any] = []
         values: list[Any] = []
         ops = bytearray()
-        for key_group, lists in self.by_key_group():
+        for key_group, lists in groups:
             for key, added in lists.items():
                 count = len(added)
                 ops += _APPEND * count
-                if key in self.cleared:
+                if key in cleared:
                     ops.insert(len(ops) - count, Op.CLEAR)
                     values.append(None)
                     count += 1
@@ -62,14 +56,14 @@ class ListOverlay(Overlay):
                 key_groups += [key_group] * count
         if not keys:
             return None
-        return StateChanges(self.schema, key_groups, keys, bytes(ops) if self.cleared else None, None, values)
+        return StateChanges(self.schema, key_groups, keys, bytes(ops) if cleared else None, None, values)
 
-    def clear(self) -> None:
-        super().clear()
-        self.cleared.clear()
+    def _joined(self, held: list[Any], later: list[Any], *, cleared: bool) -> list[Any]:  # noqa: ARG002  only for maps
+        held += later
+        return held
 
     def keys(self) -> Iterator[tuple[int, Any]]:
-        for key_group, key, _ in self.table.items():
+        for key_group, key in self.keys_below():
             if key not in self.cleared and key not in self.pending[key_group]:
                 yield key_group, key
         for key_group, lists in list(self.pending.items()):

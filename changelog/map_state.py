@@ -6,33 +6,27 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import DELETED, Op, StateChanges
-from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
+from varve.changelog.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext
 from varve.changelog.state import MapState
+from varve.changelog.working_store import MapTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from varve.changelog.type_information import TypeInformation
-    from varve.changelog.working_store import MapTable
-    from varve.storage.records import StateSchema
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class MapOverlay(Overlay):
+class MapOverlay(CollectionOverlay[MapTable]):
     """Pending: map key → stored value (None is a null value) or `DELETED`.
 
-    The keys in `cleared` have lost what the table holds; their entries are never `DELETED`.
+    The keys in `cleared` have lost what lies below; their entries are never `DELETED`.
     """
 
-    __slots__ = ("cleared", "table")
-
-    def __init__(self, schema: StateSchema, table: MapTable) -> None:
-        super().__init__(schema)
-        self.table = table
-        self.cleared: set[Any] = set()
+    __slots__ = ()
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         """(present, stored value)."""
@@ -44,7 +38,7 @@ class MapOverlay(Overlay):
             if key in self.cleared:
                 return False, None
         self.read = True
-        return self.table.get(key_group, key, map_key)
+        return self.below.get(key_group, key, map_key)
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         """Map key → stored value; a new dict."""
@@ -52,7 +46,7 @@ class MapOverlay(Overlay):
         if key in self.cleared:
             return dict(pending or ())
         self.read = True
-        merged = self.table.entries(key_group, key)
+        merged = self.below.entries(key_group, key)
         for map_key, stored in pending.items() if pending else ():
             if stored is DELETED:
                 merged.pop(map_key, None)
@@ -73,15 +67,15 @@ class MapOverlay(Overlay):
         self.pending[key_group][key] = {}
         self.cleared.add(key)
 
-    def changes(self) -> StateChanges | None:
+    def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], cleared: set[Any]) -> StateChanges | None:
         key_groups: list[int] = []
         keys: list[Any] = []
         map_keys: list[Any] = []
         values: list[Any] = []
-        for key_group, maps in self.by_key_group():
+        for key_group, maps in groups:
             for key, entries in maps.items():
                 count = len(entries)
-                if key in self.cleared:
+                if key in cleared:
                     map_keys.append(None)
                     values.append(_CLEARED)
                     count += 1
@@ -97,12 +91,19 @@ class MapOverlay(Overlay):
         plain = [None if op else value for op, value in zip(ops, values, strict=True)]
         return StateChanges(self.schema, key_groups, keys, ops, map_keys, plain)
 
-    def clear(self) -> None:
-        super().clear()
-        self.cleared.clear()
+    def _joined(self, held: dict[Any, Any], later: dict[Any, Any], *, cleared: bool) -> dict[Any, Any]:
+        if not cleared:
+            held.update(later)
+            return held
+        for map_key, stored in later.items():
+            if stored is DELETED:
+                held.pop(map_key, None)
+            else:
+                held[map_key] = stored
+        return held
 
     def keys(self) -> Iterator[tuple[int, Any]]:
-        found = {(key_group, key): None for key_group, key, _, _ in self.table.items()}
+        found = dict.fromkeys(self.keys_below())
         for key_group, maps in self.pending.items():
             for key in maps:
                 found.pop((key_group, key), None)

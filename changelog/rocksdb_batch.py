@@ -9,8 +9,8 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
@@ -18,7 +18,8 @@ from rocksdict import WriteBatch
 from varve.changelog.changes import Op
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_key import element, successor
-from varve.changelog.segment_columns import LIST, MAP, pc
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
+from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from varve.storage.records import StateSchema
 
 _SORT_BY_ARROW: Final = 1000
+
+StateVersion: TypeAlias = tuple[str, int]
+"""Name of a state and version of its schema."""
 
 
 class Prefixes(dict[int, bytes]):
@@ -50,6 +54,20 @@ class StateForm:
     map_key: TypeInformation | None
     head: bytes
     """The first byte of values that are written; the wire form of a stamped type begins with the stamp."""
+    reader_of: Callable[[int], Callable[[bytes], Any]]
+    """Number of an older schema version → function from its wire forms to stored forms of this version, both without
+    time stamps."""
+    namespace: TypeInformation | None = None
+
+
+@dataclass(slots=True)
+class RecentRows:
+    """What batches set in one value-like state."""
+
+    values: dict[Any, Any] = field(default_factory=dict[Any, Any])
+    """Key → stored value, or None if deleted."""
+    wire_bytes: int = 0
+    """Of the rows of those keys, or more if a key was set several times."""
 
 
 @dataclass(slots=True)
@@ -67,8 +85,10 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, dict[Any, Any]] = field(default_factory=dict[str, "dict[Any, Any]"])
-    """State name → key → stored value, or None if deleted, of the value-like states."""
+    recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
+    """By name and schema version of the value-like states."""
+    first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
+    """Name of a timer state → key group → the first of the timers that were set."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -84,6 +104,8 @@ class RowBuilder:
                 self._add_list(form, chosen, batch.seq, first)
             elif change.schema.kind == MAP:
                 self._add_map(form, chosen)
+            elif change.schema.kind == TIMERS:
+                self._add_timers(form, chosen)
             else:
                 self._add_values(form, chosen)
 
@@ -103,15 +125,17 @@ class RowBuilder:
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
         head = form.head
+        starts = [prefixes[group] + to_key(key) for group, key in zip(change.key_groups, change.keys, strict=True)]
         if change.ops is None:
-            for key_group, key, value in zip(change.key_groups, change.keys, change.values, strict=True):
-                rows[prefixes[key_group] + to_key(key)] = head + to_value(value)
+            encoded = [head + to_value(value) for value in change.values]
         else:
-            cells = zip(change.key_groups, change.keys, change.values, change.ops, strict=True)
-            for key_group, key, value, op in cells:
-                rows[prefixes[key_group] + to_key(key)] = head + to_value(value) if op == Op.PUT else None
+            cells = zip(change.values, change.ops, strict=True)
+            encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
+        rows.update(zip(starts, encoded, strict=True))
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        self.recent.setdefault(form.schema.name, {}).update(zip(change.keys, change.values, strict=True))
+        recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
+        recent.values.update(zip(change.keys, change.values, strict=True))
+        recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 
     def _add_map(self, form: StateForm, change: StateChanges) -> None:
         if form.map_key is None or change.map_keys is None:
@@ -150,6 +174,21 @@ class RowBuilder:
             if own is not None:
                 own.setdefault(start, []).append(row)
 
+    def _add_timers(self, form: StateForm, change: StateChanges) -> None:
+        rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
+        firsts = self.first_timers.setdefault(form.schema.name, {})
+        count, head = len(change), form.head
+        ops, namespaces = change.ops or bytes(count), change.namespaces or [None] * count
+        cells = zip(change.key_groups, change.keys, change.values, namespaces, ops, strict=True)
+        for key_group, key, time_ms, namespace, op in cells:
+            packed = pack(time_ms, key, namespace)
+            if op == Op.DELETE:
+                rows[prefixes[key_group] + packed] = None
+            else:
+                rows[prefixes[key_group] + packed] = head
+                if packed <= firsts.get(key_group, packed):
+                    firsts[key_group] = packed
+
     def _clear(self, start: bytes) -> None:
         """Delete every row that begins with `start`: the confirmed ones and the ones put here."""
         rows = self.rows
@@ -183,11 +222,12 @@ def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChange
     kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
     if len(kept) == len(change):
         return change
-    return type(change)(
-        schema=change.schema,
+    return replace(
+        change,
         key_groups=[change.key_groups[i] for i in kept],
         keys=[change.keys[i] for i in kept],
         ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),
         map_keys=None if change.map_keys is None else [change.map_keys[i] for i in kept],
         values=[change.values[i] for i in kept],
+        namespaces=None if change.namespaces is None else [change.namespaces[i] for i in kept],
     )

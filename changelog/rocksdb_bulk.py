@@ -27,7 +27,7 @@ from varve.changelog.rocksdb_metadata import (
     marker,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions, rocksdict_options
-from varve.changelog.segment_columns import LIST, MAP, map_key_type, type_of
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, map_key_type, type_of
 from varve.changelog.stamped_type import is_stamped
 from varve.storage.errors import InvalidRequestError, InvariantError
 
@@ -39,7 +39,8 @@ if TYPE_CHECKING:
 
 TableRows: TypeAlias = "Iterable[tuple[Any, ...]]"
 """What the `items()` of a table gives, key groups ascending, keys in any order; stored forms:
-value-like (key group, key, value); map (key group, key, map key, value or None); list (key group, key, elements)."""
+value-like (key group, key, value); map (key group, key, map key, value or None); list (key group, key, elements);
+timers (key group, packed timer)."""
 
 SEQ_OF_COPIES: Final = 0
 """Seq of list elements whose own seq is not known; below that of every batch, so that appended ones come after."""
@@ -172,4 +173,8 @@ def _row_encoder(
             for position, value in enumerate(stored):
                 yield own + element(SEQ_OF_COPIES, position), head + to_value(value)
 
-    return {LIST: elements, MAP: entries}.get(state.schema.kind, values)
+    def timers(start: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, bytes]]:
+        for _, packed in rows:
+            yield start + packed, head
+
+    return {LIST: elements, MAP: entries, TIMERS: timers}.get(state.schema.kind, values)

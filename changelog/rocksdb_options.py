@@ -1,7 +1,7 @@
 """The options of the RocksDB working store, and what they are in rocksdict.
 
 Memory of one store is bounded by `write_buffer_size_bytes * write_buffer_count + block_cache_size_bytes` (index and
-filter blocks live in the block cache), plus `recent_values_count` decoded values per value-like state (I10).
+filter blocks live in the block cache), plus `recent_values_size_bytes` of decoded values per value-like state (I10).
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class RocksDBOptions:
     """Threads that flush and compact [thread.num]."""
     compression: str = "lz4"
     """Of all levels: none, snappy, lz4 or zstd [compression.per.level]."""
-    recent_values_count: int = 1 << 16
-    """Decoded values of recent batches kept per value-like state, to save reads; 0 for none."""
+    recent_values_size_bytes: int = 64 << 20
+    """About the memory for decoded values of recent batches per value-like state, to save reads; 0 for none."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` for values that RocksDB would refuse or misread."""
@@ -50,7 +50,8 @@ class RocksDBOptions:
             raise InvalidRequestError(f"compression {self.compression!r} is unknown; use one of {_COMPRESSIONS}")
         if self.max_open_files < -1 or self.max_open_files in range(8):
             raise InvalidRequestError(f"max_open_files is {self.max_open_files}; use at least 8, or -1 for no limit")
-        for option, least in (("bloom_filter_bits_per_key", 0), ("recent_values_count", 0), ("write_buffer_count", 2)):
+        at_least = {"bloom_filter_bits_per_key": 0, "recent_values_size_bytes": 0, "write_buffer_count": 2}
+        for option, least in at_least.items():
             if getattr(self, option) < least:
                 raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {least}")
         for option in ("write_buffer_size_bytes", "block_cache_size_bytes", "target_file_size_bytes"):

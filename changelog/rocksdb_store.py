@@ -10,13 +10,14 @@ Invariants: I4, I5, I8 (the marker of a directory is checked before it is used),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, StateVersion, cleared_later
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -24,7 +25,6 @@ from varve.changelog.rocksdb_metadata import (
     STATES_KEY,
     VERSION_KEY,
     RegisteredState,
-    StateRegistry,
     StoreMarker,
     StoreVersion,
     marker,
@@ -35,8 +35,11 @@ from varve.changelog.rocksdb_metadata import (
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
 from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
-from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, map_key_type, type_of
+from varve.changelog.rocksdb_timers import RocksDBTimerTable
+from varve.changelog.schema_history import migrating_reader, wire_reader
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
 from varve.changelog.stamped_type import is_stamped
+from varve.changelog.state_registry import StateRegistry
 from varve.changelog.ttl_record import record_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
@@ -59,13 +62,7 @@ class _Prepared:
     changes: tuple[StateChanges, ...]
     seq: int
     write_batch: WriteBatch
-    recent: dict[str, dict[Any, Any]] = field(repr=False)
-
-    def serves(self, batch: Batch) -> bool:
-        """Whether this batch is what it was made for; changes are immutable, so the same objects will do."""
-        if batch.accepts is not None or batch.seq != self.seq or len(batch.changes) != len(self.changes):
-            return False
-        return all(a is b for a, b in zip(batch.changes, self.changes, strict=True))
+    builder: RowBuilder = field(repr=False)
 
 
 class RocksDBStore:
@@ -78,13 +75,12 @@ class RocksDBStore:
         self._registry = StateRegistry(read_states(database), own.operator)
         self._version = read_version(database)
         self._key_type = type_of(own.key_type)
-        self._forms: dict[str, StateForm] = {}
-        # One value table per state for the life of the store: every one must hear of what is applied.
+        self._forms: dict[StateVersion, StateForm] = {}
+        # One such table per state as long as its schema stays: every one must hear of what is applied.
         self._values: dict[str, RocksDBValueTable] = {}
+        self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: _Prepared | None = None
         self._folding = False
-        self._mixed: set[str] = set()
-        """Names of states of which rows of different forms are being written."""
 
     @classmethod
     def open(
@@ -199,26 +195,38 @@ class RocksDBStore:
         return self._registry.schemas
 
     @property
-    def logged_schemas(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore.logged_schemas`."""
-        return self._registry.logged
-
-    @property
-    def changed_schemas(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore.changed_schemas`."""
-        return self._registry.changed
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.changed_ttls`."""
+        return self._registry.changed_ttls
 
     @property
     def states(self) -> tuple[RegisteredState, ...]:
         """The states with their ids in keys, in order of registration."""
         return self._registry.states
 
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore.register`."""
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
+        if migrate is not None and before is not None and newest.version != before.schema.version:
+            self._new_form(newest, partial(migrating_reader, before.schema, migrate))
+
+    def revert(self) -> None:
+        """See `WorkingStore.revert`."""
+        if self._registry.revert():
+            self._forms.clear()
+            self._values.clear()
+            self._timers.clear()
+            self._prepared = None
+
     def value_table(self, schema: StateSchema) -> RocksDBValueTable:
         """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
-        if schema.name not in self._values:
-            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_count)
-        return self._values[schema.name]
+        table = self._values.get(schema.name)
+        if table is None or table.form is not form:
+            table = RocksDBValueTable(form, self._database, self._options.recent_values_size_bytes)
+            self._values[schema.name] = table
+        return table
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
         """See `WorkingStore.map_table`."""
@@ -227,6 +235,13 @@ class RocksDBStore:
     def list_table(self, schema: StateSchema) -> RocksDBListTable:
         """See `WorkingStore.list_table`."""
         return RocksDBListTable(self._registered(schema, (LIST,)), self._database)
+
+    def timer_table(self, schema: StateSchema) -> RocksDBTimerTable:
+        """See `WorkingStore.timer_table`."""
+        form = self._registered(schema, (TIMERS,))
+        if schema.name not in self._timers:
+            self._timers[schema.name] = RocksDBTimerTable(form, self._database)
+        return self._timers[schema.name]
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
@@ -237,12 +252,11 @@ class RocksDBStore:
             raise InvariantError(f"version {version} is below {self._version.at}", operator=self.operator)
         prepared, self._prepared = self._prepared, None
         after = msgspec.structs.replace(self._version, at=version)
-        if prepared is not None and prepared.serves(batch):
-            self._put(prepared.write_batch, prepared.recent, after)
+        if prepared is not None and batch.consists_of(prepared.changes, prepared.seq):
+            self._put(prepared.write_batch, prepared.builder, after)
         else:
             builder = self._build([batch])
-            self._put(builder.write_batch(), builder.recent, after)
-        self._registry.applied()
+            self._put(builder.write_batch(), builder, after)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""
@@ -254,10 +268,8 @@ class RocksDBStore:
         self._folding = True
         builder = self._build(batches)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
-        self._put(builder.write_batch(), builder.recent, after)
+        self._put(builder.write_batch(), builder, after)
         self._folding = not last
-        if last:
-            self._registry.applied()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
@@ -265,7 +277,7 @@ class RocksDBStore:
         known = [self._registry.get(change.schema.name) for change in changes]
         if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
             builder = self._build([Batch(changes, version_seq)])
-            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder.recent)
+            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
@@ -294,22 +306,22 @@ class RocksDBStore:
         """
         marks = read_marks(self._database)
         removed = 0
-        for state in self.states:
-            record = record_of(state.schema)
+        for schema in self._registry.confirmed_schemas:
+            record, state = record_of(schema), self._registry.get(schema.name)
             settings = None if record is None else settings_of(record)
-            if record is None or settings is None:
+            if record is None or settings is None or state is None:
                 continue
             work = SweepWork(
                 prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
                 expired_up_to_ms=record.expired_up_to(now),
                 settings=settings,
-                rows_written=mutations.get(state.schema.name, 0),
+                rows_written=mutations.get(schema.name, 0),
                 now_ms=now.time_ms,
             )
-            swept = sweep(self._database, work, marks.get(state.schema.name))
-            marks[state.schema.name] = swept.mark
+            swept = sweep(self._database, work, marks.get(schema.name))
+            marks[schema.name] = swept.mark
             removed += swept.removed
-            table = self._values.get(state.schema.name)
+            table = self._values.get(schema.name)
             if table is not None and swept.removed:
                 table.forget()
         if marks:
@@ -320,7 +332,7 @@ class RocksDBStore:
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()
         self._database.checkpoint(directory)
@@ -337,35 +349,29 @@ class RocksDBStore:
         if schema.kind not in kinds:
             problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
             raise InvariantError(problem, operator=self.operator)
-        self._registry.declare(schema)
-        return self._form(schema)
+        return self._form(self._registry.register(schema).schema)
 
     def _form(self, schema: StateSchema) -> StateForm:
-        """The form of a state, which is registered if new."""
-        form = self._forms.get(schema.name)
-        state = self._registry.get(schema.name)
-        if form is None or state is None or form.schema != schema:
-            state = self._registry.register(schema)
-            form = StateForm(
-                schema=schema,
-                prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
-                key=self._key_type,
-                value=type_of(schema.value_type),
-                map_key=map_key_type(schema) if schema.kind == MAP else None,
-                head=header(schema.version, stamped=is_stamped(schema.value_type)),
-            )
-            self._forms[schema.name] = form
-        self._check_form(form, state.schema)
+        """The form of a state at a version, which is registered if new."""
+        form = self._forms.get((schema.name, schema.version))
+        if form is None or form.schema != schema:
+            form = self._new_form(schema, partial(wire_reader, schema))
         return form
 
-    def _check_form(self, form: StateForm, stored: StateSchema) -> None:
-        """Tell the value table of a state whose values now carry stamps; its rows may be of either form."""
-        table = self._values.get(stored.name)
-        if form.schema.value_type != stored.value_type:
-            self._mixed.add(stored.name)
-        elif table is not None and table.form.schema.value_type != stored.value_type:
-            self._mixed.add(stored.name)
-            table.changed_form(form)
+    def _new_form(self, schema: StateSchema, reader_of: Callable[[int], Callable[[bytes], Any]]) -> StateForm:
+        state = self._registry.register(schema)
+        form = StateForm(
+            schema=schema,
+            prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
+            key=self._key_type,
+            value=type_of(schema.value_type),
+            map_key=map_key_type(schema) if schema.kind == MAP else None,
+            head=header(schema.version, stamped=is_stamped(schema.value_type)),
+            reader_of=reader_of,
+            namespace=namespace_type_of(schema),
+        )
+        self._forms[schema.name, schema.version] = form
+        return form
 
     def _build(self, batches: Sequence[Batch]) -> RowBuilder:
         clears = cleared_later(change for batch in batches for change in batch.changes)
@@ -374,24 +380,26 @@ class RocksDBStore:
             builder.add(batch)
         return builder
 
-    def _put(self, batch: WriteBatch, recent: Mapping[str, Mapping[Any, Any]], version: StoreVersion) -> None:
+    def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
-        for name, values in recent.items():
+        for (name, schema_version), rows in built.recent.items():
             table = self._values.get(name)
-            if table is not None and name in self._mixed:
-                table.forget()
+            if table is not None and table.form.schema.version == schema_version:
+                table.remember(rows.values, rows.wire_bytes)
             elif table is not None:
-                table.remember(values)
-        self._mixed.clear()
+                table.forget()
+        for name, firsts in built.first_timers.items():
+            if (timers := self._timers.get(name)) is not None:
+                timers.added(firsts)
 
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""
         batch.put(VERSION_KEY, msgspec.json.encode(version))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             batch.put(STATES_KEY, self._registry.encoded())
         if own is not None:
             batch.put(MARKER_KEY, msgspec.json.encode(own))
         self._database.write(batch)
         self._version = version
-        self._registry.saved = True
+        self._registry.confirm()

@@ -1,7 +1,7 @@
 """The tables of a RocksDB store: reading confirmed cells.
 
 Two caches keep reads away from RocksDB, where one read costs 2 to 4 µs: values asked for ahead (`prefetch`, until the
-next batch), and values of recent batches (bounded by entries, two generations). Prefetching means one scan of the key
+next batch), and values of recent batches (bounded by bytes, two generations). Prefetching means one scan of the key
 groups, if the batch asks for a good part of the state; RocksDB's multi-get was measured and is no faster than single
 gets, and reading ahead one by one in order of key gains a tenth at most.
 
@@ -14,8 +14,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.key_wire import key_reader, key_writer
 from varve.changelog.rocksdb_database import rocksdb_error
-from varve.changelog.rocksdb_key import ELEMENT_BYTES, PREFIX_BYTES, split_map_key, split_value, successor
-from varve.changelog.stamped_type import STAMP_MIN, StampedType
+from varve.changelog.rocksdb_key import (
+    ELEMENT_BYTES,
+    PREFIX_BYTES,
+    split_map_key,
+    split_value,
+    successor,
+    version_number,
+)
+from varve.changelog.stamped_type import STAMP_MIN, StampedType, unstamped
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -30,36 +37,54 @@ SCAN_FACTOR: Final = 3
 quarter of a single read."""
 
 
+OBJECT_BYTES: Final = 200
+"""About what a remembered value costs beside its content: dict entry, objects of key and value."""
+OBJECTS_PER_WIRE_BYTE: Final = 3
+"""About how many bytes Python's objects take for one byte of wire form."""
+
+
+def remembered_bytes(rows: int, wire_bytes: int) -> int:
+    """About the memory that so many values take, whose keys and values have so many wire bytes together."""
+    return rows * OBJECT_BYTES + wire_bytes * OBJECTS_PER_WIRE_BYTE
+
+
 class RecentValues:
-    """Values by key, None for keys that have none; at most `limit`, the ones used least recently go first, roughly.
+    """Values by key, None for keys that have none; about `limit_bytes` at most, in two generations.
 
     What is in `young` is right; what is in `old` is right unless `young` has the key.
     """
 
-    def __init__(self, limit: int) -> None:
-        self._generation = limit // 2
+    def __init__(self, limit_bytes: int) -> None:
+        self._generation_bytes = limit_bytes // 2
+        self._young_bytes = 0
         self.young: dict[Any, Any] = {}
         self.old: dict[Any, Any] = {}
 
-    def put(self, key: Any, value: Any) -> None:
-        """Remember a value."""
-        if len(self.young) >= self._generation:
-            self.old, self.young = self.young, {}
-        if self._generation:
-            self.young[key] = value
+    def put(self, key: Any, value: Any, wire_bytes: int) -> None:
+        """Remember a value that is not in `young`."""
+        size = remembered_bytes(1, wire_bytes)
+        if size > self._generation_bytes:
+            return
+        self._make_room(size)
+        self.young[key] = value
+
+    def update(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
+        """Remember these values; if they are more than fit, forget everything."""
+        size = remembered_bytes(len(values), wire_bytes)
+        if size > self._generation_bytes:
+            self.clear()
+            return
+        self._make_room(size)
+        self.young.update(values)
+
+    def _make_room(self, size: int) -> None:
+        if self._young_bytes + size > self._generation_bytes:
+            self.old, self.young, self._young_bytes = self.young, {}, 0
+        self._young_bytes += size
 
     def clear(self) -> None:
         """Forget everything."""
-        self.old, self.young = {}, {}
-
-    def update(self, values: Mapping[Any, Any]) -> None:
-        """Remember these values; if they are more than fit, forget everything."""
-        if len(values) > self._generation:
-            self.old, self.young = {}, {}
-        elif len(self.young) + len(values) > self._generation:
-            self.old, self.young = self.young, dict(values)
-        else:
-            self.young.update(values)
+        self.old, self.young, self._young_bytes = {}, {}, 0
 
 
 class _Table:
@@ -68,23 +93,35 @@ class _Table:
     def __init__(self, form: StateForm, database: Database) -> None:
         self.form = form
         self._database = database
+        self._from_wire: Callable[[bytes], Any] = form.value.from_wire
+        self._head = form.head
         self._is_stamped = isinstance(form.value, StampedType)
-        self._from_wire: Callable[[bytes], Any] = _from_wire(form)
+        self._readers: dict[int, Callable[[bytes], Any]] = {
+            version_number(form.schema.version): unstamped(form.value).from_wire
+        }
+        """By version number: functions from wire forms to stored forms, both without time stamps."""
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            if self._is_stamped:
-                stored = split_value(data)
-                value = self._from_wire(stored.wire) if stored.wire else None
-                return (STAMP_MIN if stored.time_stamp_ms is None else stored.time_stamp_ms), value
-            # Nearly all values are without time stamp: cutting them here saves a call.
-            wire = data[1:] if data[:1] < b"\x80" and data else split_value(data).wire
-            return self._from_wire(wire) if wire else None
+            # Nearly all values are of this version, with a time stamp if it has one: cutting them here saves a call.
+            if data[:1] != self._head:
+                return self._other_value(data)
+            wire = data[1:]
+            return self._from_wire(wire) if wire or self._is_stamped else None
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+
+    def _other_value(self, data: bytes) -> Any:
+        """The stored form, of this version, of another value: what that is, it says itself."""
+        number, stamp, wire = split_value(data)
+        read = self._readers.get(number)
+        if read is None:
+            read = self._readers[number] = self.form.reader_of(number)
+        value = read(wire) if wire else None
+        return (STAMP_MIN if stamp is None else stamp, value) if self._is_stamped else value
 
     def _key(self, wire: bytes) -> Any:
         return self._key_from_wire(wire)
@@ -93,17 +130,12 @@ class _Table:
         return self._database.scan(start, successor(start))
 
 
-def _from_wire(form: StateForm) -> Callable[[bytes], Any]:
-    """Reads wire forms without stamp; whether there is one, a row says itself."""
-    return form.value.inner.from_wire if isinstance(form.value, StampedType) else form.value.from_wire
-
-
 class RocksDBValueTable(_Table):
     """Cells of a value-like state."""
 
-    def __init__(self, form: StateForm, database: Database, recent_values_count: int) -> None:
+    def __init__(self, form: StateForm, database: Database, recent_values_size_bytes: int) -> None:
         super().__init__(form, database)
-        self._recent = RecentValues(recent_values_count)
+        self._recent = RecentValues(recent_values_size_bytes)
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
 
@@ -117,9 +149,12 @@ class RocksDBValueTable(_Table):
         if value is not _UNKNOWN:
             return value
         value = recent.old.get(key, _UNKNOWN)
-        if value is _UNKNOWN:
-            value = self._load(self.form.prefixes[key_group] + self._key_to_wire(key))
-        recent.put(key, value)
+        if value is not _UNKNOWN:
+            return value
+        row = self.form.prefixes[key_group] + self._key_to_wire(key)
+        data = self._load(row)
+        value = None if data is None else self._value(data)
+        recent.put(key, value, len(row) if data is None else len(row) + len(data))
         return value
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
@@ -137,22 +172,15 @@ class RocksDBValueTable(_Table):
         if wanted and len(wanted) >= rows_least:
             self._scan_ahead(wanted, set(key_groups))
 
-    def changed_form(self, form: StateForm) -> None:
-        """From now on the state is stored in this form; what is there is read as it is."""
-        self.form = form
-        self._is_stamped = isinstance(form.value, StampedType)
-        self._from_wire = _from_wire(form)
-        self.forget()
+    def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
+        """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
+        self._ahead = {}
+        self._recent.update(values, wire_bytes)
 
     def forget(self) -> None:
-        """Read everything anew."""
+        """What was remembered is not right any more."""
         self._ahead = {}
         self._recent.clear()
-
-    def remember(self, values: Mapping[Any, Any]) -> None:
-        """A batch has set these keys to these values (None: deleted)."""
-        self._ahead = {}
-        self._recent.update(values)
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
@@ -169,12 +197,11 @@ class RocksDBValueTable(_Table):
                 if key is not _UNKNOWN:
                     ahead[key] = value(data)
 
-    def _load(self, row: bytes) -> Any:
+    def _load(self, row: bytes) -> bytes | None:
         try:
-            data = self._read(row)
+            return self._read(row)
         except Exception as error:
             raise rocksdb_error(error, self._database.directory) from error
-        return None if data is None else self._value(data)
 
 
 class RocksDBMapTable(_Table):

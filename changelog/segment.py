@@ -9,7 +9,7 @@ Invariants: I2 (the tag is in the header, so that a reader can check it against 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -172,4 +172,4 @@ def _without_plain_ops(change: StateChanges) -> StateChanges:
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change
-    return type(change)(change.schema, change.key_groups, change.keys, None, change.map_keys, change.values)
+    return replace(change, ops=None)

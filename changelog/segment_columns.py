@@ -2,7 +2,8 @@
 
 Columns, in this order: `key_group` uint16; `key`; `op` uint8, left out when every row is what the state's kind does
 ordinarily (APPEND in a list state, else PUT); `map_key`, only in map states; `value`. The types of `key`, `map_key` and
-`value` are those of the schema's type strings. A null `value` of a PUT is a null map value, never a delete.
+`value` are those of the schema's type strings. A null `value` of a PUT is a null map value, never a delete. A timer
+state has instead of `value` the columns `namespace`, if it has namespaces, and `time`, which is never null.
 
 Invariants: I5 (what is decoded equals what was encoded), I8 (what does not fit the schema is `CorruptDataError`).
 """
@@ -18,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.types import parse_type_string
-from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+from varve.changelog.types import Types, as_type, parse_type_string
+from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -35,6 +36,10 @@ pc: Final[Any] = pyarrow.compute
 LIST: Final = "list"
 MAP: Final = "map"
 VALUE_LIKE: Final = ("value", "reducing", "aggregating")
+TIMERS: Final = "timers"
+KINDS: Final = (*VALUE_LIKE, LIST, MAP, TIMERS)
+TIME_TYPE: Final = as_type(Types.LONG())
+"""Type of the time of a timer, milliseconds."""
 KEY_GROUP_MAX: Final = 0xFFFF
 _OP_MAX: Final = max(Op)
 _WRITE: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
@@ -63,7 +68,12 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
         columns["op"] = pa.UInt8Array.from_buffers(pa.uint8(), len(changes), [None, pa.py_buffer(changes.ops)])
     if schema.kind == MAP:
         columns["map_key"] = _column(map_key_type(schema), changes.map_keys or [], changes, "map key")
-    columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
+    if schema.kind == TIMERS:
+        if (namespace_type := namespace_type_of(schema)) is not None:
+            columns["namespace"] = _column(namespace_type, changes.namespaces or [], changes, "namespace")
+        columns["time"] = _column(TIME_TYPE, changes.values, changes, "time")
+    else:
+        columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
     batch: Any = arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     sink = pa.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:
@@ -81,8 +91,13 @@ def decode_columns(
 ) -> StateChanges:
     """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
 
-    Raises `CorruptDataError` naming the object `name`.
+    Raises `CorruptDataError` naming the object `name`, `IncompatibleError` for a kind of state that is not known.
     """
+    if schema.kind not in KINDS:
+        raise IncompatibleError(
+            f"state {schema.name!r} is of kind {schema.kind!r}, which this varve does not know; use a newer varve",
+            object_name=name,
+        )
     try:
         batch = _read_batch(data)
         columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
@@ -99,6 +114,11 @@ def map_key_type(schema: StateSchema) -> TypeInformation:
     if schema.map_key_type is None:
         raise InvariantError(f"map state {schema.name!r} has no map key type")
     return type_of(schema.map_key_type)
+
+
+def namespace_type_of(schema: StateSchema) -> TypeInformation | None:
+    """Type of the state's namespaces; None if it has none."""
+    return None if schema.namespace_type is None else type_of(schema.namespace_type)
 
 
 def _key_group_column(changes: StateChanges) -> Column:
@@ -131,9 +151,11 @@ def _offender(type_: TypeInformation, stored: Sequence[Any], changes: StateChang
 
 
 def _check_lengths(changes: StateChanges) -> None:
-    columns = (changes.key_groups, changes.keys, changes.ops, changes.map_keys, changes.values)
+    columns = (changes.key_groups, changes.keys, changes.ops, changes.map_keys, changes.values, changes.namespaces)
     is_map = changes.schema.kind == MAP
-    if is_map != (changes.map_keys is not None) or {len(c) for c in columns if c is not None} != {len(changes)}:
+    is_named = changes.schema.namespace_type is not None
+    fits = is_map == (changes.map_keys is not None) and is_named == (changes.namespaces is not None)
+    if not fits or {len(c) for c in columns if c is not None} != {len(changes)}:
         raise InvariantError(f"the columns of the changes of state {changes.schema.name!r} do not fit together")
 
 
@@ -154,7 +176,12 @@ def _fields(key_type: TypeInformation, schema: StateSchema, batch: Any) -> dict[
         fields["op"] = pa.uint8()
     if schema.kind == MAP:
         fields["map_key"] = map_key_type(schema).arrow_type
-    fields["value"] = type_of(schema.value_type).arrow_type
+    if schema.kind == TIMERS:
+        if (namespace_type := namespace_type_of(schema)) is not None:
+            fields["namespace"] = namespace_type.arrow_type
+        fields["time"] = TIME_TYPE.arrow_type
+    else:
+        fields["value"] = type_of(schema.value_type).arrow_type
     return fields
 
 
@@ -164,7 +191,7 @@ def _expect_columns(batch: Any, fields: dict[str, pa.DataType], rows: int) -> di
     if batch.num_rows != rows:
         raise CorruptDataError(f"{batch.num_rows} rows instead of {rows}")
     columns: dict[str, Column] = dict(zip(fields, batch.columns, strict=True))
-    for required in ("key_group", "op"):
+    for required in ("key_group", "op", "time"):
         if required in columns and columns[required].null_count:
             raise CorruptDataError(f"column {required} has nulls")
     if "op" in columns and rows and pc.max(columns["op"]).as_py() > _OP_MAX:
@@ -183,13 +210,16 @@ def _accepted(columns: dict[str, Column], accepts: Callable[[int], bool]) -> dic
 
 def _changes(key_type: TypeInformation, schema: StateSchema, columns: dict[str, Column]) -> StateChanges:
     ops = columns.get("op")
+    is_timers = schema.kind == TIMERS
+    namespace_type = namespace_type_of(schema) if is_timers else None
     return StateChanges(
         schema=schema,
         key_groups=_bytes_of(columns["key_group"], 2).cast("H").tolist(),
         keys=key_type.from_arrow(columns["key"]),
         ops=None if ops is None else bytes(_bytes_of(ops, 1)),
         map_keys=map_key_type(schema).from_arrow(columns["map_key"]) if schema.kind == MAP else None,
-        values=type_of(schema.value_type).from_arrow(columns["value"]),
+        values=type_of(schema.value_type).from_arrow(columns["time" if is_timers else "value"]),
+        namespaces=None if namespace_type is None else namespace_type.from_arrow(columns["namespace"]),
     )
 
 

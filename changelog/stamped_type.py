@@ -14,13 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from varve.changelog.type_information import TypeInformation
-from varve.changelog.wire_type import TYPE_STRING_VERSION
-from varve.storage.errors import CorruptDataError
+from varve.changelog.wire_type import TYPE_STRING_VERSION, WireType
+from varve.storage.errors import CorruptDataError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from varve.changelog.wire_type import WireType
 
 Stamped: TypeAlias = tuple[int, Any]
 """(stamp, stored form of the value)."""
@@ -102,6 +100,14 @@ def plain_type_string(type_string: str) -> str:
     version, _, notation = type_string.partition(":")
     start = f"{NAME}<"
     return f"{version}:{notation[len(start) : -1]}" if notation.startswith(start) else type_string
+
+
+def unstamped(kind: TypeInformation) -> WireType:
+    """The type of what is stamped; any other type itself."""
+    inner = kind.inner if isinstance(kind, StampedType) else kind
+    if not isinstance(inner, WireType):
+        raise InvariantError(f"{kind} is no type of stored values")
+    return inner
 
 
 def is_stamped(type_string: str) -> bool:

@@ -1,8 +1,8 @@
 """What a schema says of its state's TTL (`StateSchema.ttl`), and how that changes from batch to batch. Pure.
 
-A state that ever had TTL is stored with time stamps for good: its type becomes `stamped<T>`. A value that was written
-before carries none and reads as stamped `STAMP_MIN`. Nothing is rewritten when TTL is switched on, changed or switched
-off; what has expired follows from the stamp and from three numbers of the record:
+A state that ever had TTL is stored with time stamps for good: its type becomes `stamped<T>`, in a new version of its
+schema. A value of an earlier version carries no stamp and reads as stamped `STAMP_MIN`. Nothing is rewritten when TTL
+is switched on, changed or switched off; what has expired follows from the stamp and from three numbers of the record:
 
 * `ttl_ms`: the life; None while TTL is off.
 * `enabled_at_ms`: when TTL was last switched on. Every value counts as used at that moment.
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.stamped_type import STAMP_MAX, STAMP_MIN, is_stamped, plain_type_string
+from varve.changelog.changes import StateChanges
+from varve.changelog.stamped_type import STAMP_MAX, STAMP_MIN, is_stamped
 from varve.changelog.ttl_config import TtlTimeCharacteristic
 from varve.storage.errors import CorruptDataError
 from varve.storage.records import Record, StateSchema
@@ -161,14 +161,14 @@ def with_ttl(schema: StateSchema, known: StateSchema | None, wanted: TtlSettings
 
 
 def merged(a: StateSchema, b: StateSchema) -> StateSchema:
-    """The schema of a state that two sources describe differently, in any order.
+    """The schema of a state that two sources describe differently, in any order: its newest version, with one TTL.
 
-    Stamps win over none, the later record over the earlier; nothing expires before either source says so, and what has
-    expired in one of them stays so.
+    The later record holds; nothing expires before either source says so, and what has expired in one of them stays so.
     """
+    newest = a if a.version > b.version else b
     first, second = record_of(a), record_of(b)
     if first is None or second is None:
-        return b if first is None else a
+        return newest
     earlier, later = (first, second) if first.as_of_ms <= second.as_of_ms else (second, first)
     if earlier.time == later.time:
         later = msgspec.structs.replace(
@@ -176,23 +176,7 @@ def merged(a: StateSchema, b: StateSchema) -> StateSchema:
             enabled_at_ms=_latest(earlier.enabled_at_ms, later.enabled_at_ms),
             expired_up_to_ms=_latest(earlier.expired_up_to_ms, later.expired_up_to_ms),
         )
-    base = a if first.as_of_ms > second.as_of_ms else b
-    return msgspec.structs.replace(base, ttl=msgspec.to_builtins(later))
-
-
-def is_same_shape(a: StateSchema, b: StateSchema) -> bool:
-    """Whether rows of one can be read as the other: types are equal but for stamps."""
-    return plain_type_string(a.value_type) == plain_type_string(b.value_type)
-
-
-def stamped_changes(change: StateChanges, stored: StateSchema) -> StateChanges:
-    """Rows from before the state had TTL, in the form of a state that is stored with stamps."""
-    if is_stamped(change.schema.value_type) or not is_stamped(stored.value_type):
-        return change
-    ops = change.ops
-    writes = [True] * len(change) if ops is None else [op in (Op.PUT, Op.APPEND) for op in ops]
-    values = [(STAMP_MIN, value) if write else None for value, write in zip(change.values, writes, strict=True)]
-    return StateChanges(stored, change.key_groups, change.keys, ops, change.map_keys, values)
+    return msgspec.structs.replace(newest, ttl=msgspec.to_builtins(later))
 
 
 def empty_changes(schema: StateSchema) -> StateChanges:

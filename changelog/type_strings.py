@@ -18,6 +18,7 @@ from varve.changelog import collection_types as collection
 from varve.changelog import decimal_types as decimals
 from varve.changelog import time_types as times
 from varve.changelog.composite_types import RowType, TupleType
+from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.stamped_type import NAME as STAMPED
 from varve.changelog.stamped_type import StampedType
 from varve.changelog.wire_type import TYPE_STRING_VERSION, WireType
@@ -49,6 +50,7 @@ _SIMPLE: Final[dict[str, Callable[[], WireType]]] = {
     "sql_time": times.SqlTimeType,
     "sql_timestamp": times.SqlTimestampType,
     "pickled": collection.PickledType,
+    "dynamic_key": DynamicKeyType,
 }
 _OF_TYPES: Final[dict[str, Callable[..., WireType]]] = {
     "list": collection.ListType,

@@ -6,32 +6,32 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.hashmap_tables import HashMapValueTable
+from varve.changelog.over_sealed import OverSealed
 from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
 from varve.changelog.state import ValueState
+from varve.changelog.working_store import ValueTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from varve.changelog.type_information import TypeInformation
-    from varve.changelog.working_store import ValueTable
     from varve.storage.records import StateSchema
 
 T = TypeVar("T")
 
 
-class ValueOverlay(Overlay):
+class ValueOverlay(Overlay[ValueTable]):
     """Pending: the stored value, or None if it is known to be gone."""
 
-    __slots__ = ("cells", "removed", "table")
+    __slots__ = ("cells", "removed")
 
     def __init__(self, schema: StateSchema, table: ValueTable) -> None:
-        super().__init__(schema)
-        self.table = table
+        super().__init__(schema, table)
         self.cells: dict[int, dict[Any, Any]] | None = table.groups if isinstance(table, HashMapValueTable) else None
         """The cells of a table in memory, which are read without a call; None for other tables."""
         self.removed = False
-        """Whether anything was removed in this batch."""
+        """Whether anything that is pending since the last cut was removed."""
 
     def remove(self, key_group: int, key: Any) -> None:
         """Remove the value."""
@@ -39,24 +39,48 @@ class ValueOverlay(Overlay):
         self.removed = True
 
     def changes(self) -> StateChanges | None:
+        return self._rows(self.by_key_group(), removed=self.removed)
+
+    def whole(self) -> StateChanges | None:
+        sealed = self.sealed
+        if sealed is None:
+            return self.changes()
+        key_groups = sorted(sealed.pending.keys() | self.pending.keys())
+        merged = ((group, {**sealed.pending.get(group, {}), **self.pending.get(group, {})}) for group in key_groups)
+        return self._rows(merged, removed=self.removed or sealed.removed)
+
+    def count_rows(self) -> int:
+        return sum(map(len, self.pending.values()))
+
+    def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], *, removed: bool) -> StateChanges | None:
         key_groups: list[int] = []
         keys: list[Any] = []
         values: list[Any] = []
-        for key_group, cells in self.by_key_group():
+        for key_group, cells in groups:
             key_groups.extend([key_group] * len(cells))
             keys.extend(cells)
             values.extend(cells.values())
         if not keys:
             return None
-        ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if self.removed else None
+        ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if removed else None
         return StateChanges(self.schema, key_groups, keys, ops, None, values)
+
+    def _seal(self) -> None:
+        sealed = self._sealed()
+        for key_group, cells in self.pending.items():
+            sealed.pending[key_group].update(cells)
+        sealed.removed |= self.removed
+        self.removed = False
+        self.pending.clear()
+        for key_group, cells in sealed.pending.items():
+            self.pending[key_group] = OverSealed(cells)
 
     def clear(self) -> None:
         super().clear()
         self.removed = False
 
     def keys(self) -> Iterator[tuple[int, Any]]:
-        for key_group, key, _ in self.table.items():
+        for key_group, key in self.keys_below():
             if key not in self.pending[key_group]:
                 yield key_group, key
         for key_group, cells in list(self.pending.items()):

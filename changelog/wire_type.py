@@ -91,6 +91,8 @@ class ImmutableType(WireType):
 
     immutable = True
     hashable = True
+    canonical_test: str | None = None
+    """An expression that is true only if the value `{0}` is canonical, see `canonical_freezer`; None: there is none."""
 
     def __init__(self) -> None:
         self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode

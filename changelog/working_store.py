@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
+    from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
 
 
@@ -67,6 +68,28 @@ class ListTable(Protocol):
         ...
 
 
+class TimerTable(Protocol):
+    """Confirmed timers of one timer state. Timers are packed by `form`; their bytes order as they fire."""
+
+    form: TimerForm
+    """Packs and unpacks the state's timers."""
+
+    def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
+        """(packed timer, key group) of all timers with `time_ms <= until_ms`, of all key groups, in order.
+
+        Costs what it gives and not what there is; valid until the next `apply`.
+        """
+        ...
+
+    def contains(self, key_group: int, packed: bytes) -> bool:
+        """Whether there is this timer."""
+        ...
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """All (key group, packed timer), by key group, then in order."""
+        ...
+
+
 class WorkingStore(BatchFolder, Protocol):
     """Confirmed state of key groups `[low, high)`; used by one thread at a time. Replay goes through `fold`."""
 
@@ -81,20 +104,34 @@ class WorkingStore(BatchFolder, Protocol):
         ...
 
     @property
-    def logged_schemas(self) -> tuple[StateSchema, ...]:
-        """The states as of the batch that was applied last: a batch makes its own schemas from these."""
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """The newest schemas of confirmed states whose TTL is pending: the next changes must have them, rows or not."""
         ...
 
-    @property
-    def changed_schemas(self) -> tuple[StateSchema, ...]:
-        """Stored states whose schema has changed since the last batch was applied: their TTL, so far in memory only."""
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
+
+        Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
+
+        Args:
+            schema: Decided by `varve.changelog.schema_history.change`, or read from the log.
+            migrate: What makes a stored form of this version from one of the version before, if the schema's history
+                does not say; the caller then puts every value of the state again with the next `apply`.
+
+        Raises:
+            IncompatibleError: the schema is no version of the known state: it has another kind or map key type, or
+                another value type at the same version; the message names the operator, the state and both schemas.
+        """
+        ...
+
+    def revert(self) -> None:
+        """Forget what was registered since the last `apply` or `fold`; tables that were given out are dead."""
         ...
 
     def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state, registered if new; a changed TTL holds from the next `apply` on.
+        """The table of a value-like state at its newest version, registered if new; see `register` for errors.
 
-        Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
-        names the operator, the state and both schemas. So do `map_table` and `list_table`.
+        So do `map_table`, `list_table` and `timer_table`.
         """
         ...
 
@@ -104,6 +141,10 @@ class WorkingStore(BatchFolder, Protocol):
 
     def list_table(self, schema: StateSchema) -> ListTable:
         """The table of a list state, registered if new."""
+        ...
+
+    def timer_table(self, schema: StateSchema) -> TimerTable:
+        """The table of a timer state, registered if new."""
         ...
 
     def apply(
@@ -121,7 +162,9 @@ class WorkingStore(BatchFolder, Protocol):
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """These changes will probably be applied next, at this seq: a store may do the work ahead.
 
-        A hint that changes nothing that can be seen; a following `apply` of other changes is right as well.
+        A hint that changes nothing that can be seen through this store and the tables that it gives from now on; tables
+        that were got before must not be used until the changes are applied. A following `apply` of other changes is
+        right as well.
         """
         ...
 

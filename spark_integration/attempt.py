@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segment import SegmentHeader, encode_segment
+from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner, upstream_tags
 from varve.spark_integration.protocol import Summary, encode_message
-from varve.storage import layout
+from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
 from varve.storage.fail_point import fail_point
 from varve.storage.records import Link, Tile
 
@@ -17,10 +17,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.changelog.changes import StateChanges
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
+
+
+FIRED_ROW_BYTES: Final = 64
+"""What a row that a timer yields counts as, where early upload goes by the input that was processed."""
 
 
 class Attempt:
@@ -42,8 +45,10 @@ class Attempt:
         self._out: list[Any] = []
         self._rows_in = 0
         self._rows_out = 0
+        self._row_bytes_max: int | None = None
         self._upstream: set[int] = set()
         self._tile: Tile | None = None
+        self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
@@ -51,14 +56,29 @@ class Attempt:
         self._rows_in += batch.num_rows
         self._upstream.update(upstream_tags(batch))
         if batch.num_rows:
+            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
-        while len(self._out) >= ANSWER_ROWS:
-            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
-            yield from self._answer(rows)
+        self._upload_early(batch.nbytes)
+        yield from self._full_answers()
+
+    def _upload_early(self, input_bytes: int) -> None:
+        """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""
+        if self._parts is not None and self._runner.error is None:
+            started_s = self._owner.clock.monotonic_s()
+            if self._parts.after_input(input_bytes):
+                self._spent("early_upload", started_s)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """The rest of the output, then the summary."""
+        """What due timers yield, the rest of the output, then the summary."""
+        started_s = self._owner.clock.monotonic_s()
+        for rows in self._runner.fire_timers():
+            self._out.extend(rows)
+            self._spent("timers", started_s)
+            self._upload_early(len(rows) * FIRED_ROW_BYTES)
+            yield from self._full_answers()
+            started_s = self._owner.clock.monotonic_s()
+        self._spent("timers", started_s)
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
@@ -68,6 +88,8 @@ class Attempt:
 
     def abort(self) -> None:
         """The task went away: nothing of this attempt will be confirmed."""
+        if self._parts is not None:
+            self._parts.abandon()
         self._owner.aborted(self)
 
     def confirm(self, at: Link) -> None:
@@ -77,12 +99,17 @@ class Attempt:
         else:
             self._backend.fold(at)
 
+    def _full_answers(self) -> Iterator[pa.RecordBatch]:
+        while len(self._out) >= ANSWER_ROWS:
+            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
+            yield from self._answer(rows)
+
     def _answer(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
         started_s = self._owner.clock.monotonic_s()
         answer = self._runner.answer(rows, self.task.tag)
         self._spent("answer", started_s)
         if answer is not None:
-            self._rows_out += len(rows)
+            self._rows_out += answer.num_rows
             yield answer
 
     def _summary(self) -> Summary:
@@ -90,16 +117,17 @@ class Attempt:
         parts: dict[str, Any] = {}
         if self._runner.error is not None:
             parts["error"] = self._runner.error
-            owner.aborted(self)
+            self.abort()
         else:
             started_s = owner.clock.monotonic_s()
-            changes = self._backend.changes()
-            parts["mutations"] = sum(len(c) for c in changes)
-            parts["states"] = self._backend.schemas
-            if batch.operator.changelog:
-                parts.update(self._log(changes))
+            if self._parts is not None:
+                log = self._parts.finish()
+                owner.change_sizes = self._parts.sizes
+                parts.update(mutations=self._parts.mutations, uploaded=log.uploaded, inline=log.inline)
             else:
+                parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
+            parts["states"] = self._backend.schemas
             self.finished = True
             self._spent("checkpoint", started_s)
         return Summary(
@@ -112,16 +140,15 @@ class Attempt:
             rows_in=self._rows_in,
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
+            row_bytes_max=self._row_bytes_max,
             consumed_tags=tuple(sorted(self._upstream)),
             timings_ms=self.timings_ms,
             restored=self._how,
             **parts,
         )
 
-    def _log(self, changes: list[StateChanges]) -> dict[str, Any]:
-        """The changes as a segment: inline if small, else uploaded under this attempt's own name."""
-        if not changes:
-            return {}
+    def _segment_parts(self) -> SegmentParts:
+        """Where the attempt's changes go."""
         owner, batch = self._owner, self.task.batch
         header = SegmentHeader(
             job_id=batch.operator.job_id,
@@ -131,14 +158,10 @@ class Attempt:
             high=owner.high,
             seq=batch.slot,
             tag=self.task.tag,
-            part=0,
             key_type=batch.operator.key_type,
         )
-        segment = encode_segment(header, changes)
-        if len(segment) <= batch.operator.inline_bytes_max:
-            return {"inline": segment}
-        name = layout.segment(batch.slot, batch.operator.operator, self.task.partition, self.task.tag, 0)
-        return {"uploaded": (owner.upload(name, segment),)}
+        limits = SegmentLimits(batch.operator.preemptive_persist_threshold_bytes, batch.operator.inline_bytes_max)
+        return SegmentParts(header, self._backend, limits, owner.change_sizes, owner.uploader)
 
     def _snapshot(self) -> Tile:
         """Changelog off: fold first, then write and upload the whole state (design 9)."""

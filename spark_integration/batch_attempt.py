@@ -14,8 +14,11 @@ from varve.spark_integration.batch_execution import (
     check_executed,
     check_upstream,
 )
+from varve.spark_integration.chain_task import StepFailures, raise_failures
+from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.protocol import BatchRequest
 from varve.spark_integration.pump import ExecutionNotes
+from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -62,17 +65,34 @@ class BatchAttempt:
         master = spark.sparkContext.master or ""
         is_local = master == "local" or master.startswith("local[")
         self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL)
+        self._prepared: DataFrame | None = None
+
+    @property
+    def prepared_rows(self) -> DataFrame:
+        """The rows that a job without operators gives its sink, executed and cached."""
+        if self._prepared is None:
+            raise InvariantError("no attempt was made yet")
+        return self._prepared
 
     def run(self, asked: BatchInput) -> list[OperatorResult]:
         """Execute all operators, each on the rows of the one before.
 
         Raises:
-            UserErrorRaised, BatchRedoError: see `BatchExecution.run`; what was cached is freed.
+            UserErrorRaised: A user's function raised.
+            BatchRedoError: See `BatchExecution.run`; what was cached is freed.
         """
         self._execution.close()
         executed = self._spark.sparkContext.accumulator([], ExecutionNotes())
+        failures = self._spark.sparkContext.accumulator([], StepFailures())
         results: list[OperatorResult] = []
         rows = asked.rows
+        if self._plan.preparation is not None:
+            config = self._plan.config
+            place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
+            rows = self._plan.preparation.apply(rows, place, failures)
+        if not self._plan.operators:
+            self._prepared = self._execution.cache(rows)
+            raise_failures(failures.value)
         for plan, request in zip(self._plan.operators, self._requests, strict=True):
             batch_request = BatchRequest(
                 operator=request,
@@ -86,7 +106,10 @@ class BatchAttempt:
                 time_ms=asked.time_ms,
                 watermark_ms=asked.watermark_ms,
             )
-            result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
+            try:
+                result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
+            finally:
+                raise_failures(failures.value)
             if results:
                 check_upstream(result.summaries, results[-1].summaries, asked.batch)
             results.append(result)

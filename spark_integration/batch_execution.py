@@ -14,7 +14,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
-    PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
     UPSTREAM_TAG_COLUMN,
@@ -25,6 +24,7 @@ from varve.spark_integration.protocol import (
     row_tag,
 )
 from varve.spark_integration.pump import ExecutionNote, make_pump
+from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -45,14 +45,6 @@ class BatchRedoError(DidNotHappenError):
     """This attempt of the batch cannot be committed, nothing was written: execute it again."""
 
 
-class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carries one out of the attempt
-    """An operator's summary carries a user error."""
-
-    def __init__(self, summary: Summary) -> None:
-        super().__init__(summary.operator)
-        self.summary = summary
-
-
 @dataclass(frozen=True, slots=True)
 class OperatorResult:
     """What one operator's tasks answered: one summary per partition, in order, and the cached answer."""
@@ -63,10 +55,16 @@ class OperatorResult:
 
 def keyed_input(rows: DataFrame, key_columns: Sequence[str], parallelism: int, max_parallelism: int) -> DataFrame:
     """The rows with their key group, each in the shuffle partition that owns it."""
-    key_group = F.pmod(F.xxhash64(*[F.col(f"`{c}`") for c in key_columns]), F.lit(max_parallelism).cast("long"))
-    partition = (F.col(KEY_GROUP_COLUMN) * F.lit(parallelism) / F.lit(max_parallelism)).cast("int")
-    keyed = rows.withColumn(KEY_GROUP_COLUMN, key_group.cast("int")).withColumn(PARTITION_COLUMN, partition)
-    return keyed.repartitionById(parallelism, F.col(PARTITION_COLUMN)).drop(PARTITION_COLUMN)
+    # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
+    keys = ", ".join(quoted(column) for column in key_columns)
+    key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
+    partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
+    return rows.selectExpr("*", key_group).repartitionById(parallelism, F.expr(partition))
+
+
+def quoted(column: str) -> str:
+    """A column's name as it stands in an SQL expression."""
+    return f"`{column.replace('`', '``')}`"
 
 
 def answer_struct(output: StructType) -> StructType:
@@ -112,9 +110,16 @@ class BatchExecution:
         self._cached.append(answer)
         summaries = self._collect(answer)
         failed = next((s for s in summaries if s.error is not None), None)
-        if failed is not None:
-            raise UserErrorRaised(failed)
+        if failed is not None and failed.error is not None:
+            raise UserErrorRaised(failed.error, failed.operator, failed.partition)
         return OperatorResult(check_summaries(summaries, request), answer)
+
+    def cache(self, rows: DataFrame) -> DataFrame:
+        """Execute and keep rows that no operator reads."""
+        cached = rows.persist(self._level)
+        self._cached.append(cached)
+        cached.count()
+        return cached
 
     def close(self) -> None:
         """Free the cached answers."""
@@ -123,7 +128,7 @@ class BatchExecution:
 
     @staticmethod
     def _collect(answer: DataFrame) -> list[Summary]:
-        rows = answer.where(F.col(SUMMARY_COLUMN).isNotNull()).select(SUMMARY_COLUMN).collect()
+        rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").select(SUMMARY_COLUMN).collect()
         return [decode_message(bytes(row[0]), Summary) for row in rows]
 
 
@@ -173,19 +178,17 @@ def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary]
 
 def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
     """The output rows of the committed attempts; reading a row of any other attempt fails the query (I2)."""
-    return _tagged_rows(result).select(*[F.col(f"`{f.name}`") for f in output.fields])
+    return _tagged_rows(result).select(*[quoted(f.name) for f in output.fields])
 
 
 def chained_rows(result: OperatorResult) -> DataFrame:
     """The output rows as input of the next operator, with the row tag of the attempt that made them."""
-    rows = result.answer.where(F.col(SUMMARY_COLUMN).isNull()).drop(SUMMARY_COLUMN)
+    rows = result.answer.where(f"{SUMMARY_COLUMN} IS NULL").drop(SUMMARY_COLUMN)
     return rows.withColumnRenamed(TAG_COLUMN, UPSTREAM_TAG_COLUMN)
 
 
 def _tagged_rows(result: OperatorResult) -> DataFrame:
-    tags = [row_tag(s.tag) for s in result.summaries]
-    lost = F.raise_error(
-        F.lit("varve: a cached output block was lost after the commit; the query must be restarted to redo the batch")
-    )
-    is_winner = F.when(F.col(TAG_COLUMN).isin(tags), F.lit(True)).otherwise(lost.cast("boolean"))
-    return result.answer.where(F.col(SUMMARY_COLUMN).isNull() & is_winner)
+    tags = ", ".join(f"{row_tag(s.tag)}L" for s in result.summaries)
+    lost = "varve: a cached output block was lost after the commit; the query must be restarted to redo the batch"
+    is_winner = f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
+    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {is_winner}")

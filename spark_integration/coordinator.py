@@ -16,15 +16,18 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.schema_history import words
 from varve.materializer.child_process import start_materializer_process
+from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
-from varve.spark_integration.batch_execution import BatchRedoError, UserErrorRaised, winner_rows
+from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.function_shipment import ship
-from varve.spark_integration.operator_requests import operator_layout, operator_request
+from varve.spark_integration.heartbeat import without_heartbeat
+from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
-from varve.spark_integration.user_errors import user_function_error
+from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.storage.base_decision import Adopt
 from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.storage.clock import SystemClock, SystemTokens
@@ -101,7 +104,7 @@ class Coordinator:
         self._in_batch = threading.Lock()
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
-        self._prepared = False
+        self._batch_limit: ArrowBatchLimit | None = None
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
@@ -185,7 +188,9 @@ class Coordinator:
 
     def _process(self, rows: DataFrame, batch: int) -> None:
         started_s = self._clock.monotonic_s()
-        self._prepare_session(rows)
+        batch_limit = self._prepare_session(rows)
+        if self._plan.heartbeat:
+            rows = without_heartbeat(rows)
         source_hash = self._checkpoint.source_hash(batch)
         if not self._begin(batch):
             return
@@ -199,6 +204,7 @@ class Coordinator:
             self._run.still_owner()
         finally:
             attempt.close()
+        batch_limit.after(executed.summaries)
         self._run.batch_done()
         ended_s = self._clock.monotonic_s()
         self.statistics.add(
@@ -225,6 +231,7 @@ class Coordinator:
         decision = self._run.choose_base(progress, self._sink.last_committed())
         base = decision.commit if isinstance(decision, Adopt) else decision.base
         self._check_operators(base)
+        self._requests = [with_states(request, base) for request in self._requests]
         self._note_winners(base)
         self._watch.start(self._run.state.view, self._run.state.floors)
         if isinstance(decision, Adopt):
@@ -255,7 +262,7 @@ class Coordinator:
                 results = attempt.run(asked)
                 break
             except UserErrorRaised as raised:
-                self.user_error = user_function_error(raised.summary, self._plan.job, batch)
+                self.user_error = user_function_error(raised, self._plan.job, batch)
                 raise self.user_error from self.user_error.__cause__
             except BatchRedoError as error:
                 if number + 1 == BATCH_ATTEMPTS_MAX:
@@ -268,7 +275,7 @@ class Coordinator:
         acknowledged = self._commit(summaries, batch, source_hash, time_ms, commit_token)
         acked_s = self._clock.monotonic_s()
         self._note_winners(acknowledged.commit)
-        output = winner_rows(results[-1], self._plan.operators[-1].output_schema)
+        output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
         return Executed(
             rows=output,
             summaries=summaries,
@@ -312,9 +319,10 @@ class Coordinator:
         for request in self._requests:
             old = before.get(request.operator)
             if old is not None and old.key_type != request.key_type:
+                states = ", ".join(f"{state.name!r} ({words(state)})" for state in old.states) or "none"
                 raise InvalidRequestError(
                     f"the key type changed from {old.key_type} to {request.key_type}; state cannot be keyed anew: use "
-                    "the old key, or give the operator a new uid",
+                    f"the old key, or give the operator a new uid, which starts without its states: {states}",
                     operator=request.operator,
                 )
 
@@ -323,12 +331,13 @@ class Coordinator:
         before = {o.uid for o in base.operators} if base else set[str]()
         return frozenset(before - {o.uid for o in self._plan.operators})
 
-    def _prepare_session(self, rows: DataFrame) -> None:
+    def _prepare_session(self, rows: DataFrame) -> ArrowBatchLimit:
         """Settings of the stream's own session (a clone of the user's), once."""
-        if not self._prepared:
+        if self._batch_limit is None:
             for key, value in STREAM_SETTINGS.items():
                 rows.sparkSession.conf.set(key, value)
-            self._prepared = True
+            self._batch_limit = ArrowBatchLimit(rows.sparkSession)
+        return self._batch_limit
 
 
 def partition_result(summary: Summary) -> PartitionResult:
@@ -348,7 +357,10 @@ def partition_result(summary: Summary) -> PartitionResult:
 
 def next_watermark(base: Commit | None, plan: JobPlan, summaries: Sequence[Summary]) -> int | None:
     """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5)."""
-    first, before = plan.operators[0].uid, base.watermark_ms if base else None
+    before = base.watermark_ms if base else None
+    if not plan.operators:
+        return before
+    first = plan.operators[0].uid
     times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
     if plan.watermark_delay_ms is None or not times:
         return before

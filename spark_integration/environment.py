@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
 from varve.spark_integration.checkpoint_config import CheckpointConfig, FileSystemCheckpointStorage
-from varve.spark_integration.job_plan import check_input
+from varve.spark_integration.collection_source import collection_source
+from varve.spark_integration.configuration import Configuration, RuntimeExecutionMode
+from varve.spark_integration.element_type import RowElements
+from varve.spark_integration.job_execution import JobExecutionResult, collect, start_job
+from varve.spark_integration.job_plan import check_input, event_time_of
 from varve.spark_integration.option_levels import OptionLevel, read_level
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS
 from varve.spark_integration.state_backends import StateBackend
-from varve.spark_integration.streams import DataStream, input_stream
+from varve.spark_integration.streams import DataStream, elements_of
+from varve.spark_integration.transformations import DataFrameSource, GraphSettings
+from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
     from os import PathLike
 
     from pyspark.sql import DataFrame
 
-_CHANGELOG = "state.changelog.enabled"
+    from varve.changelog.type_information import TypeInformation
+    from varve.spark_integration.element_sinks import CloseableIterator
+    from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.streaming_query import VarveStreamingQuery
+    from varve.spark_integration.transformations import Transformation
+
+_CHANGELOG: Final = "state.changelog.enabled"
+_PARALLELISM: Final = "parallelism.default"
+_MAX_PARALLELISM: Final = "pipeline.max-parallelism"
 
 
 class StreamExecutionEnvironment:
@@ -32,35 +48,47 @@ class StreamExecutionEnvironment:
         self._spark = spark
         self._settings: dict[str, Any] = {}
         self._backend: StateBackend | None = None
+        self._sinks: list[tuple[Transformation, Sink]] = []
+        self.graph_settings = GraphSettings()
+        """What was said about the steps of the streams."""
+        self.checkpoint_interval_ms: int | None = None
+        """What `enable_checkpointing` set."""
 
     @staticmethod
-    def get_execution_environment(spark: SparkSession | None = None) -> StreamExecutionEnvironment:
+    def get_execution_environment(
+        spark_or_configuration: SparkSession | Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
         """A new environment.
 
         Args:
-            spark: The session to use. None: the active one, else one that is made as `SparkSession.builder` makes it
-                (local, unless `spark-submit` says otherwise).
+            spark_or_configuration: The session to use, or settings as in PyFlink. Without a session: the active one,
+                else one that is made as `SparkSession.builder` makes it (local, unless `spark-submit` says otherwise).
+
+        Raises:
+            InvalidRequestError: A setting does not exist.
         """
-        return StreamExecutionEnvironment(
-            spark or SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
-        )
+        given = spark_or_configuration
+        configuration = given if isinstance(given, Configuration) else None
+        spark = None if isinstance(given, Configuration) else given
+        environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
+        return environment if configuration is None else environment.configure(configuration.of_varve())
 
     @property
     def spark(self) -> SparkSession:
         """The session."""
         return self._spark
 
-    def configure(self, key: str | Mapping[str, Any], value: Any = None) -> StreamExecutionEnvironment:
+    def configure(self, key: str | Mapping[str, Any] | Configuration, value: Any = None) -> StreamExecutionEnvironment:
         """Set an option, or several; None takes a setting back.
 
         Args:
-            key: With or without `spark.varve.`; or a mapping of options.
+            key: With or without `spark.varve.`; or a mapping of options, or a `Configuration`.
             value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
 
         Raises:
             InvalidRequestError: The option does not exist, or the value does not fit.
         """
-        given = {key: value} if isinstance(key, str) else key
+        given = {key: value} if isinstance(key, str) else key.of_varve() if isinstance(key, Configuration) else key
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in given.items()}
         read_level("code", plain)
         for name, setting in plain.items():
@@ -94,11 +122,48 @@ class StreamExecutionEnvironment:
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Partitions of every operator. Raises `InvalidRequestError` below 1."""
-        return self.configure("parallelism.default", parallelism)
+        return self.configure(_PARALLELISM, parallelism)
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Number of key groups, which never changes for a job. Raises `InvalidRequestError` outside 1 to 32768."""
-        return self.configure("pipeline.max-parallelism", max_parallelism)
+        return self.configure(_MAX_PARALLELISM, max_parallelism)
+
+    def get_parallelism(self) -> int | None:
+        """What code has set; None: the configuration decides."""
+        return self.code_level().values.get(_PARALLELISM)
+
+    def get_max_parallelism(self) -> int | None:
+        """What code has set; None: the configuration decides."""
+        return self.code_level().values.get(_MAX_PARALLELISM)
+
+    def agree_on_max_parallelism(self, max_parallelism: int) -> None:
+        """Set it unless it is set. Raises `InvalidRequestError` if it is set to another number."""
+        known = self.get_max_parallelism()
+        if known is not None and known != max_parallelism:
+            raise InvalidRequestError(
+                f"an operator asks for a max parallelism of {max_parallelism}, but the job's is {known}, and all "
+                "operators of a job share it"
+            )
+        self.set_max_parallelism(max_parallelism)
+
+    def enable_checkpointing(self, interval: int) -> StreamExecutionEnvironment:
+        """Execute a batch, which ends with a checkpoint, every `interval` milliseconds.
+
+        It counts for `execute`, over sources that do not end. Raises `InvalidRequestError` below 1.
+        """
+        if not isinstance(interval, int) or interval < 1:
+            raise InvalidRequestError(f"a checkpoint interval is a number of milliseconds of at least 1: {interval!r}")
+        self.checkpoint_interval_ms = interval
+        return self
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """For PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
+        if execution_mode is RuntimeExecutionMode.BATCH:
+            raise InvalidRequestError(
+                "BATCH, where only a key's last result comes out, is not possible; use STREAMING, in which collections "
+                "end as well"
+            )
+        return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
         """Where checkpoints go and how many are kept."""
@@ -120,4 +185,59 @@ class StreamExecutionEnvironment:
             InvalidRequestError: The DataFrame is not streaming, or has columns that varve cannot take.
         """
         check_input(df)
-        return input_stream(self, df)
+        source = DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
+        return DataStream(self, source)
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+        """These elements, in their order as long as they stay in one partition; then the stream ends.
+
+        Args:
+            collection: At least one element, at most 64 MiB as columns; copied now.
+            type_info: Of the elements. None: any objects, pickled.
+
+        Raises:
+            InvalidRequestError: No element, too many, or one that is not of the type.
+        """
+        return DataStream(self, collection_source(elements_of(type_info), collection))
+
+    # --- execution ---------------------------------------------------------------------------------------------------
+
+    def add_sink(self, end: Transformation, sink: Sink) -> None:
+        """Let `execute` write that stream there."""
+        self._sinks.append((end, sink))
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Execute what was registered since the last time (`print`), and wait for the end.
+
+        A job over collections ends by itself; any other runs until it is stopped or fails.
+
+        Args:
+            job_name: Names the job and its directory in the checkpoint storage; other characters than letters, digits,
+                `.`, `_` and `-` become `-`.
+
+        Raises:
+            InvalidRequestError: There is nothing to execute, or it cannot be executed.
+            UserFunctionError: A user's function raised.
+            VarveError: The storage cannot be used, or the state is of another job.
+        """
+        clock = SystemClock()
+        started_s = clock.monotonic_s()
+        query = self.execute_async(job_name)
+        query.awaitTermination()
+        return JobExecutionResult(query.name or "", round((clock.monotonic_s() - started_s) * 1000))
+
+    def execute_async(self, job_name: str | None = None) -> VarveStreamingQuery:
+        """As `execute`, but does not wait: gives Spark's `StreamingQuery`."""
+        sinks, self._sinks = self._sinks, []
+        return start_job(self, sinks, job_name)
+
+    def collect(self, end: Transformation, name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+        """See `DataStream.execute_and_collect`."""
+        return collect(self, end, name, limit)
+
+
+def local_session() -> SparkSession:
+    """A session for a program that has none; what `spark-submit` or the configuration files say counts."""
+    # Workers are started with this Python, not with the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    return SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()

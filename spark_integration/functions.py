@@ -10,9 +10,10 @@ batch and for every execution of it; a function that reads the machine's clock i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.timer_service import MIN_WATERMARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.spark_integration.timer_service import TimeDomain, TimerService
 
 __all__ = [
     "AggregateFunction",
@@ -35,9 +37,6 @@ __all__ = [
     "ReduceFunction",
     "RuntimeContext",
 ]
-
-MIN_WATERMARK: Final = -(1 << 63)
-"""The watermark before there is one, as in Flink."""
 
 K = TypeVar("K")
 IN = TypeVar("IN")
@@ -172,6 +171,25 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
         def current_watermark(self) -> int:
             """Watermark of the batch, milliseconds since the epoch; -2**63 before there is one."""
 
+        @abstractmethod
+        def timer_service(self) -> TimerService:
+            """Timers of the row's key."""
+
+    class OnTimerContext(Context):
+        """About the timer that fires; valid only during the call, the same object every time."""
+
+        @abstractmethod
+        def time_domain(self) -> TimeDomain:
+            """Which clock the timer follows."""
+
+        @abstractmethod
+        def get_current_key(self) -> Any:
+            """The timer's key."""
+
+        @abstractmethod
+        def timestamp(self) -> int:
+            """The timer's time, milliseconds since the epoch; at or before the batch's time or watermark."""
+
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once per instance before its first row: get state handles here."""
 
@@ -187,13 +205,25 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
             The output rows (usually by `yield`), each a tuple, Row or dict that fits the output schema; or None.
         """
 
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
+        """Called for every timer that is due, after the rows of the batch, in order of time.
+
+        Args:
+            timestamp: The timer's time, milliseconds since the epoch.
+            ctx: About this timer; state is that of its key.
+
+        Returns:
+            The output rows, as of `process_element`.
+        """
+
 
 class KeyedProcessContext(KeyedProcessFunction.Context):
     """The context that a runner reuses for all rows: it sets `key` and `element_timestamp` before each call."""
 
-    __slots__ = ("_time_ms", "_watermark_ms", "element_timestamp", "key")
+    __slots__ = ("_time_ms", "_timer_service", "_watermark_ms", "element_timestamp", "key")
 
-    def __init__(self) -> None:
+    def __init__(self, timer_service: TimerService) -> None:
+        self._timer_service = timer_service
         self.key: Any = None
         self.element_timestamp: int | None = None
         self._time_ms = 0
@@ -217,3 +247,6 @@ class KeyedProcessContext(KeyedProcessFunction.Context):
 
     def current_watermark(self) -> int:
         return self._watermark_ms
+
+    def timer_service(self) -> TimerService:
+        return self._timer_service

@@ -39,12 +39,16 @@ class JobConfig:
     """Who materializes: a process of its own, a child of the driver, or nobody."""
     materializer: MaterializerConfig = field(repr=False)
     """What the materializer is told, for all jobs of the storage; see `JobPlan.materializer_config`."""
+    heartbeat_enabled: bool | None
+    """Batches although the input is quiet; None: if a function has timers."""
     periodic_materialize_enabled: bool
     """Materialize by the clock; otherwise only by the length of the log."""
     materialize_interval_ms: int
     """Milliseconds between materializations. Shorter: shorter replay, more background work."""
     materialize_failures_max: int
     """Consecutive failures of the materializer above which it reports the state as failing."""
+    preemptive_persist_threshold_bytes: int
+    """Bytes of changes from which on one state worker uploads them while the function goes on."""
     upload_threads: int
     """Objects that one state worker uploads at the same time."""
     upload_timeout_ms: int

@@ -6,18 +6,19 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.operator_plan import OperatorPlan, check_columns
+from varve.spark_integration.operator_plan import check_columns, timestamp_column_of
+from varve.spark_integration.option_types import DURATION
 from varve.storage.errors import InvalidRequestError
 from varve.storage.layout import check_job_name
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
     from varve.materializer.config import MaterializerConfig
+    from varve.spark_integration.chain_task import Preparation
     from varve.spark_integration.job_config import JobConfig
+    from varve.spark_integration.operator_plan import OperatorPlan
 
 WATERMARK_DELAY: str = "spark.watermarkDelayMs"
 """Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""
@@ -30,13 +31,17 @@ class JobPlan:
     job: str
     """Directory name below the storage root; also Spark's query name."""
     input: DataFrame = field(repr=False)
-    """The streaming DataFrame that the first operator reads."""
+    """The streaming DataFrame that the job reads, united with heartbeats if there are any."""
+    heartbeat: bool
+    """There are heartbeats."""
+    preparation: Preparation | None = None
+    """What happens to its rows before the first operator; None: nothing."""
     operators: tuple[OperatorPlan, ...]
-    """At least one, each reading the output of the one before."""
+    """Each reading the output of the one before; there may be none, if no state is kept."""
     checkpoint_location: str
     """Spark's checkpoint location of the query."""
     parallelism: int
-    """Partitions of every operator; at least 1, at most `config.max_parallelism`."""
+    """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
     """How far the watermark is behind the largest event time; None without an event time column."""
     config: JobConfig
@@ -45,7 +50,9 @@ class JobPlan:
     @property
     def output_schema(self) -> StructType:
         """Columns of the rows that the sink gets."""
-        return self.operators[-1].output_schema
+        if self.operators:
+            return self.operators[-1].output_schema
+        return self.preparation.output_schema if self.preparation else self.input.schema
 
     @property
     def materializer_config(self) -> MaterializerConfig:
@@ -55,10 +62,37 @@ class JobPlan:
 
 @dataclass(frozen=True, slots=True)
 class EventTime:
-    """The column that `DataFrame.withWatermark` named."""
+    """The column with the event time: one that `with_watermark` named, here or in Spark, or that a function filled."""
 
     column: str
-    delay_ms: int
+    delay_ms: int | None
+    """How far the watermark is behind the largest event time; None: there is no watermark."""
+
+
+def event_time_column(schema: StructType, column: str, delay: Any) -> EventTime:
+    """Event time from a column, with a watermark that is `delay` behind.
+
+    Args:
+        schema: Columns of the stream.
+        column: Name of a timestamp column.
+        delay: As text ("10 seconds"), a timedelta, or milliseconds; not negative.
+
+    Raises:
+        InvalidRequestError: No such column, no timestamps, or no delay.
+    """
+    if column not in schema.names:
+        close = difflib.get_close_matches(str(column), schema.names, 1)
+        hint = f"did you mean {close[0]!r}?" if close else f"the columns are {schema.names}"
+        raise InvalidRequestError(f"there is no column {column!r}; {hint}")
+    if timestamp_column_of(schema, column) is None:
+        raise InvalidRequestError(
+            f"column {column!r} of type {schema[column].dataType.simpleString()} is no event time: cast it to a "
+            "timestamp, for example with timestamp_millis"
+        )
+    delay_ms = DURATION.read(delay)
+    if delay_ms < 0:
+        raise InvalidRequestError(f"a watermark cannot be ahead of the event time: the delay is {delay!r}")
+    return EventTime(column, delay_ms)
 
 
 def event_time_of(schema: StructType) -> EventTime | None:
@@ -82,18 +116,6 @@ def check_input(df: Any) -> None:
     if not df.isStreaming:
         raise InvalidRequestError("the DataFrame is not streaming; make it with spark.readStream")
     check_columns(df.schema, "the input")
-
-
-def check_uids(operators: Sequence[OperatorPlan]) -> None:
-    """Uids are unique in a job. Raises `InvalidRequestError`."""
-    seen: set[str] = set()
-    for operator in operators:
-        if operator.uid in seen:
-            raise InvalidRequestError(
-                f"two operators have the uid {operator.uid!r}; it names the state, so give each its own",
-                operator=operator.uid,
-            )
-        seen.add(operator.uid)
 
 
 def check_query_name(name: str | None) -> str:

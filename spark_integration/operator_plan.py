@@ -50,7 +50,11 @@ class OperatorPlan:
     timestamp_column: str | None
     """Input column with the event time; None if there is none."""
     function: PickledFunction = field(repr=False)
-    """The user's function, pickled by cloudpickle."""
+    """The user's function, or an `ElementOperator` around it, pickled by cloudpickle."""
+    has_timers: bool
+    """The function wants to be called when no row comes."""
+    parallelism: int | None = None
+    """Partitions of this operator; None: as many as the job has."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -233,4 +237,5 @@ def plan_operator(
         output_schema=output_schema_of(output_schema, checked),
         timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
+        has_timers=type(function).on_timer is not KeyedProcessFunction.on_timer,
     )

@@ -16,6 +16,8 @@ from pyspark import cloudpickle
 
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
+from varve.spark_integration.element_operator import ElementOperator, OperatorElements
+from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
@@ -26,6 +28,8 @@ from varve.spark_integration.protocol import (
     answer_schema,
     row_tag,
 )
+from varve.spark_integration.timer_firing import TimerFiring
+from varve.spark_integration.timer_service import KeyedTimerService
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -73,9 +77,12 @@ class OperatorRunner:
         self._backend = backend
         self._output_schema = pa.ipc.read_schema(pa.py_buffer(request.output_schema))
         self.answer_schema = answer_schema(self._output_schema)
-        self._writer = RowWriter(self._output_schema, request.operator)
+        self._writer: RowWriter | OperatorElements = RowWriter(self._output_schema, request.operator)
+        self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
-        self._context = KeyedProcessContext()
+        self._timers = KeyedTimerService(backend)
+        self._firing = TimerFiring(backend, self._timers, request.operator)
+        self._context = KeyedProcessContext(self._timers)
         backend.row = self._context
         self._function: Any = None
         self._process: Callable[[Any, Any], Any] | None = None
@@ -88,9 +95,17 @@ class OperatorRunner:
             job_parameters=request.job_parameters,
         )
         try:
-            self._function = cloudpickle.loads(function)
+            loaded = cloudpickle.loads(function)
+            if isinstance(loaded, ElementOperator):
+                place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
+                self._elements = OperatorElements(loaded, request.operator, place)
+                self._writer = self._elements
+                loaded = self._elements.function
+            self._function = loaded
             self._function.open(self._runtime_context)
             self._process = self._function.process_element
+        except StepError as failed:
+            self.fail(failed.cause, None, failed.where)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, None)
 
@@ -98,6 +113,7 @@ class OperatorRunner:
         """A new batch begins."""
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
+        self._timers.begin_batch(time_ms, watermark_ms)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
@@ -133,14 +149,22 @@ class OperatorRunner:
                 if result is not None:
                     extend(result)
         except Exception as error:  # noqa: BLE001  user code may raise anything
-            self.fail(error, key)
+            self.fail(error, key if thaw is None else thaw(key))
+
+    def fire_timers(self) -> Iterator[list[Any]]:
+        """Execute the function for every due timer, after the last row; the rows it yields, in pieces."""
+        self._context.element_timestamp = None  # event time is now the watermark, to which these timers were due
+        if self.error is None and self._function is not None:
+            yield from self._firing.fire(self._function.on_timer, self.fail)
 
     def _prepare_input(self, schema: pa.Schema) -> None:
         self._input_schema = schema
         self._key_reader = KeyReader(self._request, schema)
         key_type = parse_type_string(self._request.key_type)
-        self._thaw_key = None if key_type.immutable else key_type.thaw
-        self._row_reader = RowReader(schema, [n for n in schema.names if n not in _INTERNAL_COLUMNS])
+        thaw = key_type.thaw
+        self._thaw_key = None if key_type.immutable else lambda key: None if key is None else thaw(key)
+        columns = [n for n in schema.names if n not in _INTERNAL_COLUMNS]
+        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, columns)
         self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
 
     def _timestamps(self, batch: pa.RecordBatch) -> list[int | None] | None:
@@ -161,13 +185,19 @@ class OperatorRunner:
         return column if unit is None else column.cast(unit, safe=False).cast(pa.int64())
 
     def answer(self, rows: list[Any], tag: str) -> pa.RecordBatch | None:
-        """Output rows as an answer batch; None (and `error` set) if they do not fit the declared schema."""
+        """Output rows, after the functions that follow the operator, as an answer batch.
+
+        None if they do not fit the declared schema or a function raised; `error` is set then.
+        """
         try:
             columns = self._writer.columns(rows)
         except InvalidRequestError as error:
             self.fail(error, None)
             return None
-        count = len(rows)
+        except StepError as failed:
+            self.fail(failed.cause, None, failed.where)
+            return None
+        count = len(columns[0])
         tags = pa.repeat(pa.scalar(row_tag(tag), pa.int64()), count)
         return pa.RecordBatch.from_arrays([*columns, tags, pa.nulls(count, pa.binary())], schema=self.answer_schema)
 
@@ -177,18 +207,22 @@ class OperatorRunner:
         row = [pa.array([row_tag(tag)], pa.int64()), pa.array([summary], pa.binary())]
         return pa.RecordBatch.from_arrays([*columns, *row], schema=self.answer_schema)
 
-    def fail(self, error: BaseException, key: Any) -> None:
+    def fail(self, error: BaseException, key: Any, where: str = "") -> None:
         """Keep the first error of the attempt."""
         if self.error is None:
-            self.error = user_error(error, None if key is None else repr(key)[:200])
+            self.error = user_error(error, None if key is None else repr(key)[:200], where)
 
     def close(self) -> None:
-        """Close the function; it is not used afterwards. What `close` raises is only logged by the caller."""
-        if self._function is not None:
-            self._function.close()
+        """Close the functions; they are not used afterwards. What `close` raises is only logged by the caller."""
+        try:
+            if self._function is not None:
+                self._function.close()
+        finally:
+            if self._elements is not None:
+                self._elements.close()
 
 
-def user_error(error: BaseException, key: str | None) -> UserError:
+def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:
     """An exception of user code in a form that travels."""
     try:
         pickled: bytes | None = cloudpickle.dumps(error)
@@ -201,6 +235,7 @@ def user_error(error: BaseException, key: str | None) -> UserError:
         traceback="".join(traceback.format_exception(error)),
         key=key,
         pickled=pickled,
+        where=where,
     )
 
 

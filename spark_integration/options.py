@@ -92,6 +92,16 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "Unlike in Flink the job goes on: its log only gets longer.",
     ),
     ConfigOption(
+        key="state.changelog.dstl.dfs.preemptive-persist-threshold",
+        type=MEMORY_SIZE,
+        default=5 * _MIB,
+        at_least=1,
+        field="preemptive_persist_threshold_bytes",
+        description="State changes of one operator and partition that are uploaded while the batch goes on, instead "
+        "of at its end; an estimate of their size in the log. Smaller: less to upload at the end of a long batch, more "
+        "objects.",
+    ),
+    ConfigOption(
         key="state.changelog.dstl.dfs.upload.num-threads",
         type=INTEGER,
         default=_UPLOADS.uploads,
@@ -199,6 +209,15 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         field="parallelism",
         description="Partitions of every operator, each with a task and a state worker of its own. Not set: "
         "`spark.sql.shuffle.partitions`, but not above `pipeline.max-parallelism`.",
+    ),
+    ConfigOption(
+        key="pipeline.heartbeat.enabled",
+        type=BOOLEAN,
+        default=None,
+        field="heartbeat_enabled",
+        description="Run a batch about every second, or at every trigger if that is rarer, although the input is "
+        "quiet, so that timers fire. Not set: on if a function of the job has `on_timer`. Holds for the life of a "
+        "checkpoint location.",
     ),
     ConfigOption(
         key="pipeline.global-job-parameters",
@@ -309,12 +328,15 @@ ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         description="Compression of all levels.",
     ),
     ConfigOption(
-        key="state.backend.rocksdb.recent-values",
-        type=INTEGER,
-        default=_ROCKSDB["recent_values_count"],
+        key="state.backend.rocksdb.recent-values.size",
+        type=MEMORY_SIZE,
+        default=_ROCKSDB["recent_values_size_bytes"],
         at_least=0,
-        field="recent_values_count",
-        description="Decoded values of recent batches that are kept per state, operator and partition, to save reads.",
+        field="recent_values_size_bytes",
+        description=(
+            "About the memory for decoded values of recent batches, to save reads, of each value state, operator and "
+            "partition; 0 for none."
+        ),
     ),
 )
 

@@ -17,6 +17,7 @@ import msgspec
 import pyarrow as pa
 
 from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
+from varve.storage.upload import UploadPolicy
 
 TAG_COLUMN: Final = "__varve_tag"
 """int64: row tag of the attempt that produced the row."""
@@ -28,20 +29,15 @@ PARTITION_COLUMN: Final = "__varve_partition"
 """int32, input only: the row's partition; dropped before the pump where Spark allows it."""
 UPSTREAM_TAG_COLUMN: Final = "__varve_upstream_tag"
 """int64, input only, in chained operators: row tag of the upstream attempt that produced the row."""
+KEY_COLUMN: Final = "__varve_key"
+"""Any type, between a key function and the operator: the row's key."""
+EVENT_TIME_COLUMN: Final = "__varve_event_time"
+"""int64, beside elements that are not rows: event time in milliseconds since the epoch."""
 
 
 def row_tag(tag: str) -> int:
     """The 63 bits of a 128-bit tag that every output row carries."""
     return int(tag[:16], 16) >> 1
-
-
-class UploadLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """A state worker's uploads; see `varve.storage.upload.UploadPolicy`."""
-
-    uploads: int
-    in_flight_bytes: int
-    hedge_after_s: float
-    attempts: int
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,10 +68,15 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's name, for people."""
     job_parameters: dict[str, str]
     """What `RuntimeContext.get_job_parameter` answers."""
-    upload: UploadLimits
+    upload: UploadPolicy
+    """Limits of a state worker's uploads."""
+    preemptive_persist_threshold_bytes: int
+    """Changes of this size, encoded, are uploaded while the function goes on."""
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    states: tuple[StateSchema, ...] = ()
+    """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -127,6 +128,8 @@ class UserError(msgspec.Struct, frozen=True, kw_only=True):
     """repr of the current key."""
     pickled: bytes | None
     """The exception itself, if it can be pickled."""
+    where: str = ""
+    """The step of a chain of functions that raised it, and the element."""
 
 
 class Summary(msgspec.Struct, frozen=True, kw_only=True):
@@ -148,6 +151,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Changelog off: the partition's whole state after the batch; None if it did not change."""
     states: tuple[StateSchema, ...] = ()
     event_time_max_ms: int | None = None
+    row_bytes_max: int | None = None
+    """Largest mean size of a row of an input Arrow batch; None without input."""
     consumed_tags: tuple[int, ...] = ()
     """Row tags of the upstream attempts whose rows were read."""
     error: UserError | None = None

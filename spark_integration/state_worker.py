@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import gc
 import logging
-import zlib
 from typing import TYPE_CHECKING, Final
 
 from varve.changelog.batch_time import BatchTime
@@ -23,14 +22,13 @@ from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.operator_runner import OperatorRunner
-from varve.storage.backoff import Backoff
+from varve.spark_integration.part_decision import ChangeSizes
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
-from varve.storage.records import ObjectSlice
-from varve.storage.upload import Uploader, UploadPolicy
+from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -126,6 +124,8 @@ class OperatorState:
         self.tile: Tile | None = None
         """Changelog off: the tile of the confirmed state."""
         self.checksums = FileChecksums()
+        self.change_sizes = ChangeSizes()
+        """What the attempts so far taught of the sizes of changes."""
         self._function = b""
         self._runner: OperatorRunner | None = None
         self._backend: KeyedStateBackend | None = None
@@ -166,32 +166,16 @@ class OperatorState:
         return attempt
 
     def prepare(self) -> None:
-        """Do the fold's work ahead, while nobody waits."""
+        """Clean up, and do the fold's work ahead, while nobody waits."""
         pending = self._pending
         if pending is not None and pending.finished and self._backend is not None:
+            self._backend.clean_up()  # first, because it would undo what is prepared
             if not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
-            self._backend.clean_up()
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""
-        limits = self.request.upload
-        backoff = Backoff(attempts=limits.attempts, initial_s=0.2, maximum_s=5.0)
-        policy = UploadPolicy(
-            uploads=limits.uploads,
-            in_flight_bytes=limits.in_flight_bytes,
-            hedge_after_s=limits.hedge_after_s,
-            backoff=backoff,
-        )
-        return Uploader(self.job_store, self.clock, policy)
-
-    def upload(self, name: str, data: bytes) -> ObjectSlice:
-        """Store a segment under this attempt's own name; durable on return (I1)."""
-        fail_point("worker.before_segment_upload")
-        with self.uploader() as uploader:
-            uploader.submit_bytes(name, data).result()
-        fail_point("worker.after_segment_upload")
-        return ObjectSlice(name, 0, len(data), zlib.crc32(data))
+        return Uploader(self.job_store, self.clock, self.request.upload)
 
     def aborted(self, attempt: Attempt) -> None:
         """The attempt will never be confirmed."""
@@ -226,7 +210,7 @@ class OperatorState:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
             key_type = parse_type_string(self.request.key_type)
-            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator)
+            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
         return self._backend
 
     def _open_runner(self) -> OperatorRunner:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.file_sink import FileSink, check_format
+from varve.spark_integration.graph_plan import plan_graph
+from varve.spark_integration.hadoop_files import HadoopDirectory
+from varve.spark_integration.heartbeat import with_heartbeat
 from varve.spark_integration.job_config import resolve
 from varve.spark_integration.job_plan import (
     JobPlan,
@@ -15,7 +20,10 @@ from varve.spark_integration.job_plan import (
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
+from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
+from varve.spark_integration.transformations import CollectionSource, DataFrameSource
+from varve.storage.clock import SystemTokens
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -23,8 +31,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.job_config import JobConfig
-    from varve.spark_integration.streams import StreamGraph
+    from varve.spark_integration.transformations import Transformation
 
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
@@ -34,8 +43,10 @@ BATCH_COLUMN: Final = "batch_id"
 class StreamWriter:
     """Where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
 
-    def __init__(self, graph: StreamGraph) -> None:
-        self._graph = graph
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+        self._environment = environment
+        self._transformation = transformation
+        self._at_end: list[Callable[[bool], None]] = []
         self._own: dict[str, Any] = {}
         self._options: dict[str, Any] = {}
         self._trigger: dict[str, Any] = {}
@@ -82,6 +93,8 @@ class StreamWriter:
     def trigger(self, **trigger: Any) -> StreamWriter:
         """As Spark's: `processingTime="5 seconds"`, `availableNow=True` or `once=True`.
 
+        Without one a query runs until it is stopped, or, over a collection, until that is processed.
+
         Raises:
             InvalidRequestError: Another trigger (continuous and real-time have no micro-batches), or not exactly one.
         """
@@ -115,10 +128,17 @@ class StreamWriter:
             InvalidRequestError: Something is missing or contradictory; nothing was started.
             VarveError: The storage cannot be used, or the state is of another job.
         """
-        spark = self._graph.environment.spark
+        spark = self._environment.spark
         options = dict(self._options)
         plan = self._plan(spark, options)
         sink = self._make_sink(spark, plan, options, path)
+        at_end = list(self._at_end)
+        source, trigger = next(iter(self._transformation.lineage())), self._trigger
+        if isinstance(source, CollectionSource):
+            collection = CollectionInput(spark, source, plan.checkpoint_location)
+            plan = replace(plan, input=collection.open(SystemTokens()))
+            at_end.insert(0, collection.end)
+            trigger = trigger or {"availableNow": True}
         from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
 
         run = Coordinator.create(spark, plan, sink)
@@ -127,12 +147,33 @@ class StreamWriter:
             batches = BatchFunction(run.process_batch)
             writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
             writer = writer.option("checkpointLocation", plan.checkpoint_location)
-            query = (writer.trigger(**self._trigger) if self._trigger else writer).start()
+            query = (writer.trigger(**trigger) if trigger else writer).start()
         except BaseException:
             run.stop()
             raise
         run.attach(query)
-        return VarveStreamingQuery(query, run, batches)
+
+        def end(complete: bool) -> None:
+            for call in at_end:
+                call(complete)
+
+        return VarveStreamingQuery(query, run, batches, end)
+
+    @property
+    def parallelism(self) -> int:
+        """Partitions of the operators, unless one has its own."""
+        return self._parallelism(self._environment.spark, self._config(self._environment.spark))
+
+    def default_trigger(self, **trigger: Any) -> StreamWriter:
+        """The trigger to use if no other is set; not for collections, which end by themselves."""
+        if not self._trigger and not isinstance(next(iter(self._transformation.lineage())), CollectionSource):
+            self.trigger(**trigger)
+        return self
+
+    def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
+        """Call this when the query has ended, with whether it ended by itself, its input used up."""
+        self._at_end.append(call)
+        return self
 
     def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
         """Check the query as a whole; takes the checkpoint location out of the options."""
@@ -141,21 +182,41 @@ class StreamWriter:
         if not location:
             raise missing_checkpoint_location(options)
         config = self._config(spark)
-        shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
         _check_not_running(spark, job)
-        event_time = self._graph.event_time
+        graph = plan_graph(self._transformation, self._environment.graph_settings)
+        source = graph.source
+        for operator in graph.operators:
+            if (operator.parallelism or 1) > config.max_parallelism:
+                raise InvalidRequestError(
+                    f"the operator's parallelism is {operator.parallelism}, but there are only "
+                    f"{config.max_parallelism} key groups (max parallelism)",
+                    operator=operator.uid,
+                )
+        rows = source.dataframe if isinstance(source, DataFrameSource) else empty_frame(spark, source)
+        heartbeat = isinstance(source, DataFrameSource) and settle_heartbeat(
+            HadoopDirectory(spark, str(location)),
+            option=config.heartbeat_enabled,
+            has_timers=any(operator.has_timers for operator in graph.operators),
+        )
         return JobPlan(
             job=job,
-            input=self._graph.input,
-            operators=self._graph.operators,
+            input=with_heartbeat(rows) if heartbeat else rows,
+            heartbeat=heartbeat,
+            preparation=graph.preparation,
+            operators=graph.operators,
             checkpoint_location=str(location),
-            parallelism=check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism),
-            watermark_delay_ms=event_time.delay_ms if event_time else None,
+            parallelism=self._parallelism(spark, config),
+            watermark_delay_ms=graph.watermark_delay_ms,
             config=config,
         )
 
+    @staticmethod
+    def _parallelism(spark: SparkSession, config: JobConfig) -> int:
+        shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
+        return check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism)
+
     def _config(self, spark: SparkSession) -> JobConfig:
-        code = self._graph.environment.code_level()
+        code = self._environment.code_level()
         return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:

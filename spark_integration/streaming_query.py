@@ -71,10 +71,25 @@ class BatchFunction:
 class VarveStreamingQuery(StreamingQuery):
     """Spark's query handle; everything that is not said here is as in Spark."""
 
-    def __init__(self, query: StreamingQuery, run: QueryRun, batches: BatchFunction) -> None:
+    def __init__(
+        self,
+        query: StreamingQuery,
+        run: QueryRun,
+        batches: BatchFunction,
+        at_end: Callable[[bool], None] | None = None,
+    ) -> None:
+        """Take over a query that was started.
+
+        Args:
+            query: The query.
+            run: What the query holds.
+            batches: What Spark calls.
+            at_end: Called when everything was released, with whether the query ended by itself, its input used up.
+        """
         super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
         self._run = run
         self._batches = batches
+        self._at_end = at_end
         self._is_stopping = False
         # Resources go when the query ends, whoever ended it and whether or not anybody waits for it.
         self._release = threading.Thread(target=self._release_at_end, name=f"varve-query-end-{query.name}", daemon=True)
@@ -130,12 +145,16 @@ class VarveStreamingQuery(StreamingQuery):
         self._release.join()
 
     def _release_at_end(self) -> None:
+        complete = True
         try:
             super().awaitTermination()
         except Exception as error:  # noqa: BLE001  the query's failure, or the end of the JVM: both are an end
             _log.debug("the query ended: %s", error)
+            complete = False
         try:
             self._run.stop()
+            if self._at_end is not None:
+                self._at_end(complete and not self._is_stopping)
         except Exception:  # noqa: BLE001  nobody waits for this thread; what failed must at least be seen
             _log.exception("releasing the resources of the ended query failed")
 

@@ -14,6 +14,7 @@ from typing import Final
 
 VARIABLE: Final = "VARVE_FAIL_POINT"
 NAMES: Final = (
+    "worker.after_early_part",
     "worker.before_segment_upload",
     "worker.after_segment_upload",
     "worker.before_summary",

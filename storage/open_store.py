@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.storage.errors import InvalidRequestError
@@ -19,6 +20,14 @@ if TYPE_CHECKING:
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
 _SUGGESTED: Final = ("file", "s3", "s3a", "memory")
 _ALIASES: Final[Mapping[str, str]] = {"s3n": "s3", "minio": "s3", "aws": "s3", "local": "file", "mem": "memory"}
+
+
+def local_directory(url: str) -> Path | None:
+    """The local directory that a URL of `open_store` names; None if it names none."""
+    match = _SCHEME.fullmatch(url)
+    if match is None:
+        return None if "://" in url else Path(url)
+    return Path(_local_path(url, match[2])) if match[1].lower() == "file" else None
 
 
 def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> ObjectStore:

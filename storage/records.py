@@ -51,20 +51,33 @@ class BlobSlice(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
+class ValueVersion(Record, frozen=True, kw_only=True):
+    """An earlier version of a state's value schema."""
+
+    value_type: str
+    defaults: dict[str, bytes] | None = None
+    """As in `StateSchema`: of the step that led to this version."""
+
+
 class StateSchema(Record, frozen=True, kw_only=True):
     """One keyed state of an operator, self-describing: all that replay and materialization need to know."""
 
     name: str
     kind: str
-    """value, list, map, reducing or aggregating."""
+    """value, list, map, reducing, aggregating or timers."""
     value_type: str
-    """Type string (`varve.changelog.types`) of the value, element, map value or accumulator."""
+    """Type string (`varve.changelog.types`) of the value, element, map value or accumulator; of a timer's time."""
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None
     """What `varve.changelog.ttl_record` keeps of a state that has or had TTL."""
     version: int = 0
-    """Counts the changes of the value schema; stored with every value."""
+    """Counts the changes of the value schema; stored with every value, modulo 128."""
+    defaults: dict[str, bytes] | None = None
+    """What fields that this version added have in older values: path → wire form; a field that is not here has null."""
+    earlier: tuple[ValueVersion, ...] = ()
+    """The versions right before this one, oldest first, that stored values may still be of. A version that a migration
+    function made begins anew: the whole state was written again with it, and nothing is earlier."""
 
 
 class OperatorLayout(Record, frozen=True, kw_only=True):

@@ -63,6 +63,7 @@ class Uploader:
         self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
         self._attempts = ThreadPoolExecutor(ATTEMPTS_AT_ONCE * self._policy.uploads, "varve-upload-attempt")
         self._closed = threading.Event()
+        self._abandoned: Future[None] = Future()
 
     def submit_bytes(self, name: str, data: bytes) -> Future[None]:
         """Upload `data` as `name`; blocks while too many bytes are in flight.
@@ -88,6 +89,17 @@ class Uploader:
         # Late losers end by the store's own timeouts; nobody needs their outcome.
         self._attempts.shutdown(wait=False, cancel_futures=True)
 
+    def abandon(self) -> None:
+        """Give up what is not done: its futures fail or are cancelled, and its objects may or may not appear.
+
+        Then as after `close`. Requests that are already under way end by the store's own timeouts.
+        """
+        if not self._abandoned.done():
+            self._abandoned.set_result(None)
+        self._closed.set()
+        self._uploads.shutdown(wait=True, cancel_futures=True)
+        self._attempts.shutdown(wait=False, cancel_futures=True)
+
     def __enter__(self) -> Self:
         return self
 
@@ -101,7 +113,7 @@ class Uploader:
             raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
         self._budget.take(size_bytes)
         upload = _Upload(name, put, lambda: self._budget.give_back(size_bytes))
-        race = _Race(upload, self._attempts, self._policy, self._clock)
+        race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned)
         try:
             future = self._uploads.submit(race.run)
         except RuntimeError as error:
@@ -142,11 +154,20 @@ class _Upload:
 class _Race:
     """The attempts of one upload: at most two at a time, the first success ends it."""
 
-    def __init__(self, upload: _Upload, pool: ThreadPoolExecutor, policy: UploadPolicy, clock: Clock) -> None:
+    def __init__(
+        self,
+        upload: _Upload,
+        pool: ThreadPoolExecutor,
+        policy: UploadPolicy,
+        clock: Clock,
+        abandoned: Future[None],
+    ) -> None:
         self._upload = upload
         self._pool = pool
         self._policy = policy
         self._clock = clock
+        self._abandoned = abandoned
+        """Done when nobody needs the upload any more; a future, so that one can wait for it and for the attempts."""
         self._running: set[Future[None]] = set()
         self._started = 0
         self._unclear = False
@@ -162,7 +183,10 @@ class _Race:
             if left_s <= 0:
                 raise self._late()
             timeout_s = min(self._policy.hedge_after_s, left_s)
-            ended, self._running = wait(self._running, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            ended, _ = wait({*self._running, self._abandoned}, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            if self._abandoned in ended:
+                raise self._given_up()
+            self._running -= ended
             if not ended:
                 self._start()  # slow: a second one joins
                 continue
@@ -199,6 +223,9 @@ class _Race:
             f"the object may appear later, try again under a new name ({self._last})",
             object_name=self._upload.name,
         )
+
+    def _given_up(self) -> MayHaveHappenedError:
+        return MayHaveHappenedError("the upload was given up; the object may appear", object_name=self._upload.name)
 
     def _exhausted(self) -> RetryableError:
         kind = MayHaveHappenedError if self._unclear else DidNotHappenError

@@ -9,7 +9,10 @@ import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from tests.state_model import (
+    ALARMS,
     BY_NAME,
     EVENTS,
     GONE,
@@ -93,17 +96,19 @@ class CommittingJob:
         base = self.run.state.base
         self.model = copy.deepcopy(self.models[base.link]) if base else Model()
 
-    def commit(self, changes: BatchChanges, *, adopt: bool = True, upload: bool = False) -> Commit:
+    def commit(self, changes: BatchChanges, *, adopt: bool = True, upload: bool = False, parts: int = 1) -> Commit:
         """Execute and commit a batch.
 
         Args:
             changes: What it does.
             adopt: Whether published snapshots are taken over.
             upload: Put the segments into objects of their own.
+            parts: In so many parts, all but the last of which are uploaded in any case.
         """
         assert self.run is not None
         slot = self.run.state.slot
-        results = tuple(self._result(slot, p, changes, upload=upload) for p in range(self.parallelism))
+        split = changes.split(parts) if parts > 1 else [changes]
+        results = tuple(self._result(slot, p, split, upload=upload) for p in range(self.parallelism))
         facts = BatchFacts(
             batch=self.batch,
             query_id="query",
@@ -140,30 +145,37 @@ class CommittingJob:
             key_type=KEY_TYPE,
             changelog=self.changelog,
             backend="rocksdb",
-            states=(TOTAL, BY_NAME, EVENTS),
+            states=(TOTAL, BY_NAME, EVENTS, ALARMS),
         )
 
-    def _result(self, slot: int, partition: int, changes: BatchChanges, *, upload: bool) -> PartitionResult:
+    def _result(self, slot: int, partition: int, parts: list[BatchChanges], *, upload: bool) -> PartitionResult:
         low, high = self.ranges[partition]
-        rows = changes.rows(lambda key: low <= key_group(key) < high)
+        rows = [part.rows(lambda key: low <= key_group(key) < high) for part in parts]
         tag = hashlib.md5(f"{self.runs}-{slot}-{partition}".encode()).hexdigest()
-        result: dict[str, Any] = {
-            "operator": self.uid, "partition": partition, "low": low, "high": high, "tag": tag,
-            "mutations": sum(len(r) for r in rows),
-        }  # fmt: skip
-        if not rows:
-            return PartitionResult(**result)
         assert self.run is not None
         header = SegmentHeader(
             job_id=self.run.record.job_id, operator=self.uid, partition=partition, low=low, high=high, seq=slot,
             tag=tag, key_type=KEY_TYPE,
         )  # fmt: skip
-        data = encode_segment(header, rows)
-        if not upload:
-            return PartitionResult(**result, inline=data)
-        name = layout.segment(slot, self.uid, partition, tag, 0)
-        self.store.put(name, data)
-        return PartitionResult(**result, uploaded=(ObjectSlice(name, 0, len(data), zlib.crc32(data)),))
+        inline, uploaded = b"", list[ObjectSlice]()
+        for i, part in enumerate(rows):
+            data = encode_segment(msgspec.structs.replace(header, part=len(uploaded)), part) if part else b""
+            if i + 1 == len(rows) and not upload:
+                inline = data
+            elif data:
+                name = layout.segment(slot, self.uid, partition, tag, len(uploaded))
+                self.store.put(name, data)
+                uploaded.append(ObjectSlice(name, 0, len(data), zlib.crc32(data)))
+        return PartitionResult(
+            operator=self.uid,
+            partition=partition,
+            low=low,
+            high=high,
+            tag=tag,
+            mutations=sum(len(change) for part in rows for change in part),
+            inline=inline,
+            uploaded=tuple(uploaded),
+        )
 
     def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
         assert self.run is not None
@@ -196,6 +208,7 @@ def random_batch(rng: random.Random, keys: int = 4) -> BatchChanges:
             for k in pick()
         },
         events={k: (rng.random() < 0.2, [rng.choice("abc") for _ in range(rng.randint(0, 3))]) for k in pick()},
+        alarms={(k, rng.randint(-3, 3), rng.choice([None, "w"])): rng.random() < 0.7 for k in pick()},
     )
 
 

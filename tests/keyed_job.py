@@ -6,7 +6,7 @@ import shutil
 import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
-from tests.working_stores import OPERATOR, open_snapshot, open_store
+from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
@@ -18,14 +18,19 @@ from varve.changelog.descriptors import (
 )
 from varve.changelog.key_wire import key_writer
 from varve.changelog.keyed_backend import KeyedStateBackend
+from varve.changelog.replay import FlooredSegment, replay
 from varve.changelog.segment import SegmentHeader, decode_segment, encode_segment
+from varve.changelog.stamped_type import STAMP
+from varve.changelog.ttl_record import record_of
 from varve.changelog.types import as_type
 from varve.storage.records import ORIGIN, Link
+from varve.storage.tile_cover import KeyGroupFloor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
 
 MAX_PARALLELISM = 8
 
@@ -63,6 +68,9 @@ class KeyedJob:
         self._seq = 0
         self._snapshot: tuple[Path, Link] | None = None
         self._segments: list[bytes] = []
+        self._parts: list[bytes] = []
+        """Of the batch that is pending."""
+        self._states: tuple[StateSchema, ...] = ()
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
 
     def move_time(self, time_ms: int, watermark_ms: int | None = None) -> None:
@@ -91,23 +99,34 @@ class KeyedJob:
         }
         return get[type(descriptor)](descriptor)
 
+    def cut(self) -> None:
+        """Let what has changed since the last cut leave as a part of the batch, which goes on."""
+        self._parts.append(encode_segment(self._header(self._seq + 1), self.backend.cut()))
+
     def commit(self) -> None:
         """End the batch: its changes become durable, and are folded."""
-        version = Link(self._seq + 1, f"token-{self._seq + 1}")
+        version = _link(self._seq + 1)
         changes = self.backend.changes()
         if self.changelog == "on":
-            self._segments.append(encode_segment(self._header(version.seq), changes))
+            self._segments += [*self._parts, encode_segment(self._header(version.seq), changes)]
             self.backend.prepare(version.seq)
         self.backend.fold(version)
+        self._parts.clear()
         self._seq = version.seq
         if self.cleans_up:
             self.backend.clean_up()
+        self._states = self.backend.schemas
         if self.changelog == "off":
             self.materialize()
+
+    def redeploy(self) -> None:
+        """Go on with new code over the same store; what was not committed is lost."""
+        self._open(self.backend.store)
 
     def drop(self) -> None:
         """End the batch as if it never was."""
         self.backend.drop()
+        self._parts.clear()
 
     def materialize(self) -> None:
         """Write a snapshot of the confirmed state, and forget the segments that it holds."""
@@ -121,8 +140,14 @@ class KeyedJob:
         self._segments.clear()
 
     def crash(self, kind: str | None = None) -> None:
-        """Lose all that is in memory and restore what was committed, with another backend if one is given."""
+        """Lose all that is in memory and restore what was committed, with another backend if one is given.
+
+        What is restored is what the store held: replaying the parts of the batches in order gives what folding did.
+        """
+        self._open(self.backend.store)  # forgets what was declared in a batch that never was
+        held = self._contents(self.backend.store)
         self.backend.store.close()
+        self._parts.clear()
         self.kind = kind or self.kind
         if self._snapshot is None:
             store = open_store(self.kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM)
@@ -131,10 +156,11 @@ class KeyedJob:
             shutil.copytree(self._snapshot[0], copy)
             store = open_snapshot(self.kind, copy)
         assert store.version == (self._snapshot[1] if self._snapshot else ORIGIN)
-        for data in self._segments:
-            segment = decode_segment(data, "segment")
-            store.apply(segment.changes(), Link(segment.header.seq, segment.header.tag))
+        floors = (KeyGroupFloor(0, MAX_PARALLELISM, store.version.seq),)
+        segments = [FlooredSegment(decode_segment(data, "segment"), floors) for data in self._segments]
+        replay(store, segments, _link(self._seq), low=0, high=MAX_PARALLELISM)
         self._open(store)
+        assert self._contents(store) == held
 
     def reopen(self) -> None:
         """The function is made anew, over the same store."""
@@ -145,9 +171,18 @@ class KeyedJob:
         self.backend.store.close()
 
     def _open(self, store: Any) -> None:
-        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR, self._states)
         self.backend.row = self.row
         self.backend.begin_batch(self.now)
+
+    def _contents(self, store: Any) -> dict[str, dict[Any, Any]]:
+        """What is not empty, without what has expired, which may have been cleaned up or not."""
+        found = contents(store, self.key_type.type_string())
+        for schema in store.schemas:
+            record = record_of(schema)
+            if record is not None:
+                found[schema.name] = _live(found[schema.name], record.expired_up_to(self.now))
+        return {name: cells for name, cells in found.items() if cells}
 
     def _new_directory(self) -> Path:
         self._directories += 1
@@ -156,5 +191,23 @@ class KeyedJob:
     def _header(self, seq: int) -> SegmentHeader:
         return SegmentHeader(
             job_id="job", operator=OPERATOR, partition=0, low=0, high=MAX_PARALLELISM, seq=seq, tag=f"token-{seq}",
-            key_type=self.key_type.type_string(),
+            part=len(self._parts), key_type=self.key_type.type_string(),
         )  # fmt: skip
+
+
+def _live(cells: dict[Any, Any], expired_up_to_ms: int) -> dict[Any, Any]:
+    """The stamped wire forms, or lists of them, with a later stamp."""
+
+    def is_live(wire: bytes) -> bool:
+        return STAMP.unpack_from(wire)[0] > expired_up_to_ms
+
+    kept = {
+        place: [wire for wire in cell if is_live(wire)] if isinstance(cell, list) else cell
+        for place, cell in cells.items()
+    }
+    return {place: cell for place, cell in kept.items() if (cell if isinstance(cell, list) else is_live(cell))}
+
+
+def _link(seq: int) -> Link:
+    """The commit of a seq."""
+    return Link(seq, f"token-{seq}") if seq else ORIGIN

@@ -1,4 +1,4 @@
-"""A job that lives in one of five ways, and the states that the conformance suite of keyed state gives it."""
+"""A job that lives in one of seven ways, and the states that the conformance suite of keyed state gives it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 PENDING, FOLDED, LOG, SNAPSHOT, SWITCHED = "pending", "folded", "changelog on", "changelog off", "backend switched"
-LIVES = (PENDING, FOLDED, LOG, SNAPSHOT, SWITCHED)
+CUT, CUT_LOG = "cut", "cut and changelog on"
+LIVES = (PENDING, FOLDED, LOG, SNAPSHOT, SWITCHED, CUT, CUT_LOG)
 
 
 class LivingJob(KeyedJob):
@@ -35,6 +36,9 @@ class LivingJob(KeyedJob):
         """The batch ends here, unless everything stays pending."""
         self._steps += 1
         if self.life == PENDING:
+            return
+        if self.life == CUT or (self.life == CUT_LOG and self._steps % 2):
+            self.cut()
             return
         self.commit()
         if self.life == SWITCHED:

@@ -14,7 +14,7 @@ from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges, Mode
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 
-SMALL = RocksDBOptions(write_buffer_size_bytes=1 << 16, target_file_size_bytes=1 << 16, recent_values_count=0)
+SMALL = RocksDBOptions(write_buffer_size_bytes=1 << 16, target_file_size_bytes=1 << 16, recent_values_size_bytes=0)
 """Flushes and compactions every few batches."""
 KEYS = [f"N{i}" for i in range(60)]
 

@@ -64,6 +64,8 @@ def contents(store: WorkingStore, key_type: str = "1:string") -> dict[str, dict[
                 (group, key_wire(key), map_key(entry)): None if held is None else value(held)
                 for group, key, entry, held in store.map_table(schema).items()
             }
+        elif schema.kind == "timers":
+            found[schema.name] = dict.fromkeys(store.timer_table(schema).items(), True)
         elif schema.kind == "list":
             found[schema.name] = {
                 (group, key_wire(key)): [value(element) for element in elements]

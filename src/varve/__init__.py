@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from varve.changelog.functions import AggregateFunction, ReduceFunction
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.timer_state import TimeDomain
     from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varve.spark_integration.timer_service import TimerService
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
@@ -51,6 +53,8 @@ _MODULE_OF: Final = {
     "Sink": "varve.spark_integration.sinks",
     "StateTtlConfig": "varve.changelog.ttl_config",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
+    "TimeDomain": "varve.changelog.timer_state",
+    "TimerService": "varve.spark_integration.timer_service",
     "Time": "varve.changelog.ttl_config",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
@@ -79,6 +83,8 @@ __all__ = [
     "StateTtlConfig",
     "StreamExecutionEnvironment",
     "Time",
+    "TimeDomain",
+    "TimerService",
     "Types",
     "ValueState",
     "ValueStateDescriptor",

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 COUNT = StateSchema(name="count", kind="value", value_type="1:long")
 SUM = StateSchema(name="sum", kind="reducing", value_type="1:tuple<long,double>")
 SEEN = StateSchema(name="seen", kind="list", value_type="1:string")
+TIMERS = StateSchema(name="timers", kind="timers", value_type="1:long", namespace_type="1:tuple<long,long>")
 PLACES = StateSchema(name="places", kind="map", value_type="1:list<long>", map_key_type="1:string")
 
 
@@ -57,12 +58,25 @@ def elements(*rows: tuple[int, str, Op, str | None]) -> StateChanges:
     return StateChanges(SEEN, list(groups), list(keys), bytes(ops), None, list(held))
 
 
+def timers(*rows: tuple[int, str | None, Op, int, tuple[int, int] | None]) -> StateChanges:
+    """(key group, key, op, time, namespace) of TIMERS."""
+    groups, keys, ops, times, namespaces = map(list, zip(*rows, strict=True))
+    return StateChanges(TIMERS, groups, keys, bytes(ops) if any(ops) else None, None, times, namespaces)
+
+
+def due(store: WorkingStore, until_ms: int) -> list[tuple[int, int, str | None, Any]]:
+    """(key group, time, key, namespace) of the due timers, in order."""
+    table = store.timer_table(TIMERS)
+    return [(group, *table.form.unpack(packed)) for packed, group in table.due(until_ms)]
+
+
 def all_kinds() -> list[StateChanges]:
     return [
         values(COUNT, (0, "a", 1), (3, "b", -(2**63))),
         values(SUM, (0, "a", (1, 0.5)), (7, "c", (None, None))),
         elements((0, "a", Op.APPEND, "x"), (0, "a", Op.APPEND, "y"), (5, "d", Op.APPEND, "")),
         entries((0, "a", Op.PUT, "k", b"\x91\x01"), (0, "a", Op.PUT, "null", None), (3, "b", Op.PUT, "k", b"\x90")),
+        timers((0, "a", Op.PUT, 5, (0, 5)), (3, None, Op.PUT, -5, None), (3, "b", Op.PUT, 5, (0, 5))),
     ]
 
 
@@ -124,6 +138,45 @@ def test_an_append_without_ops_is_an_append(store: WorkingStore) -> None:
     assert store.list_table(SEEN).elements(0, "a") == ["x", "y"]
 
 
+def test_due_timers_come_in_order_over_key_groups(store: WorkingStore) -> None:
+    rows = [(group, f"k{group}", Op.PUT, time_ms, (0, time_ms)) for group in range(8) for time_ms in (-3, 0, 3, 7)]
+    store.apply([timers(*rows[::-1], (2, None, Op.PUT, 0, None))], Link(1, "t1"))
+    found = due(store, 3)
+    assert found == sorted(found, key=lambda row: (row[1], row[2] or "null comes last"))
+    assert len(found) == 3 * 8 + 1
+    assert due(store, -4) == []
+    assert due(store, 7)[:25] == found
+
+
+def test_timers_are_removed_by_what_names_them(store: WorkingStore) -> None:
+    table = store.timer_table(TIMERS)
+    store.apply(
+        [timers((1, "a", Op.PUT, 5, (0, 5)), (1, "a", Op.PUT, 5, (0, 6)), (1, "b", Op.PUT, 5, (0, 5)))], Link(1, "t1")
+    )
+    store.apply([timers((1, "a", Op.PUT, 5, (0, 5)), (1, "b", Op.PUT, 9, None))], Link(2, "t2"))
+    assert len(due(store, 100)) == 4, "a timer that is there is not set twice"
+    store.apply([timers((1, "a", Op.DELETE, 5, (0, 6)), (1, "never", Op.DELETE, 5, None))], Link(3, "t3"))
+    assert due(store, 100) == [(1, 5, "a", (0, 5)), (1, 5, "b", (0, 5)), (1, 9, "b", None)]
+    assert table.contains(1, table.form.pack(5, "a", (0, 5)))
+    assert not table.contains(1, table.form.pack(5, "a", (0, 6)))
+    assert not table.contains(2, table.form.pack(5, "a", (0, 5)))
+    with pytest.raises(InvariantError):
+        table.contains(8, b"")
+
+
+def test_timers_that_come_before_the_ones_seen_are_found(store: WorkingStore) -> None:
+    """A store may remember where its timers begin."""
+    store.apply([timers((1, "a", Op.PUT, 50, None))], Link(1, "t1"))
+    assert [due(store, 10), len(due(store, 60))] == [[], 1]
+    store.apply([timers((1, "a", Op.DELETE, 50, None))], Link(2, "t2"))
+    assert due(store, 60) == []
+    store.apply([timers((1, "b", Op.PUT, 20, None))], Link(3, "t3"))
+    store.apply([timers((1, "c", Op.PUT, 70, None), (1, "a", Op.PUT, -1, None))], Link(4, "t4"))
+    assert [row[1] for row in due(store, 60)] == [-1, 20]
+    store.fold([Batch([timers((1, "d", Op.PUT, -2, None))], 5)], Link(5, "t5"), last=True)
+    assert [row[1] for row in due(store, 60)] == [-2, -1, 20]
+
+
 def test_what_tables_return_belongs_to_the_caller(store: WorkingStore) -> None:
     store.apply(all_kinds(), Link(1, "t1"))
     store.list_table(SEEN).elements(0, "a").clear()
@@ -148,6 +201,7 @@ def test_only_accepted_key_groups_are_applied(store: WorkingStore) -> None:
     assert store.list_table(SEEN).elements(0, "a") == []
     assert store.list_table(SEEN).elements(5, "d") == [""]
     assert list(store.map_table(PLACES).items()) == [(3, "b", "k", b"\x90")]
+    assert due(store, 5) == [(3, -5, None, None), (3, 5, "b", (0, 5))]
 
 
 def test_key_groups_of_other_stores_are_skipped_if_they_are_not_accepted(store: WorkingStore) -> None:
@@ -187,6 +241,8 @@ def _kind(schema: StateSchema, **changed: Any) -> StateSchema:
         (_kind(PLACES, map_key_type="1:long"), "map_table"),
         (_kind(PLACES, value_type="1:long"), "map_table"),
         (_kind(SEEN, value_type="1:binary"), "list_table"),
+        (_kind(TIMERS, namespace_type=None), "timer_table"),
+        (_kind(COUNT, kind="timers"), "timer_table"),
     ],
 )
 def test_another_schema_is_refused_by_name(store: WorkingStore, other: StateSchema, table: str) -> None:
@@ -238,6 +294,22 @@ def test_other_changes_than_the_prepared_ones_may_be_applied(store: WorkingStore
     store.prepare([values(COUNT, (0, "a", 100))], 2)
     store.apply([values(COUNT, (3, "b", 7))], Link(2, "t2"))
     assert (store.value_table(COUNT).get(0, "a"), store.value_table(COUNT).get(3, "b")) == (1, 7)
+
+
+def test_prepared_changes_that_were_not_confirmed_leave_no_trace(store: WorkingStore, tmp_path: Path) -> None:
+    store.apply(all_kinds(), Link(1, "t1"))
+    before = contents(store)
+    prepared = [values(COUNT, (0, "a", 100), (0, "new", 1), (3, "b", None), (3, "missing", None))]
+    store.prepare(prepared, 2)
+    store.prepare(prepared[:0], 2)
+    assert contents(store) == before
+    store.prepare(prepared, 2)
+    store.write_snapshot(tmp_path / "snapshot")
+    assert contents(open_snapshot("hashmap", tmp_path / "snapshot")) == before
+    store.prepare(prepared, 2)
+    store.fold([Batch([values(COUNT, (0, "a", 9))], 2)], Link(2, "t2"), last=True)
+    table = store.value_table(COUNT)
+    assert [table.get(*key) for key in ((0, "a"), (0, "new"), (3, "missing"))] == [9, None, None]
 
 
 def test_prefetched_values_are_those_of_the_store(store: WorkingStore) -> None:

@@ -25,6 +25,8 @@ from varve.storage.records import Link, StateSchema
 DATA = Path(__file__).parent / "data"
 SEGMENT = DATA / "segment-v1.bin"
 SNAPSHOT = DATA / "rocksdb-v1"
+TIMER_SEGMENT = DATA / "segment-v1-timers.bin"
+TIMER_SNAPSHOT = DATA / "rocksdb-v1-timers"
 STRING = as_type(Types.STRING())
 LONG = as_type(Types.LONG())
 KEY_TYPE = as_type(Types.TUPLE([Types.STRING(), Types.LONG()]))
@@ -109,20 +111,35 @@ def all_changes() -> list[StateChanges]:
     return made
 
 
+def timer_changes() -> list[StateChanges]:
+    """Timers with and without namespaces, set and removed, and with the null key."""
+    plain = StateSchema(name="_timer_state/event_user-timers", kind="timers", value_type=LONG.type_string())
+    window = as_type(Types.TUPLE([Types.LONG(), Types.LONG()])).type_string()
+    named = StateSchema(
+        name="_timer_state/processing_windows", kind="timers", value_type=LONG.type_string(), namespace_type=window
+    )
+    keys = [key(0), None, key(1), key(2)]
+    ops = bytes((Op.PUT, Op.PUT, Op.DELETE, Op.PUT))
+    return [
+        StateChanges(plain, [16, 17, 20, 31], keys, None, None, [-(2**63), -1, 0, 2**63 - 1]),
+        StateChanges(named, [16, 16, 16, 31], keys, ops, None, [9, 9, 5, 0], [(0, 10), None, (5, 15), (0, None)]),
+    ]
+
+
 HEADER = SegmentHeader(
     job_id="job-0001", operator=OPERATOR, partition=1, low=LOW, high=HIGH, seq=41, tag="ab" * 16, part=2,
     key_type=KEY_TYPE.type_string(),
 )  # fmt: skip
 
 
-def write_snapshot(directory: Path) -> None:
+def write_snapshot(directory: Path, changes: list[StateChanges]) -> None:
     """A snapshot after two batches, with small files for small bytes."""
     with TemporaryDirectory() as scratch:
         options = RocksDBOptions(compression="lz4")
         store = RocksDBStore.open(Path(scratch) / "db", OPERATOR, KEY_TYPE.type_string(), LOW, HIGH, options)
-        store.apply(all_changes(), Link(40, "ef" * 16))
+        store.apply(changes, Link(40, "ef" * 16))
         store.flush()
-        store.apply(all_changes(), AT)
+        store.apply(changes, AT)
         store.write_snapshot(Path(scratch) / "snapshot")
         store.close()
         directory.mkdir(parents=True)
@@ -133,11 +150,16 @@ def write_snapshot(directory: Path) -> None:
 def main() -> None:
     """Write what does not exist."""
     DATA.mkdir(exist_ok=True)
-    for path in (SEGMENT, SNAPSHOT):
-        if path.exists():
-            raise SystemExit(f"{path} exists: golden files are not written again")
-    SEGMENT.write_bytes(encode_segment(HEADER, all_changes()))
-    write_snapshot(SNAPSHOT)
+    files = {SEGMENT: all_changes(), TIMER_SEGMENT: timer_changes()}
+    snapshots = {SNAPSHOT: all_changes(), TIMER_SNAPSHOT: timer_changes()}
+    missing = [path for path in (*files, *snapshots) if not path.exists()]
+    if not missing:
+        raise SystemExit("all golden files exist: they are not written again")
+    for path in missing:
+        if path in files:
+            path.write_bytes(encode_segment(HEADER, files[path]))
+        else:
+            write_snapshot(path, snapshots[path])
 
 
 if __name__ == "__main__":

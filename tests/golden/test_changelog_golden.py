@@ -21,10 +21,13 @@ from tests.golden.changelog_golden import (
     OPERATOR,
     SEGMENT,
     SNAPSHOT,
+    TIMER_SEGMENT,
+    TIMER_SNAPSHOT,
     all_changes,
     key,
     main,
     stored_values,
+    timer_changes,
 )
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segment, encode_segment
@@ -117,6 +120,29 @@ def test_the_golden_snapshot_goes_on_as_a_store(store: RocksDBStore) -> None:
     store.apply(all_changes(), msgspec.structs.replace(AT, seq=42))
     events = store.list_table(schema_of(store, "events"))
     assert events.elements(30, key(4)) == ["", "", ""]
+
+
+def test_the_golden_segment_of_timers_decodes_to_the_changes() -> None:
+    segment = decode_segment(TIMER_SEGMENT.read_bytes(), "segment-v1-timers")
+    assert segment.changes() == timer_changes()
+    again = decode_segment(encode_segment(HEADER, timer_changes()), "again")
+    assert again.changes() == timer_changes()
+
+
+def test_the_golden_snapshot_of_timers_holds_them_in_order(tmp_path: Path) -> None:
+    shutil.copytree(TIMER_SNAPSHOT, tmp_path / "db")
+    opened = RocksDBStore.open(tmp_path / "db", OPERATOR, KEY_TYPE.type_string(), LOW, HIGH)
+    plain, named = (opened.timer_table(change.schema) for change in timer_changes())
+    assert [(*plain.form.unpack(packed), group) for packed, group in plain.due(2**63 - 1)] == [
+        (-(2**63), key(0), None, 16), (-1, None, None, 17), (0, key(1), None, 20), (2**63 - 1, key(2), None, 31),
+    ]  # fmt: skip
+    assert [(*named.form.unpack(packed), group) for packed, group in named.due(9)] == [
+        (0, key(2), (0, None), 31), (9, key(0), (0, 10), 16), (9, None, None, 16),
+    ]  # fmt: skip
+    assert next(opened.scan(b"", b"\x00\x12")) == (
+        bytes.fromhex("00100000" + "0000000000000000" + "92a24e3000"), b"\x00"
+    ), "key group, state id, time with its sign flipped, key; the value is a header alone"  # fmt: skip
+    opened.close()
 
 
 def test_golden_files_are_not_written_again() -> None:

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from datetime import UTC, date, datetime, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from varve.changelog.row import Row
 from varve.changelog.types import parse_type_string
 
 FILE = Path(__file__).parent / "data" / "types-v1.json"
@@ -57,6 +58,20 @@ CASES: list[tuple[str, Any]] = [
     ("1:primitive_array<float>", [0.5]),
     ("1:map<long,string>", {2: "two", -1: "minus", 300: ""}),
     ("1:map<tuple<string,int>,double>", {("b", 1): 1.0, ("a", 2): 2.0, (None, 3): 3.0}),
+    ("1:dynamic_key", True),
+    ("1:dynamic_key", 1),
+    ("1:dynamic_key", 1.0),
+    ("1:dynamic_key", -0.0),
+    ("1:dynamic_key", "1"),
+    ("1:dynamic_key", b"1"),
+    ("1:dynamic_key", -(2**70)),
+    ("1:dynamic_key", ("a", None, (2**63, math.nan))),
+    ("1:dynamic_key", (date(2013, 1, 1), time(1, 2, 3), datetime(2013, 1, 1, 5, 17))),  # noqa: DTZ001 - the wall clock
+    ("1:dynamic_key", datetime(2013, 1, 1, 5, 17, 0, 1, tzinfo=UTC)),
+    ("1:dynamic_key", timedelta(days=-1, microseconds=1)),
+    ("1:dynamic_key", (Decimal("-1.500"), Decimal("0.00"), Decimal("1E+30"), Decimal("-Infinity"))),
+    ("1:dynamic_key", Row(id=1, name="a")),
+    ("1:dynamic_key", Row(1, Row(None))),
 ]
 
 

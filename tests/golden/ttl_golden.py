@@ -16,6 +16,7 @@ from varve.changelog.batch_time import BatchTime
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.cleanup import StateActivity
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.schema_history import change
 from varve.changelog.segment import encode_segment
 from varve.changelog.snapshot_files import describe_snapshot
 from varve.changelog.ttl_record import (
@@ -39,8 +40,9 @@ _CLEANUP = CleanupSettings(
 )
 _HOUR = TtlSettings(ttl_ms=3_600_000, time="processing", cleanup=_CLEANUP)
 _EVENT = TtlSettings(ttl_ms=1, time="event")
-PLAIN = StateSchema(name="total", kind="reducing", value_type="1:long", version=3)
-TOTAL = with_ttl(PLAIN, PLAIN, _HOUR, NOW)
+PLAIN = StateSchema(name="total", kind="reducing", value_type="1:int", version=3)
+_LONG = StateSchema(name="total", kind="reducing", value_type="1:long")
+TOTAL = change(PLAIN, with_ttl(_LONG, PLAIN, _HOUR, NOW), {}, OPERATOR, migrates=False).schema
 VISITS = with_ttl(
     StateSchema(name="visits", kind="map", value_type="1:list<int>", map_key_type="1:string"), None, _EVENT, NOW
 )
@@ -52,7 +54,7 @@ OFF = with_ttl(
     BatchTime(NOW.time_ms + 5),
 )
 OLD = StateChanges(PLAIN, [16, 17], [key(0), key(1)], None, None, [7, 8])
-"""From before `TOTAL` had TTL."""
+"""From before `TOTAL` had TTL, and of the narrower type that it had then."""
 
 
 def all_changes() -> list[StateChanges]:

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 Range = tuple[int, int]
 # Small, so that flushes, caches that overflow and several files happen.
-SMALL = RocksDBOptions(write_buffer_size_bytes=1 << 16, target_file_size_bytes=1 << 16, recent_values_count=6)
+SMALL = RocksDBOptions(write_buffer_size_bytes=1 << 16, target_file_size_bytes=1 << 16, recent_values_size_bytes=2000)
 EVERYTHING = (KeyGroupFloor(0, KEY_GROUPS, 0),)
 
 ranges = st.tuples(st.integers(0, KEY_GROUPS), st.integers(0, KEY_GROUPS)).filter(lambda r: r[0] < r[1])

@@ -153,6 +153,11 @@ class StateMachine(RuleBasedStateMachine):
     # --- life ---
 
     @rule()
+    def cut(self) -> None:
+        """A part of the batch leaves early; nothing that can be seen changes."""
+        self.job.cut()
+
+    @rule()
     def commit(self) -> None:
         self.job.commit()
         self.committed = copy.deepcopy(self.seen)

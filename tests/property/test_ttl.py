@@ -177,7 +177,7 @@ class TtlMachine(RuleBasedStateMachine):
     @rule()
     def materialize(self) -> None:
         """What materializes knows the log, and so no TTL of a batch that may never be."""
-        if self.changelog == "on" and not self.job.backend.store.changed_schemas:
+        if self.changelog == "on" and not self.job.backend.store.changed_ttls:
             self.job.materialize_at(self.committed_at)
 
     @invariant()

@@ -6,8 +6,6 @@ import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import pytest
-
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.state_model import BatchChanges
 from varve.materializer.events import Adopted, Collected, Waiting
@@ -16,15 +14,7 @@ from varve.storage.local_store import LocalStore
 from varve.storage.records import Commit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
 
 
 def test_the_log_is_folded_adopted_truncated_and_collected(world: World) -> None:

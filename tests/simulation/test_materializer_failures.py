@@ -24,17 +24,10 @@ from varve.storage.memory_store import MemoryStore
 from varve.storage.snapshots import list_snapshots, publish
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     from varve.storage.object_store import ObjectStore
-
-
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    world = World(tmp_path)
-    yield world
-    world.close()
 
 
 def test_a_slow_materializer_loses_its_number_and_looks_again(world: World) -> None:

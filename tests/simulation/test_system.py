@@ -34,6 +34,8 @@ class Simulation:
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.rng = random.Random(seed)
+        self.parts_max = 1 if seed % 2 else 4
+        """Parts of a batch that are uploaded early, and the rest."""
         self.clean = MemoryStore()
         self.world = World(directory, self.clean, started=False)
         self.faulty = FaultyStore(self.clean, random.Random(seed + 1), QUIET, clock=self.world.clock)
@@ -64,7 +66,8 @@ class Simulation:
     def _commit(self) -> None:
         before = self.job.batch
         try:
-            self.job.commit(random_batch(self.rng), upload=self.rng.random() < 0.3)
+            upload, parts = self.rng.random() < 0.3, self.rng.randint(1, self.parts_max)
+            self.job.commit(random_batch(self.rng), upload=upload, parts=parts)
         except (RetryableError, FencedError) as error:
             self.trace.append(f"batch {before}: {type(error).__name__}")
             self.job.batch = before

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from varve import (
     ValueStateDescriptor,
 )
 from varve.spark_integration.streaming_query import VarveStreamingQuery
+from varve.spark_integration.worker_probe import homes, probe
 
 INPUT = "k string, v long"
 OUTPUT = "k string, n long, total long, seen string"
@@ -130,6 +133,17 @@ class KeyedJob:
 def in_order(rows: Any) -> list[tuple[Any, ...]]:
     """Rows in an order that does not depend on partitions."""
     return sorted(rows, key=lambda r: (r[0] is None, r[0] or "", *r[1:]))
+
+
+def kill_state_workers(spark: SparkSession) -> int:
+    """SIGKILL to every state worker of this session; answers how many there were."""
+    killed = 0
+    for home in homes(Path(spark.conf.get("spark.local.dir") or "")):
+        report = probe(home)
+        for worker in report.workers if report else ():
+            os.kill(worker.pid, signal.SIGKILL)
+            killed += 1
+    return killed
 
 
 BACKENDS = {"hashmap": HashMapStateBackend(), "rocksdb": EmbeddedRocksDBStateBackend()}

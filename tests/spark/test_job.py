@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
 import time
 from pathlib import Path
 
@@ -12,22 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
+from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order, kill_state_workers
 from tests.spark.small_functions import CountRows, EventTimes
-from varve.spark_integration.worker_probe import homes, probe
 
 pytestmark = pytest.mark.spark
-
-
-def kill_state_workers(spark: SparkSession) -> int:
-    """SIGKILL to every state worker of this session; answers how many there were."""
-    killed = 0
-    for home in homes(Path(spark.conf.get("spark.local.dir") or "")):
-        report = probe(home)
-        for worker in report.workers if report else ():
-            os.kill(worker.pid, signal.SIGKILL)
-            killed += 1
-    return killed
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -9,16 +9,19 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.keyed_jobs import BACKENDS, KeyedJob, Sums, in_order
+from tests.spark.keyed_jobs import BACKENDS, KeyedJob, Sums, in_order, kill_state_workers
 from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult
 from varve.storage import layout
+from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import FencedError, MayHaveHappenedError, UserFunctionError
 from varve.storage.open_store import open_store
-from varve.storage.records import ORIGIN
+from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.records import ORIGIN, Commit
 
 pytestmark = pytest.mark.spark
+EARLY = "state.changelog.dstl.dfs.preemptive-persist-threshold"
 
 
 def test_a_user_error_arrives_with_traceback_key_operator_and_batch(spark: SparkSession, tmp_path: Path) -> None:
@@ -54,6 +57,7 @@ def test_a_state_worker_that_dies_inside_the_function_is_replaced_and_its_task_t
 @pytest.mark.parametrize(
     ("point", "changelog"),
     [
+        ("worker.after_early_part", True),
         ("worker.before_segment_upload", True),
         ("worker.after_segment_upload", True),
         ("worker.before_segment_upload", False),
@@ -68,6 +72,8 @@ def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothi
 ) -> None:
     died = tmp_path / "died"
     conf = {"checkpoint.inline-size-max": "0 b"}
+    if point == "worker.after_early_part":
+        conf[EARLY] = "1 b"
     job = KeyedJob(spark, tmp_path, changelog=changelog, function=DyingAt(point, died), conf=conf)
     job.add(("a", 1), ("b", 2), ("c", 3))
     job.add(("a", 4), ("b", 13), ("c", 5), *[(f"key-{i}", i) for i in range(200)])
@@ -75,6 +81,36 @@ def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothi
     job.run()
     assert died.exists()
     assert job.rows() == in_order(job.expected)
+
+
+def test_a_long_batch_uploads_early_and_its_parts_alone_restore_it(spark: SparkSession, tmp_path: Path) -> None:
+    rows = "spark.sql.execution.arrow.maxRecordsPerBatch"
+    before = spark.conf.get(rows)
+    function = Dying(tmp_path / "died", at=399)
+    job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"], function=function, conf={EARLY: "1 b"})
+    job.add(("a", 1), ("b", 2))
+    job.add(*[(f"key-{i % 7}", i % 400) for i in range(800)])
+    try:
+        spark.conf.set(rows, "50")
+        job.run()
+    finally:
+        spark.conf.set(rows, before)
+    assert (tmp_path / "died").exists(), "a worker has died in the midst of its parts"
+    uploaded = [len(part.uploaded) for part in newest_commit(tmp_path).parts]
+    assert max(uploaded) >= 3
+    kill_state_workers(spark)
+    job.backend, job.conf = BACKENDS["hashmap"], {}
+    job.add(*[(f"key-{i}", i) for i in range(8)], ("a", 3))
+    assert "confirmed" not in job.restored(job.run())
+    assert job.rows() == in_order(job.expected)
+
+
+def newest_commit(tmp_path: Path) -> Commit:
+    """The newest entry of the job's chain, when the job has ended."""
+    job_id = json.loads(_job_header(tmp_path))["job_id"]
+    head = ChainReader(PrefixedStore(open_store(str(tmp_path / "state")), "job"), job_id).head()
+    assert isinstance(head, Commit)
+    return head
 
 
 def test_a_sink_that_fails_after_the_commit_gets_the_batch_again_and_lists_do_not_grow_twice(

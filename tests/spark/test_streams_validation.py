@@ -14,10 +14,11 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.heartbeat import HEARTBEAT_COLUMN
 from varve.spark_integration.job_plan import JobPlan
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
 from varve.spark_integration.stream_writer import StreamWriter
-from varve.spark_integration.streams import DataStream, ProcessedStream
+from varve.spark_integration.streams import DataStream
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
@@ -40,12 +41,12 @@ def stream(env: StreamExecutionEnvironment, rows_of_k: Any) -> DataStream:
 
 
 @pytest.fixture
-def processed(stream: DataStream) -> ProcessedStream:
+def processed(stream: DataStream) -> DataStream:
     return stream.key_by("k").process(Same(), "k string, v long", uid="same")
 
 
 @pytest.fixture
-def writer(processed: ProcessedStream, tmp_path: Path) -> StreamWriter:
+def writer(processed: DataStream, tmp_path: Path) -> StreamWriter:
     """A writer that lacks nothing."""
     made = processed.foreach_batch(lambda rows, batch: None).query_name("job")
     return made.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True)
@@ -90,7 +91,7 @@ def test_a_bad_output_schema_is_said_at_process(stream: DataStream, schema: str)
         stream.key_by("k").process(Same(), schema, uid="same")
 
 
-def test_a_uid_is_required_and_unique(stream: DataStream, processed: ProcessedStream) -> None:
+def test_a_uid_is_required_and_unique(stream: DataStream, processed: DataStream) -> None:
     with pytest.raises(InvalidRequestError, match="uid"):
         stream.key_by("k").process(Same(), "k string, v long")
     with pytest.raises(InvalidRequestError, match="'same'"):
@@ -98,7 +99,7 @@ def test_a_uid_is_required_and_unique(stream: DataStream, processed: ProcessedSt
 
 
 def test_operators_follow_one_another_on_the_schema_of_the_one_before(
-    processed: ProcessedStream, spark: SparkSession, tmp_path: Path
+    processed: DataStream, spark: SparkSession, tmp_path: Path
 ) -> None:
     second = processed.key_by("v", "k").process(Same(), "x double", uid="second", name="Second")
     writer = second.foreach_batch(lambda rows, batch: None).query_name("job")
@@ -108,7 +109,7 @@ def test_operators_follow_one_another_on_the_schema_of_the_one_before(
         ("second", "Second", ("v", "k")),
     ]
     assert plan.output_schema.names == ["x"]
-    assert len(processed._graph.operators) == 1
+    assert len(list(processed._transformation.lineage())) == 2, "the stream before is what it was"
 
 
 def test_a_plan_has_everything_that_a_run_needs(writer: StreamWriter, spark: SparkSession, tmp_path: Path) -> None:
@@ -122,7 +123,7 @@ def test_a_plan_has_everything_that_a_run_needs(writer: StreamWriter, spark: Spa
 
 def test_parallelism_comes_from_spark_unless_it_is_set(writer: StreamWriter, spark: SparkSession) -> None:
     assert plan_of(writer, spark).parallelism == 2
-    writer._graph.environment.set_parallelism(5)
+    writer._environment.set_parallelism(5)
     assert plan_of(writer, spark).parallelism == 5
 
 
@@ -136,6 +137,30 @@ def test_event_time_is_the_column_with_a_watermark(
     plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
     assert plan.watermark_delay_ms == 600_000
     assert [o.timestamp_column for o in plan.operators] == ["ts", "ts"]
+
+
+def test_a_watermark_is_named_once_and_on_the_input(
+    env: StreamExecutionEnvironment, rows_of_k: Any, spark: SparkSession, tmp_path: Path
+) -> None:
+    stream = env.from_dataframe(rows_of_k.read().withColumn("ts", F.timestamp_seconds("v")))
+    named = stream.with_watermark("ts", "5 s")
+    processed = named.key_by("k").process(Same(), "k string, ts timestamp", uid="one")
+    writer = processed.foreach_batch(lambda rows, batch: None).query_name("job")
+    plan = plan_of(writer.option("checkpointLocation", str(tmp_path / "c")), spark)
+    assert (plan.watermark_delay_ms, plan.operators[0].timestamp_column) == (5_000, "ts")
+    for wrong in (named, processed):
+        with pytest.raises(InvalidRequestError, match="with_watermark"):
+            wrong.with_watermark("ts", "5 s")
+    assert stream.key_by("k").process(Same(), "k string", uid="one")._graph.event_time is None
+
+
+def test_heartbeats_come_with_the_option(writer: StreamWriter, spark: SparkSession) -> None:
+    plan = plan_of(writer, spark)
+    assert not plan.heartbeat
+    assert plan.input.columns == ["k", "v"]
+    plan = plan_of(writer.option("pipeline.heartbeat.enabled", "true"), spark)
+    assert plan.heartbeat
+    assert plan.input.columns == ["k", "v", HEARTBEAT_COLUMN]
 
 
 def test_code_beats_query_option_beats_session(
@@ -214,7 +239,7 @@ def test_a_wrong_call_of_the_writer_is_said_at_its_line(writer: StreamWriter, wr
         wrong(writer)
 
 
-def test_what_is_missing_is_said_at_start(processed: ProcessedStream, tmp_path: Path) -> None:
+def test_what_is_missing_is_said_at_start(processed: DataStream, tmp_path: Path) -> None:
     location = str(tmp_path / "c")
     nothing = lambda rows, batch: None  # noqa: E731
     missing = {
@@ -235,14 +260,22 @@ def test_what_is_missing_is_said_at_start(processed: ProcessedStream, tmp_path: 
     assert not (tmp_path / "c").exists()
 
 
-def test_the_storage_must_be_set(
-    processed: ProcessedStream, spark: SparkSession, rows_of_k: Any, tmp_path: Path
-) -> None:
+def test_the_storage_must_be_set(processed: DataStream, spark: SparkSession, rows_of_k: Any, tmp_path: Path) -> None:
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     stream = env.from_dataframe(rows_of_k.read()).key_by("k").process(Same(), "k string, v long", uid="same")
     writer = stream.foreach_batch(lambda rows, batch: None).query_name("job")
     with pytest.raises(InvalidRequestError, match=r"execution\.checkpointing\.dir"):
         writer.option("checkpointLocation", str(tmp_path / "c")).start()
+
+
+def test_an_operator_cannot_have_more_partitions_than_key_groups(
+    env: StreamExecutionEnvironment, processed: DataStream, tmp_path: Path
+) -> None:
+    env.set_max_parallelism(4)
+    writer = processed.set_parallelism(5).foreach_batch(lambda rows, batch: None).query_name("job")
+    with pytest.raises(InvalidRequestError, match="only 4 key groups"):
+        writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    assert not (tmp_path / "state").exists()
 
 
 def test_an_output_column_named_like_the_partition_column_is_refused(stream: DataStream, tmp_path: Path) -> None:

@@ -29,7 +29,10 @@ COVERED: dict[str, str] = {
 
 RUN_BY: dict[str, str] = {
     "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
+    "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
+    "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+    "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
 }
 """Document with blocks marked `python run` → the test that runs them."""
 

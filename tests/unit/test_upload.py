@@ -219,3 +219,28 @@ def test_a_byte_budget_serves_first_come_first(gate: threading.Event) -> None:
     small.join(5)
     assert order == ["large", "small"]
     assert budget.taken_bytes == 100
+
+
+def test_abandoned_uploads_end_at_once_and_their_futures_fail(store: ScriptedStore, gate: threading.Event) -> None:
+    begun = threading.Event()
+    store.script["put"].append(lambda: (begun.set(), waiting(gate)())[1])
+    uploader = Uploader(store, SystemClock(), policy(uploads=1))
+    running, queued = uploader.submit_bytes("running", b"x"), uploader.submit_bytes("queued", b"y")
+    assert begun.wait(20)
+    uploader.abandon()
+    assert isinstance(running.exception(0), MayHaveHappenedError)
+    assert queued.cancelled()
+    with pytest.raises(InvalidRequestError, match="closed"):
+        uploader.submit_bytes("later", b"z")
+    uploader.abandon()
+    uploader.close()
+    assert store.calls == ["put"]
+
+
+def test_what_is_done_stays_done_when_the_rest_is_abandoned(store: ScriptedStore) -> None:
+    uploader = Uploader(store, SystemClock(), policy())
+    done = uploader.submit_bytes("done", b"x")
+    done.result(10)
+    uploader.abandon()
+    assert done.result(0) is None
+    assert store.get("done") == b"x"

@@ -11,7 +11,7 @@ import pytest
 
 from tests.contract.keyed_state.ttl_states import TTL_MS, average, entries, items, total, ttl, value
 from tests.keyed_job import KeyedJob
-from tests.living_job import FOLDED, LIVES, PENDING, LivingJob
+from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, LivingJob
 from varve.changelog.ttl_config import StateTtlConfig
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
@@ -21,7 +21,7 @@ SHORTER = ttl(TTL_MS // 2).build()
 KEPT = ttl().disable_cleanup_in_background().build()
 
 
-@pytest.fixture(params=[life for life in LIVES if life != PENDING])
+@pytest.fixture(params=[life for life in LIVES if life not in (PENDING, CUT, CUT_LOG)])
 def life(request: pytest.FixtureRequest) -> str:
     """Settings change between batches, so there is no life that is pending for good."""
     return request.param

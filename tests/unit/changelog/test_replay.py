@@ -85,7 +85,7 @@ def test_a_segment_at_the_floor_does_not_count_and_one_above_does(store: Folding
     ]
     replay(store, [FlooredSegment(segment(s, seq), floors) for seq, s in steps], link(9), low=0, high=8)
     assert key_group("b") != group
-    assert cells(store) == {"total": {"a": 6}, "by_name": {}, "events": {"a": ["5", "6"]}}
+    assert cells(store) == {"total": {"a": 6}, "by_name": {}, "events": {"a": ["5", "6"]}, "alarms": {}}
 
 
 def test_key_groups_of_others_do_not_count(tmp_path: Path) -> None:

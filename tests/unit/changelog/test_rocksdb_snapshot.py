@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.state_model import (
+    ALARMS,
     BY_NAME,
     EVENTS,
     FULL,
@@ -75,6 +76,7 @@ def test_rows_of_any_store_make_the_same_snapshot(open_store: Callable[..., Rock
         (TOTAL, source.value_table(TOTAL).items()),
         (BY_NAME, source.map_table(BY_NAME).items()),
         (EVENTS, source.list_table(EVENTS).items()),
+        (ALARMS, source.timer_table(ALARMS).items()),
     ]
     where = {"operator": OPERATOR, "key_type": KEY_TYPE, "low": 0, "high": KEY_GROUPS}
     write_table_snapshot(tmp_path / "bulk", **where, version=link(4), tables=tables)  # type: ignore[arg-type]

@@ -8,9 +8,22 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.state_model import BY_NAME, EVENTS, GONE, LONG, STRING, TOTAL, BatchChanges, changes, puts, segment_header
+from tests.state_model import (
+    ALARMS,
+    BY_NAME,
+    EVENTS,
+    GONE,
+    LONG,
+    STRING,
+    TOTAL,
+    BatchChanges,
+    changes,
+    puts,
+    segment_header,
+)
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.segment import KIND, SegmentHeader, SegmentState, decode_segment, decode_segments, encode_segment
+from varve.changelog.timer_state import TimeDomain, timer_schema
 from varve.changelog.types import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.frame import frame, unframe
@@ -20,6 +33,7 @@ BATCH = BatchChanges(
     totals={"a": 1, "b": GONE, "c": -(2**63)},
     by_name={"a": (True, {"x": 1, "y": None, "z": GONE}), "b": (True, {})},
     events={"a": (False, ["one", "two"]), "c": (True, [])},
+    alarms={("a", 1, None): True, ("b", 2, "x"): False},
 )
 
 
@@ -35,7 +49,7 @@ def test_all_kinds_of_rows_come_back() -> None:
     segment = decode_segment(encode_segment(segment_header(7), rows), "s")
     assert segment.changes() == rows
     assert segment.header.rows == sum(len(change) for change in rows)
-    assert [state.schema for state in segment.header.states] == [TOTAL, BY_NAME, EVENTS]
+    assert [state.schema for state in segment.header.states] == [TOTAL, BY_NAME, EVENTS, ALARMS]
 
 
 def test_the_header_comes_back() -> None:
@@ -245,3 +259,51 @@ def test_the_frame_says_segment_and_version_1() -> None:
     assert data[:10] == b"varve\0SEGM"
     assert struct.unpack(">H", data[10:12]) == (1,)
     assert isinstance(decode_segment(data, "s").header, SegmentHeader)
+
+
+TIMERS = timer_schema("user-timers", TimeDomain.EVENT_TIME)
+WINDOW_TIMERS = timer_schema("windows", TimeDomain.PROCESSING_TIME, as_type(Types.STRING()))
+
+
+def timer_rows() -> list[StateChanges]:
+    put, delete = bytes((Op.PUT,)), bytes((Op.DELETE,))
+    return [
+        StateChanges(TIMERS, [0, 0, 3], ["a", None, "b"], None, None, [1, -(2**63), 2**63 - 1]),
+        StateChanges(WINDOW_TIMERS, [1, 2], ["a", "a"], put + delete, None, [0, 5], ["w", None]),
+    ]
+
+
+def test_timers_come_back() -> None:
+    segment = decode_segment(encode_segment(segment_header(7), timer_rows()), "s")
+    assert segment.changes() == timer_rows()
+    chosen = segment.changes(lambda group: group in {0, 2})
+    assert [(change.keys, change.values, change.namespaces) for change in chosen] == [
+        (["a", None], [1, -(2**63)], None), (["a"], [5], [None]),
+    ]  # fmt: skip
+
+
+def test_timers_without_a_time_are_refused() -> None:
+    rows = [StateChanges(TIMERS, [0], ["a"], None, None, [None])]
+    with pytest.raises(CorruptDataError, match="time"):
+        decode_segment(encode_segment(segment_header(7), rows), "s").changes()
+
+
+@pytest.mark.parametrize("namespaces", [None, []])
+def test_timers_without_the_namespaces_that_their_state_has_are_a_bug(namespaces: Any) -> None:
+    rows = [StateChanges(WINDOW_TIMERS, [0], ["a"], None, None, [1], namespaces)]
+    with pytest.raises(InvariantError):
+        encode_segment(segment_header(7), rows)
+
+
+def test_a_kind_of_state_that_is_not_known_is_of_a_newer_varve() -> None:
+    data = encode_segment(segment_header(7), timer_rows())
+    states = decode_segment(data, "s").header.states
+    newer = msgspec.structs.replace(
+        decode_segment(data, "s").header,
+        states=tuple(
+            msgspec.structs.replace(state, schema=msgspec.structs.replace(state.schema, kind="tree"))
+            for state in states
+        ),
+    )
+    with pytest.raises(IncompatibleError, match="'tree'"):
+        decode_segment(reframed(data, newer), "s").changes()

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from tests.state_model import (
+    ALARMS,
     BY_NAME,
     EVENTS,
     KEY_GROUPS,
@@ -174,7 +175,7 @@ def test_a_larger_snapshot_is_clipped(tmp_path: Path, low: int, high: int) -> No
     assert (cells(store), store.version) == (MODEL.cells(low, high), link(1))
     store.close()
     reopened = RocksDBStore.open(tmp_path / "db", OPERATOR, KEY_TYPE, low, high)
-    assert (cells(reopened), reopened.schemas) == (MODEL.cells(low, high), (TOTAL, BY_NAME, EVENTS))
+    assert (cells(reopened), reopened.schemas) == (MODEL.cells(low, high), (TOTAL, BY_NAME, EVENTS, ALARMS))
     reopened.close()
 
 

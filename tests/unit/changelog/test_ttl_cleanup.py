@@ -16,6 +16,7 @@ from varve.changelog.cleanup import StateActivity
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.rocksdb_sweep import SWEEP_KEY, read_marks
+from varve.changelog.schema_history import change
 from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.ttl_record import wanted_settings, with_ttl
 from varve.changelog.working_store import WorkingStore
@@ -163,7 +164,8 @@ def test_within_the_period_every_row_is_looked_at(rocksdb: RocksDBStore) -> None
 
 def test_values_from_before_ttl_are_swept_when_they_have_expired(rocksdb: RocksDBStore, hashmap: HashMapStore) -> None:
     settings = wanted_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
-    state = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
+    wanted = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
+    state = change(PLAIN["value"], wanted, {}, OPERATOR, migrates=False).schema
     old = StateChanges(PLAIN["value"], [key_group(k) for k in KEYS[:4]], KEYS[:4], None, None, [1] * 4)
     for store in (rocksdb, hashmap):
         store.apply([old], link(1))
@@ -198,7 +200,8 @@ def test_a_damaged_mark_is_an_error(rocksdb: RocksDBStore) -> None:
 def test_replay_of_older_rows_leaves_the_later_ttl(rocksdb: RocksDBStore, hashmap: HashMapStore) -> None:
     """Of two partitions that became one, one may tell of a TTL that the log of the other does not know yet."""
     settings = wanted_settings(StateTtlConfig.new_builder(Time.milliseconds(100)).build())
-    state = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
+    wanted = with_ttl(PLAIN["value"], PLAIN["value"], settings, BatchTime(1000))
+    state = change(PLAIN["value"], wanted, {}, OPERATOR, migrates=False).schema
     old = StateChanges(PLAIN["value"], [key_group("k1")], ["k1"], None, None, [7])
     for store in (rocksdb, hashmap):
         store.apply([rows(state, {"k2": 1000})], link(1))

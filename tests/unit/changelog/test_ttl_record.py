@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from varve.changelog.batch_time import BatchTime
-from varve.changelog.changes import Op, StateChanges
+from varve.changelog.schema_history import change
 from varve.changelog.stamped_type import STAMP_MIN
 from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.ttl_record import (
@@ -23,7 +23,6 @@ from varve.changelog.ttl_record import (
     empty_changes,
     merged,
     record_of,
-    stamped_changes,
     wanted_settings,
     with_ttl,
 )
@@ -119,12 +118,16 @@ def test_another_time_characteristic_begins_anew() -> None:
     assert [expired(back, time_ms) for time_ms in (3009, 3010)] == [NOTHING, 3000]
 
 
+def with_version_of(known: StateSchema, schema: StateSchema) -> StateSchema:
+    return change(known, schema, {}, "op", migrates=False).schema
+
+
 def test_merging_is_the_same_in_every_order() -> None:
-    first = with_ttl(PLAIN, PLAIN, TEN, BatchTime(50))
-    longer = with_ttl(PLAIN, first, HUNDRED, BatchTime(90))
-    off = with_ttl(PLAIN, longer, None, BatchTime(400))
-    on = with_ttl(PLAIN, off, TEN, BatchTime(500))
-    new = with_ttl(PLAIN, None, TEN, BatchTime(500))
+    first = with_version_of(PLAIN, with_ttl(PLAIN, PLAIN, TEN, BatchTime(50)))
+    longer = with_version_of(first, with_ttl(PLAIN, first, HUNDRED, BatchTime(90)))
+    off = with_version_of(first, with_ttl(PLAIN, longer, None, BatchTime(400)))
+    on = with_version_of(first, with_ttl(PLAIN, off, TEN, BatchTime(500)))
+    new = with_version_of(first, with_ttl(PLAIN, None, TEN, BatchTime(500)))
     versions = [PLAIN, first, longer, off, on, new]
     for order in itertools.permutations(versions):
         known = order[0]
@@ -135,15 +138,8 @@ def test_merging_is_the_same_in_every_order() -> None:
     assert merged(PLAIN, PLAIN) == PLAIN
 
 
-def test_rows_from_before_the_stamps_get_the_lowest() -> None:
-    stamped = with_ttl(PLAIN, PLAIN, TEN, BatchTime(50))
-    ops = bytes((Op.PUT, Op.DELETE))
-    old = StateChanges(PLAIN, [1, 2], ["a", "b"], ops, None, [7, None])
-    assert stamped_changes(old, stamped).values == [(STAMP_MIN, 7), None]
-    assert stamped_changes(old, PLAIN) is old
+def test_changes_without_rows_fit_the_kind_of_the_state() -> None:
     by_name = msgspec.structs.replace(PLAIN, kind="map", map_key_type="1:string")
-    null = StateChanges(by_name, [1], ["a"], None, ["x"], [None])
-    assert stamped_changes(null, msgspec.structs.replace(stamped, kind="map")).values == [(STAMP_MIN, None)]
     assert empty_changes(by_name).map_keys == []
     assert empty_changes(PLAIN).map_keys is None
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, OPERATOR, key_group, link
@@ -11,6 +12,7 @@ from varve.changelog.batch_time import BatchTime
 from varve.changelog.changes import StateChanges
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.schema_history import change
 from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
 from varve.changelog.stamped_type import STAMP_MIN, Stamped
 from varve.changelog.ttl_record import TtlSettings, record_of, with_ttl
@@ -18,7 +20,7 @@ from varve.storage.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
 HUNDRED = TtlSettings(ttl_ms=100, time="processing")
-TTL = with_ttl(PLAIN, PLAIN, HUNDRED, BatchTime(1000))
+TTL = change(PLAIN, with_ttl(PLAIN, PLAIN, HUNDRED, BatchTime(1000)), {}, OPERATOR, migrates=False).schema
 KEYS = [f"k{i}" for i in range(40)]
 
 
@@ -42,7 +44,7 @@ def expected(key: str, steps: int) -> Stamped:
 @pytest.mark.parametrize(("low", "high"), [(0, 8), (2, 6), (0, 4), (3, 8)])
 def test_every_row_keeps_its_stamp(tmp_path: Path, low: int, high: int) -> None:
     """The first partition had rows from before TTL; the second knows the state only since."""
-    new = with_ttl(PLAIN, None, HUNDRED, BatchTime(1000))
+    new = msgspec.structs.replace(TTL, ttl=with_ttl(PLAIN, None, HUNDRED, BatchTime(1000)).ttl)
     sources = [snapshot(tmp_path, 0, 4, PLAIN, TTL), snapshot(tmp_path, 4, 8, new)]
     wanted = [source for source in sources if source.low < high and low < source.high]
     store = open_clipped(tmp_path / "made", wanted, operator=OPERATOR, key_type=KEY_TYPE, low=low, high=high)
@@ -55,5 +57,5 @@ def test_every_row_keeps_its_stamp(tmp_path: Path, low: int, high: int) -> None:
     rows = {key: expected(key, 2 if key_group(key) < 4 else 1) for key in KEYS if low <= key_group(key) < high}
     for made in (store, memory):
         assert {key: stamped for _, key, stamped in made.value_table(schema).items()} == rows
-        assert made.changed_schemas == ()
+        assert made.changed_ttls == ()
     store.close()

@@ -24,6 +24,7 @@ from varve.spark_integration.functions import (
     OperatorRuntimeContext,
 )
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.spark_integration.timer_service import KeyedTimerService
 from varve.storage.errors import InvalidRequestError
 
 
@@ -43,7 +44,7 @@ class Count(KeyedProcessFunction):
 
 def test_a_function_counts_per_key_through_its_contexts() -> None:
     backend = backend_of_strings()
-    function, context = Count(), KeyedProcessContext()
+    function, context = Count(), KeyedProcessContext(KeyedTimerService(backend))
     function.open(OperatorRuntimeContext(backend, "count", 0, 1, 128))
     context.begin_batch(1_000, None)
     out: list[Any] = []
@@ -79,7 +80,7 @@ def test_a_runtime_context_says_where_it_is() -> None:
 
 
 def test_a_new_batch_forgets_the_last_row() -> None:
-    context = KeyedProcessContext()
+    context = KeyedProcessContext(KeyedTimerService(backend_of_strings()))
     context.begin_batch(1_000, 500)
     context.key, context.element_timestamp = "a", 900
     assert (context.get_current_key(), context.timestamp(), context.current_watermark()) == ("a", 900, 500)

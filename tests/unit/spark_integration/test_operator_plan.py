@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from varve.spark_integration.job_plan import (
     EventTime,
     check_parallelism,
     check_query_name,
-    check_uids,
+    event_time_column,
     event_time_of,
     missing_checkpoint_location,
     take_option,
@@ -149,11 +150,6 @@ def test_the_arrow_form_of_the_output_keeps_names_and_types() -> None:
     assert str(made.field("a").type) == "timestamp[us, tz=UTC]"
 
 
-def test_two_operators_cannot_share_a_uid() -> None:
-    with pytest.raises(InvalidRequestError, match="'count'"):
-        check_uids([plan(), plan("other"), plan()])
-
-
 def test_the_event_time_column_is_the_one_with_a_watermark() -> None:
     delay = {"spark.watermarkDelayMs": 600_000}
     marked = t.StructType([t.StructField("k", t.StringType()), t.StructField("ts", t.TimestampType(), True, delay)])
@@ -162,6 +158,31 @@ def test_the_event_time_column_is_the_one_with_a_watermark() -> None:
     two = t.StructType([*marked.fields, t.StructField("ts2", t.TimestampType(), True, delay)])
     with pytest.raises(InvalidRequestError, match="withWatermark"):
         event_time_of(two)
+
+
+@pytest.mark.parametrize("delay", ["10 seconds", "10 s", 10_000, timedelta(seconds=10)])
+def test_a_watermark_takes_a_delay_in_every_form(delay: Any) -> None:
+    columns = schema(k=t.StringType(), ts=t.TimestampType(), local=t.TimestampNTZType())
+    assert event_time_column(columns, "ts", delay) == EventTime("ts", 10_000)
+    assert event_time_column(columns, "local", 0) == EventTime("local", 0)
+
+
+@pytest.mark.parametrize(
+    ("column", "delay", "problem"),
+    [("t", "1 s", "did you mean 'ts'"), ("k", "1 s", "timestamp"), ("ts", -1, "delay"), ("ts", "soon", "soon")],
+)
+def test_a_watermark_needs_a_timestamp_column_and_a_delay(column: str, delay: Any, problem: str) -> None:
+    with pytest.raises(InvalidRequestError, match=problem):
+        event_time_column(schema(k=t.StringType(), ts=t.TimestampType()), column, delay)
+
+
+def test_a_function_with_on_timer_has_timers() -> None:
+    class Reminder(Nothing):
+        def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> None:
+            """Nothing."""
+
+    assert not plan().has_timers
+    assert plan(function=Reminder()).has_timers
 
 
 def test_a_later_operator_takes_the_column_of_that_name_as_its_event_time() -> None:

@@ -14,7 +14,9 @@ from varve.spark_integration import options_page
 from varve.spark_integration.job_config import JobConfig, resolve
 from varve.spark_integration.option_levels import OptionLevel, own_key, read_level, session_level
 from varve.spark_integration.options import ALL_OPTIONS, CURRENT_KEYS, JOB_OPTIONS, OPTIONS, ROCKSDB_OPTIONS
+from varve.spark_integration.protocol import decode_message, encode_message
 from varve.storage.errors import InvalidRequestError
+from varve.storage.upload import UploadPolicy
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 DIR = {"execution.checkpointing.dir": "/tmp/state"}
@@ -71,6 +73,23 @@ def test_sizes_are_read_as_in_flink(given: Any, size: int) -> None:
     assert config(level).backend_options["write_buffer_size_bytes"] == size
 
 
+def test_the_limits_of_uploads_travel_to_the_state_workers_as_they_are() -> None:
+    prefix = "state.changelog.dstl.dfs."
+    given = {"upload.num-threads": 2, "upload.timeout": "3 s", "upload.max-attempts": 7, "upload.max-in-flight": "9 mb"}
+    policy = config({prefix + key: value for key, value in given.items()}).upload_policy
+    assert (policy.uploads, policy.hedge_after_s, policy.backoff.attempts, policy.in_flight_bytes) == (
+        2,
+        3.0,
+        7,
+        9 << 20,
+    )
+    assert decode_message(encode_message(policy), UploadPolicy) == policy
+
+
+def test_the_early_upload_begins_where_flinks_does() -> None:
+    assert config().preemptive_persist_threshold_bytes == 5 << 20
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -86,6 +105,7 @@ def test_sizes_are_read_as_in_flink(given: Any, size: int) -> None:
         ("pipeline.max-parallelism", "32769"),
         ("parallelism.default", True),
         ("checkpoint.inline-size-max", "5 mb"),
+        ("state.changelog.dstl.dfs.preemptive-persist-threshold", "0 b"),
         ("state.backend.rocksdb.compression", "gzip"),
         ("pipeline.global-job-parameters", "no-colon"),
     ],

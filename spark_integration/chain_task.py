@@ -1,0 +1,154 @@
+"""Stateless functions in front of the first keyed operator, fused into one `mapInArrow` step.
+
+A user's exception does not fail the task, which Spark would repeat: the task ends without further rows and adds the
+error to an accumulator. The driver looks there before anything is committed (I3), and raises it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import LongType, StructField, StructType
+
+from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
+from varve.spark_integration.operator_runner import user_error
+from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN, UserError
+from varve.spark_integration.user_errors import UserErrorRaised
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame
+
+    from varve.spark_integration.element_type import ElementType
+
+StepFailure = tuple[int, UserError]
+"""Partition and what was raised there."""
+CHANGING: Final = frozenset({"map", "flat_map", "process"})
+"""Steps that make new elements."""
+
+
+class StepFailures(AccumulatorParam[list[StepFailure]]):
+    """Accumulates what user functions raised in front of the first operator."""
+
+    def zero(self, value: list[StepFailure]) -> list[StepFailure]:
+        """Nothing was raised yet, whatever the value was."""
+        del value
+        return []
+
+    def addInPlace(self, value1: list[StepFailure], value2: list[StepFailure]) -> list[StepFailure]:  # noqa: N802
+        """Both; a new list, since `zero`'s may be shared."""
+        return [*value1, *value2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What happens to the input's rows before the first operator; picklable."""
+
+    input: ElementType
+    output: ElementType
+    steps: tuple[Step, ...]
+    key: KeyStep | None
+    event_time_from: str | None
+    """Column of the input with its event time."""
+    event_time_out: bool
+    """Add a column with the event time."""
+    broadcasts: dict[int, Any] = field(default_factory=dict, repr=False)
+    """Broadcast variables that the functions refer to: pickled with this, Spark sends them along."""
+
+    @property
+    def output_schema(self) -> StructType:
+        """Columns of the prepared rows."""
+        fields = list(self.output.schema.fields)
+        if self.event_time_out:
+            fields.append(StructField(EVENT_TIME_COLUMN, LongType()))
+        if self.key is not None:
+            fields.append(StructField(KEY_COLUMN, from_arrow_type(self.key.key_type.arrow_type)))
+        return StructType(fields)
+
+    @property
+    def changes_elements(self) -> bool:
+        """Whether the input's own columns do not simply stay."""
+        return any(step.kind in CHANGING or step.kind == "filter" for step in self.steps)
+
+    def apply(self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]]) -> DataFrame:
+        """The prepared rows; what functions raise goes into `failures`."""
+        return rows.mapInArrow(ChainTask(self, place, failures), self.output_schema)
+
+
+class ChainTask:
+    """The function for `mapInArrow`; picklable. It runs in Spark's Python worker."""
+
+    def __init__(self, plan: Preparation, place: ChainPlace, failures: Accumulator[list[StepFailure]]) -> None:
+        self._plan = plan
+        self._place = place
+        self._failures = failures
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows in, prepared rows out; after a user's exception nothing more."""
+        context = TaskContext.get()
+        if context is None:
+            raise InvalidRequestError("the chain runs outside of a Spark task; give it to DataFrame.mapInArrow")
+        partition, plan, at = context.partitionId(), self._plan, self._place
+        place = ChainPlace(partition, at.parallelism, at.max_parallelism, at.job_parameters)
+        chain = FunctionChain(plan.steps, plan.key, place)
+        try:
+            try:
+                chain.open()
+                for batch in batches:
+                    yield prepared(plan, chain, batch)
+            finally:
+                chain.close()
+        except StepError as failed:
+            self._failures.add([(partition, user_error(failed.cause, None, failed.where))])
+        except InvalidRequestError as error:
+            self._failures.add([(partition, user_error(error, None))])
+        for _ in batches:  # a reader that stops early would break the pipe
+            pass
+
+
+def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One batch of rows, prepared.
+
+    Raises:
+        StepError: A user's function raised.
+        InvalidRequestError: An element does not fit the declared type.
+    """
+    elements = plan.input.reader(batch.schema).rows(batch)
+    elements, stamps = chain.run(elements, event_times(batch, plan.event_time_from))
+    if plan.changes_elements:
+        columns = plan.output.writer("").columns(elements)
+    else:
+        columns = [batch.column(name) for name in plan.output.schema.names]
+    names = list(plan.output.schema.names)
+    if plan.event_time_out:
+        names.append(EVENT_TIME_COLUMN)
+        columns.append(pa.array(stamps or [None] * len(elements), pa.int64()))
+    if plan.key is not None:
+        names.append(KEY_COLUMN)
+        columns.append(chain.keys(elements))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def event_times(batch: pa.RecordBatch, column: str | None) -> Stamps:
+    """Event times of a batch, milliseconds; None without such a column."""
+    if column is None:
+        return None
+    times: Any = batch.column(column)
+    if pa.types.is_timestamp(times.type):
+        times = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64())
+    return times.to_pylist()
+
+
+def raise_failures(failures: list[StepFailure]) -> None:
+    """Raise what a user's function raised, that of the lowest partition. Raises `UserErrorRaised`."""
+    if failures:
+        partition, error = min(failures, key=lambda failure: failure[0])
+        raise UserErrorRaised(error, None, partition)

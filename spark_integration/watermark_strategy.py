@@ -1,0 +1,118 @@
+"""When a stream's elements happened, and how long to wait for stragglers: `WatermarkStrategy`, with PyFlink's names.
+
+The watermark is one value for the whole job, computed after each micro-batch from the largest time stamp of all
+partitions; so a partition without input holds nothing back, and `with_idleness` has nothing to do.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any
+
+from varve.storage.errors import InvalidRequestError
+
+
+@dataclass(frozen=True, order=True)
+class Duration:
+    """A span of time, of whole milliseconds."""
+
+    milliseconds: int
+
+    @staticmethod
+    def of_days(days: int) -> Duration:
+        """Days of 24 hours."""
+        return Duration(days * 86_400_000)
+
+    @staticmethod
+    def of_hours(hours: int) -> Duration:
+        """Hours."""
+        return Duration(hours * 3_600_000)
+
+    @staticmethod
+    def of_minutes(minutes: int) -> Duration:
+        """Minutes."""
+        return Duration(minutes * 60_000)
+
+    @staticmethod
+    def of_seconds(seconds: int) -> Duration:
+        """Seconds."""
+        return Duration(seconds * 1000)
+
+    @staticmethod
+    def of_millis(millis: int) -> Duration:
+        """Milliseconds."""
+        return Duration(millis)
+
+    def to_millis(self) -> int:
+        """The milliseconds of this span."""
+        return self.milliseconds
+
+
+class TimestampAssigner(ABC):
+    """Says when an element happened."""
+
+    @abstractmethod
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        """The time stamp of an element.
+
+        Args:
+            value: The element.
+            record_timestamp: The one that it has; the smallest 64-bit integer if it has none.
+
+        Returns:
+            Milliseconds since the epoch.
+        """
+
+
+@dataclass(frozen=True)
+class WatermarkStrategy:
+    """How time stamps and the watermark are made; every `with_` makes a new strategy."""
+
+    out_of_orderness_ms: int | None
+    """None: no watermark."""
+    assigner: TimestampAssigner | None = None
+
+    @staticmethod
+    def for_monotonous_timestamps() -> WatermarkStrategy:
+        """Elements come in the order of their time stamps: the watermark is 1 ms below the largest."""
+        return WatermarkStrategy(0)
+
+    @staticmethod
+    def for_bounded_out_of_orderness(max_out_of_orderness: Duration | timedelta) -> WatermarkStrategy:
+        """An element may be so much older than one before it; the watermark is that and 1 ms below the largest.
+
+        Raises:
+            InvalidRequestError: Not a span of time, or a negative one.
+        """
+        if isinstance(max_out_of_orderness, timedelta):
+            max_out_of_orderness = Duration(max_out_of_orderness // timedelta(milliseconds=1))
+        if not isinstance(max_out_of_orderness, Duration) or max_out_of_orderness.milliseconds < 0:
+            raise InvalidRequestError(
+                f"{max_out_of_orderness!r} is no span of time to wait for; give Duration.of_seconds(5)"
+            )
+        return WatermarkStrategy(max_out_of_orderness.milliseconds)
+
+    @staticmethod
+    def no_watermarks() -> WatermarkStrategy:
+        """Time stamps without a watermark."""
+        return WatermarkStrategy(None)
+
+    def with_timestamp_assigner(self, timestamp_assigner: TimestampAssigner) -> WatermarkStrategy:
+        """Take the time stamps from there. Raises `InvalidRequestError` for something that is no assigner."""
+        if not isinstance(timestamp_assigner, TimestampAssigner):
+            raise InvalidRequestError(
+                f"{timestamp_assigner!r} is no TimestampAssigner; derive one, and give an instance"
+            )
+        return replace(self, assigner=timestamp_assigner)
+
+    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
+        """The strategy itself: idle partitions hold no watermark back (see the module)."""
+        del idle_timeout
+        return self
+
+    @property
+    def delay_ms(self) -> int | None:
+        """How far the watermark is below the largest time stamp; as in Flink, elements at the watermark are late."""
+        return None if self.out_of_orderness_ms is None else self.out_of_orderness_ms + 1

@@ -1,0 +1,7 @@
+"""`pyflink.common.configuration`'s names that varve has."""
+
+from varve.spark_integration.configuration import Configuration
+
+__all__ = [
+    "Configuration",
+]

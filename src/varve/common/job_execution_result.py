@@ -1,0 +1,7 @@
+"""`pyflink.common.job_execution_result`'s names that varve has."""
+
+from varve.spark_integration.job_execution import JobExecutionResult
+
+__all__ = [
+    "JobExecutionResult",
+]

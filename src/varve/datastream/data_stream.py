@@ -1,0 +1,11 @@
+"""`pyflink.datastream.data_stream`'s names that varve has."""
+
+from varve.spark_integration.element_sinks import CloseableIterator
+from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+
+__all__ = [
+    "CloseableIterator",
+    "DataStream",
+    "DataStreamSink",
+    "KeyedStream",
+]

@@ -1,0 +1,7 @@
+"""`pyflink.datastream.execution_mode`'s names that varve has."""
+
+from varve.spark_integration.configuration import RuntimeExecutionMode
+
+__all__ = [
+    "RuntimeExecutionMode",
+]

@@ -1,0 +1,25 @@
+"""`pyflink.datastream.functions`' names that varve has."""
+
+from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+from varve.spark_integration.stream_functions import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+)
+
+__all__ = [
+    "AggregateFunction",
+    "FilterFunction",
+    "FlatMapFunction",
+    "Function",
+    "KeySelector",
+    "KeyedProcessFunction",
+    "KeyedStateStore",
+    "MapFunction",
+    "ProcessFunction",
+    "ReduceFunction",
+    "RuntimeContext",
+]

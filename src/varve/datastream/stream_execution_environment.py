@@ -1,0 +1,7 @@
+"""`pyflink.datastream.stream_execution_environment`'s names that varve has."""
+
+from varve.spark_integration.environment import StreamExecutionEnvironment
+
+__all__ = [
+    "StreamExecutionEnvironment",
+]

@@ -1,0 +1,85 @@
+"""Functions of stream programs that tests send to workers; here, so that the workers can import them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from varve.common import Types
+from varve.common.watermark_strategy import TimestampAssigner
+from varve.datastream import FilterFunction, FlatMapFunction, KeyedProcessFunction, MapFunction, RuntimeContext
+from varve.datastream.state import ValueStateDescriptor
+
+
+class Count(MapFunction):
+    """(element, how often its key came)."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def map(self, value: Any) -> tuple[Any, int]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        return value, count
+
+
+class FirstOfKey(FilterFunction):
+    """Whether an element is the first of its key."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.BOOLEAN()))
+
+    def filter(self, value: Any) -> bool:
+        first = self.seen.value() is None
+        self.seen.update(True)
+        return first
+
+
+class Times(FlatMapFunction):
+    """Each element as often as its key came."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.count = runtime_context.get_state(ValueStateDescriptor("count", Types.LONG()))
+
+    def flat_map(self, value: Any) -> Iterator[Any]:
+        count = (self.count.value() or 0) + 1
+        self.count.update(count)
+        for _ in range(count):
+            yield value
+
+
+class Tagged(MapFunction):
+    """A rich stateless function: marks elements with what `open` has made."""
+
+    def __init__(self, mark: str) -> None:
+        self.mark = mark
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.tag = f"{self.mark} of {runtime_context.get_task_name()}"
+
+    def map(self, value: Any) -> str:
+        return f"{value} {self.tag}"
+
+
+class KeyAndTime(KeyedProcessFunction[Any, Any, Any]):
+    """(key, its type, time stamp, watermark)."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        key = ctx.get_current_key()
+        yield key, type(key).__name__, ctx.timestamp(), ctx.current_watermark()
+
+
+class Second(TimestampAssigner):
+    """The second field is the time stamp."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value[1]
+
+
+class Unlucky(MapFunction):
+    """Raises at 13."""
+
+    def map(self, value: Any) -> Any:
+        if value == 13:
+            raise ArithmeticError(f"{value} is unlucky")
+        return value
