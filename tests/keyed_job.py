@@ -162,10 +162,6 @@ class KeyedJob:
         self._open(store)
         assert self._contents(store) == held
 
-    def reopen(self) -> None:
-        """The function is made anew, over the same store."""
-        self._open(self.backend.store)
-
     def close(self) -> None:
         """Release the store."""
         self.backend.store.close()

@@ -31,7 +31,7 @@ def restart(job: LivingJob) -> None:
     """Commit, and begin again with other settings; in memory where the life says so."""
     job.step()
     if job.life == FOLDED:
-        job.reopen()
+        job.redeploy()
 
 
 def fill(job: LivingJob, config: StateTtlConfig | None) -> None:
@@ -177,11 +177,11 @@ def test_the_log_tells_of_a_new_ttl_without_rows(kind: str, tmp_path: Any) -> No
     job.move_time(10)
     job.handle(value(ON))
     assert job.backend.changes() == []
-    job.reopen()
+    job.redeploy()
     job.handle(value(LONGER))
     [change] = job.backend.changes()
     assert (len(change), change.schema.ttl and change.schema.ttl["ttl_ms"]) == (0, 10 * TTL_MS)
-    job.reopen()
+    job.redeploy()
     job.handle(value(LONGER))
     assert job.backend.changes() == [change], "a batch that was dropped told nobody"
     job.commit()
@@ -203,3 +203,22 @@ def test_ttl_does_not_make_another_type_fit(job: LivingJob) -> None:
     wrong.name = "value"
     with pytest.raises(IncompatibleError, match="value"):
         job.handle(wrong)
+
+
+def test_a_change_of_ttl_is_in_the_log_also_if_the_batch_leaves_in_parts(job: LivingJob) -> None:
+    job.move_time(10)
+    fill(job, None)
+    restart(job)
+    job.move_time(1000)
+    assert seen(job, ON) == FULL
+    job.cut()
+    job.at("new", value(ON)).update("x")
+    job.cut()
+    assert seen(job, ON) == FULL
+    restart(job)
+    job.move_time(1000 + TTL_MS - 1)
+    assert seen(job, ON) == FULL
+    restart(job)
+    job.move_time(1000 + TTL_MS)
+    assert seen(job, ON) == EMPTY
+    assert job.at("new", value(ON)).value() is None

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
-from tests.working_stores import open_snapshot
+from tests.working_stores import KINDS, open_snapshot, open_store
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.cleanup import StateActivity
@@ -211,3 +211,32 @@ def test_replay_of_older_rows_leaves_the_later_ttl(rocksdb: RocksDBStore, hashma
         assert store.schemas == (state,)
         assert table.get(key_group("k1"), "k1") == (-(1 << 63), 7)
         assert table.get(key_group("k2"), "k2") == (1000, 1)
+
+
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_cleaning_up_takes_back_what_was_done_ahead(hashmap: HashMapStore, confirmed: bool) -> None:
+    """What a batch set is in the tables before it is confirmed; only confirmed values are looked at."""
+    state = schema("value")
+    hashmap.apply([rows(state, half_expired())], link(1))
+    before = held(hashmap, state)
+    ahead = [rows(state, dict.fromkeys(KEYS[:10], 120))]
+    hashmap.prepare(ahead, 2)
+    removed = hashmap.clean_up(AT_150, {"s": StateActivity(accesses=1000)})
+    assert removed == 50
+    if confirmed:
+        hashmap.apply(ahead, link(2))
+    assert held(hashmap, state) == (before & ODD) | (set(KEYS[:10]) if confirmed else set())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_whose_table_is_converted_is_cleaned_up_in_its_new_form(tmp_path: Path, kind: str) -> None:
+    state = schema("value")
+    wide = change(state, msgspec.structs.replace(state, value_type="1:stamped<big_dec>"), {}, OPERATOR, migrates=False)
+    store = open_store(kind, tmp_path / "db", KEY_TYPE, 0, KEY_GROUPS)
+    store.apply([rows(state, half_expired())], link(1))
+    assert store.clean_up(BatchTime(0), {"s": StateActivity(accesses=1)}) == 0
+    store.register(wide.schema)
+    store.apply([], link(2))
+    store.clean_up(AT_150, {"s": StateActivity(accesses=1000, mutations=1000)})
+    assert held(store, wide.schema) == ODD
+    store.close()
