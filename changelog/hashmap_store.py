@@ -11,7 +11,7 @@ Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
@@ -287,10 +287,10 @@ class HashMapStore:
         if convert is None:
             return change
         if change.ops is None:
-            return replace(change, schema=known.schema, values=[convert(value) for value in change.values])
+            return change.but(schema=known.schema, values=[convert(value) for value in change.values])
         written = [op in (Op.PUT, Op.APPEND) for op in change.ops]
         values = [convert(value) if write else None for value, write in zip(change.values, written, strict=True)]
-        return replace(change, schema=known.schema, values=values)
+        return change.but(schema=known.schema, values=values)
 
     def _confirm(self) -> None:
         self._registry.confirm()

@@ -117,6 +117,15 @@ class HashMapValueTable(HashMapTable[Any]):
         except KeyError:
             raise outside(key_group, self.groups) from None
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        found: list[Any] = []
+        start = 0
+        for key_group, run in groupby(key_groups):
+            end = start + len(list(run))
+            found.extend(map(self.group(key_group).get, keys[start:end]))
+            start = end
+        return found
+
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         for key_group, cells in self.groups.items():
             for key, value in cells.items():
@@ -166,6 +175,11 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
         if entries is None or map_key not in entries:
             return False, None
         return True, entries[map_key]
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        group, nothing = self.group, dict[Any, Any]()
+        rows = zip(key_groups, keys, map_keys, strict=True)
+        return [group(key_group).get(key, nothing).get(map_key) for key_group, key, map_key in rows]
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         return dict(self.group(key_group).get(key, ()))

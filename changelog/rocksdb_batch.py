@@ -9,13 +9,13 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
 
-from varve.changelog.changes import Op
+from varve.changelog.changes import Op, StateChanges
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_key import element, successor
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from varve.changelog.batch import Batch
-    from varve.changelog.changes import StateChanges
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
 
@@ -222,8 +221,7 @@ def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChange
     kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
     if len(kept) == len(change):
         return change
-    return replace(
-        change,
+    return change.but(
         key_groups=[change.key_groups[i] for i in kept],
         keys=[change.keys[i] for i in kept],
         ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),

@@ -9,7 +9,7 @@ Invariants: I2 (the tag is in the header, so that a reader can check it against 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.changelog.changes import StateChanges
+
 
 KIND: Final = b"SEGM"
 VERSION: Final = 1
@@ -172,4 +173,4 @@ def _without_plain_ops(change: StateChanges) -> StateChanges:
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change
-    return replace(change, ops=None)
+    return change.but(ops=None)

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from varve.changelog.map_state import MapStateHandle
 from varve.changelog.stamped_type import StampedType
 from varve.changelog.state import MapState
+from varve.changelog.ttl_many_keys import get_entries, put_entries, remove_entries
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from varve.changelog.batch_keys import BatchKeys
     from varve.changelog.expiry import Expiry, ReadRules
     from varve.changelog.map_state import MapOverlay
     from varve.changelog.overlay import KeyContext
@@ -29,7 +31,7 @@ class TtlMapStateHandle(MapState[K, V]):
     """The user's handle; arguments as those of `TtlCell`."""
 
     __slots__ = ("_context", "_expiry", "_freeze", "_immutable", "_name", "_refreshes", "_shows_expired", "_stamped",
-                 "_thaw")  # fmt: skip
+                 "_thaw", "_types")  # fmt: skip
 
     def __init__(
         self,
@@ -49,6 +51,7 @@ class TtlMapStateHandle(MapState[K, V]):
         self._immutable = value_type.immutable
         self._freeze = value_type.freeze
         self._thaw = value_type.thaw
+        self._types = key_type, value_type
 
     def get(self, key: K) -> V | None:
         held = self._read(key)
@@ -71,6 +74,15 @@ class TtlMapStateHandle(MapState[K, V]):
             self._stamped.put_all(given)  # which says what is wrong
         now, frozen = self._expiry.stamp_ms(), self._frozen
         self._stamped.put_all({key: (now, frozen(value)) for key, value in dict_value.items()})
+
+    def get_many(self, keys: BatchKeys, map_keys: Any) -> Any:
+        return get_entries(self._name, self._types, self._context, keys, map_keys, self.get)
+
+    def put_many(self, keys: BatchKeys, map_keys: Any, values: Any) -> None:
+        put_entries(self._name, self._types, self._context, keys, map_keys, values, write=self.put)
+
+    def remove_many(self, keys: BatchKeys, map_keys: Any) -> None:
+        remove_entries(self._name, self._types[0], self._context, keys, map_keys, self.remove)
 
     def remove(self, key: K) -> None:
         self._expiry.accesses += 1

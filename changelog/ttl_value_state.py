@@ -5,11 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.expiry import StampingType
+from varve.changelog.many_keys import check_keys
 from varve.changelog.stamped_type import StampedType
 from varve.changelog.state import ValueState
+from varve.changelog.ttl_many_keys import each_key, get_values, put_values
 from varve.changelog.value_state import ValueStateHandle
 
 if TYPE_CHECKING:
+    from varve.changelog.batch_keys import BatchKeys
     from varve.changelog.expiry import Expiry, ReadRules
     from varve.changelog.overlay import KeyContext
     from varve.changelog.value_state import ValueOverlay
@@ -30,8 +33,8 @@ class TtlCell:
         rules: How reads treat what they read.
     """
 
-    __slots__ = ("_context", "_expiry", "_immutable", "_name", "_refreshes", "_shows_expired", "_stamped", "_stamping",
-                 "_thaw")  # fmt: skip
+    __slots__ = ("_expiry", "_immutable", "_refreshes", "_shows_expired", "_stamped", "_stamping", "_thaw", "context",
+                 "name", "value_type")  # fmt: skip
 
     def __init__(
         self, overlay: ValueOverlay, context: KeyContext, value_type: WireType, expiry: Expiry, rules: ReadRules
@@ -41,10 +44,11 @@ class TtlCell:
         self._expiry = expiry
         self._refreshes = rules.refreshes
         self._shows_expired = rules.shows_expired
-        self._context = context
-        self._name = overlay.schema.name
+        self.context = context
+        self.name = overlay.schema.name
         self._immutable = value_type.immutable
         self._thaw = value_type.thaw
+        self.value_type = value_type
 
     def read(self, *, for_update: bool = False) -> Any:
         """The value, None if there is none that can be seen; `for_update`: a `write` or nothing follows."""
@@ -77,7 +81,7 @@ class TtlCell:
 
     def refused(self, error: InvalidRequestError) -> InvalidRequestError:
         """The error with the state's name."""
-        return self._context.refused(self._name, error)
+        return self.context.refused(self.name, error)
 
 
 class TtlValueStateHandle(ValueState[T]):
@@ -96,3 +100,17 @@ class TtlValueStateHandle(ValueState[T]):
 
     def clear(self) -> None:
         self._cell.remove()
+
+    def get_many(self, keys: BatchKeys) -> Any:
+        cell = self._cell
+        return get_values(cell.name, cell.value_type, cell.context, keys, cell.read)
+
+    def put_many(self, keys: BatchKeys, values: Any) -> None:
+        cell = self._cell
+        put_values(cell.name, cell.value_type, cell.context, keys, values, cell.write)
+
+    def remove_many(self, keys: BatchKeys) -> None:
+        cell = self._cell
+        check_keys(keys, cell.name)
+        for _ in each_key(cell.context, keys):
+            cell.remove()

@@ -31,6 +31,10 @@ class ValueTable(Protocol):
         """The stored value, or None if there is none."""
         ...
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each key, None for none. Fastest for keys in ascending order of key group."""
+        ...
+
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """These keys will probably be read before the next `prefetch`: a store may read them at once. A hint."""
         ...
@@ -45,6 +49,10 @@ class MapTable(Protocol):
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         """(present, stored value); a present value may be None."""
+        ...
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each (key, map key); None where there is no entry or its value is None."""
         ...
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:

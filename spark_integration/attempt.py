@@ -53,14 +53,18 @@ class Attempt:
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
         started_s = self._owner.clock.monotonic_s()
-        self._rows_in += batch.num_rows
-        self._upstream.update(upstream_tags(batch))
+        self._note_input(batch)
         if batch.num_rows:
-            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
         self._upload_early(batch.nbytes)
         yield from self._full_answers()
+
+    def _note_input(self, batch: pa.RecordBatch) -> None:
+        self._rows_in += batch.num_rows
+        self._upstream.update(upstream_tags(batch))
+        if batch.num_rows:
+            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
 
     def _upload_early(self, input_bytes: int) -> None:
         """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""

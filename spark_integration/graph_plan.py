@@ -85,6 +85,7 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
             name=said.name or uids[node],
             parallelism=said.parallelism,
             timestamp_column=column,
+            prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
         operators.append(_with_elements(plan, node, after, settings))
     return GraphPlan(
@@ -189,6 +190,12 @@ def _with_elements(
     plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
     if plain and node.key is None and key is None and not after.steps:
         return plan
+    if plan.vectorized:
+        raise InvalidRequestError(
+            "aggregate and vectorised functions work on columns: key rows by columns, write the result or key it by "
+            "columns, without map, flat_map, filter or a key function in between",
+            operator=plan.uid,
+        )
     functions = [plan.function, *[step.function for step in after.steps]]
     if after.operator is not None and after.operator.key is not None:
         functions.append(after.operator.key.function)

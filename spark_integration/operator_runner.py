@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
-_INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN})
+INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN})
 
 
 class KeyReader:
@@ -54,19 +54,24 @@ class KeyReader:
 
     def keys(self, batch: pa.RecordBatch) -> list[Any]:
         """The stored form of each row's key; None is a key like any other."""
+        return self._key_type.from_arrow(self.column(batch))
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array[Any]:
+        """Each row's key as the key type's Arrow type."""
         if len(self._indices) == 1:
             column = batch.column(self._indices[0])
         else:
             fields = [self._arrow_type.field(i) for i in range(self._arrow_type.num_fields)]
             columns = [batch.column(i).cast(f.type) for i, f in zip(self._indices, fields, strict=True)]
             column = pa.StructArray.from_arrays(columns, fields=fields)
-        if column.type != self._arrow_type:
-            column = column.cast(self._arrow_type)
-        return self._key_type.from_arrow(column)
+        return column if column.type == self._arrow_type else column.cast(self._arrow_type)
 
 
 class OperatorRunner:
     """One instance of a user's function on one partition, with its keyed state and its context objects."""
+
+    METHOD: ClassVar = "process_element"
+    """The function's method that gets the input."""
 
     def __init__(self, request: OperatorRequest, partition: int, function: bytes, backend: KeyedStateBackend) -> None:
         """Unpickle the function and open it; what it raises is kept, see `error`."""
@@ -103,7 +108,7 @@ class OperatorRunner:
                 loaded = self._elements.function
             self._function = loaded
             self._function.open(self._runtime_context)
-            self._process = self._function.process_element
+            self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
         except Exception as error:  # noqa: BLE001  user code may raise anything
@@ -163,7 +168,7 @@ class OperatorRunner:
         key_type = parse_type_string(self._request.key_type)
         thaw = key_type.thaw
         self._thaw_key = None if key_type.immutable else lambda key: None if key is None else thaw(key)
-        columns = [n for n in schema.names if n not in _INTERNAL_COLUMNS]
+        columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
         self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, columns)
         self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
 

@@ -77,6 +77,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: float
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):

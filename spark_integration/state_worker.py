@@ -23,6 +23,8 @@ from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
+from varve.spark_integration.vectorized_attempt import VectorizedAttempt
+from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
@@ -160,7 +162,10 @@ class OperatorState:
         backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
         runner = self._open_runner()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
-        attempt = Attempt(self, task, runner, backend, how)
+        if isinstance(runner, VectorizedRunner):
+            attempt = VectorizedAttempt(self, task, runner, backend, how)
+        else:
+            attempt = Attempt(self, task, runner, backend, how)
         attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
         self._pending = attempt
         return attempt
@@ -215,7 +220,8 @@ class OperatorState:
 
     def _open_runner(self) -> OperatorRunner:
         if self._runner is None:
-            self._runner = OperatorRunner(self.request, self.partition, self._function, self._open_backend())
+            make = VectorizedRunner if self.request.vectorized else OperatorRunner
+            self._runner = make(self.request, self.partition, self._function, self._open_backend())
         return self._runner
 
     def _drop_pending(self) -> None:

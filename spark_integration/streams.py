@@ -14,11 +14,21 @@ from pyspark.sql.types import StringType, StructField, StructType
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
+from varve.spark_integration.aggregations import aggregate_columns
+from varve.spark_integration.column_aggregates import ColumnAggregates
 from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.operator_plan import check_columns, check_uid, key_type_of, output_schema_of, plan_operator
+from varve.spark_integration.map_side_combine import map_side_combine
+from varve.spark_integration.operator_plan import (
+    check_columns,
+    check_uid,
+    key_type_of,
+    output_schema_of,
+    plan_operator,
+    timestamp_column_of,
+)
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -41,7 +51,7 @@ from varve.spark_integration.watermark_strategy import WatermarkStrategy
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from datetime import timedelta
 
     from pyspark.sql import DataFrame
@@ -52,7 +62,9 @@ if TYPE_CHECKING:
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
+    from varve.spark_integration.map_side_combine import MapSideCombine
     from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 
 _UNNAMED = "unnamed"
 """Stands for the uid in a plan until the job starts."""
@@ -330,12 +342,12 @@ class KeyedStream(DataStream):
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  PyFlink's streams differ in it as well
         self,
-        func: KeyedProcessFunction[Any, Any, Any],
+        func: KeyedProcessFunction[Any, Any, Any] | VectorizedProcessFunction,
         output_type: StructType | str | TypeLike | None = None,
         uid: str | None = None,
         name: str | None = None,
     ) -> DataStream:
-        """Call a function for every element, with the state of the element's key.
+        """Call a function for every element, with the state of its key; a vectorised one for every batch of rows.
 
         Args:
             func: An instance; it is copied (pickled) now.
@@ -374,11 +386,60 @@ class KeyedStream(DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
-    def _operator(
-        self, kind: str, func: Any, elements: ElementType, uid: str | None = None, name: str | None = None
+    def aggregate(
+        self,
+        aggregations: Mapping[str, Any] | None = None,
+        /,
+        *,
+        uid: str | None = None,
+        name: str | None = None,
+        **columns: Any,
     ) -> DataStream:
+        """Keep aggregates of all rows of each key, and yield those of every key that has rows in a micro-batch.
+
+        An output row has the key columns and a column for each aggregation, typed as by Spark's `groupBy().agg()`.
+
+        Args:
+            aggregations: Output column → aggregation, for names that are no Python names, or are `uid` or `name`.
+            uid: Required. Names the operator's state for ever; other aggregations are another state, which needs
+                another uid.
+            name: For people; the uid unless given.
+            columns: Output column = aggregation: "count" (of rows), `("amount", "sum")`, `("amount", "top", 10)` or an
+                `Aggregation`, which names the functions.
+
+        Raises:
+            InvalidRequestError: Any of these cannot be right, the uid is taken, or the stream is not keyed by columns.
+        """
+        checked = check_uid(uid)
+        if self._key is not None or not isinstance(self._elements, RowElements):
+            raise InvalidRequestError("aggregate works on columns: key a stream of rows by columns", operator=checked)
+        schema = self.schema
+        wanted = aggregate_columns(schema, {**(aggregations or {}), **columns})
+        output = StructType(
+            [
+                *[StructField(key, schema[key].dataType) for key in self._columns],
+                *[StructField(column.name, column.output_type) for column in wanted],
+            ]
+        )
+        combine = map_side_combine(self._columns, wanted, timestamp_column_of(schema, self._event_time_column()))
+        function = ColumnAggregates(self._columns, wanted, combined=combine.combines)
+        return self._operator("aggregate", function, elements_of(output, checked), checked, name, combine)
+
+    def _event_time_column(self) -> str | None:
+        """Column of the input that holds the event time."""
         source = next(iter(self._transformation.lineage()))
         event_time = source.event_time if isinstance(source, DataFrameSource) else None
+        return event_time.column if event_time else None
+
+    def _operator(
+        self,
+        kind: str,
+        func: Any,
+        elements: ElementType,
+        uid: str | None = None,
+        name: str | None = None,
+        prepare: MapSideCombine | None = None,
+    ) -> DataStream:
         schema = self.schema
         if self._key is not None:
             # Of any type that may be a key; the plan gets the key function's below.
@@ -390,7 +451,8 @@ class KeyedStream(DataStream):
             elements.schema,
             uid=_UNNAMED if uid is None else uid,
             name=name,
-            event_time=event_time.column if event_time else None,
+            event_time=self._event_time_column(),
+            prepare=prepare,
         )
         if self._key is not None:
             plan = replace(plan, key_type=self._key.key_type.type_string())

@@ -23,12 +23,14 @@ if TYPE_CHECKING:
     from varve.changelog.timer_state import TimeDomain
     from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
+    from varve.spark_integration.aggregations import Aggregation
     from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
     from varve.spark_integration.timer_service import TimerService
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
@@ -37,6 +39,7 @@ _MODULE_OF: Final = {
     "AggregateFunction": "varve.changelog.functions",
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
+    "Aggregation": "varve.spark_integration.aggregations",
     "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
     "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_config",
     "HashMapStateBackend": "varve.spark_integration.state_backends",
@@ -60,12 +63,14 @@ _MODULE_OF: Final = {
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
     "VarveError": "varve.storage.errors",
+    "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
 }
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "Aggregation",
     "EmbeddedRocksDBStateBackend",
     "FileSystemCheckpointStorage",
     "HashMapStateBackend",
@@ -89,6 +94,7 @@ __all__ = [
     "ValueState",
     "ValueStateDescriptor",
     "VarveError",
+    "VectorizedProcessFunction",
     "__version__",
 ]
 
