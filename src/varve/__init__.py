@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.timer_state import TimeDomain
+    from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.aggregations import Aggregation
     from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
@@ -53,9 +54,11 @@ _MODULE_OF: Final = {
     "Row": "varve.changelog.row",
     "RuntimeContext": "varve.spark_integration.functions",
     "Sink": "varve.spark_integration.sinks",
+    "StateTtlConfig": "varve.changelog.ttl_config",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
     "TimeDomain": "varve.changelog.timer_state",
     "TimerService": "varve.spark_integration.timer_service",
+    "Time": "varve.changelog.ttl_config",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
@@ -82,7 +85,9 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "Sink",
+    "StateTtlConfig",
     "StreamExecutionEnvironment",
+    "Time",
     "TimeDomain",
     "TimerService",
     "Types",
