@@ -28,6 +28,7 @@ from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
 from varve.changelog.schema_history import same_declaration
+from varve.changelog.stamped_type import is_stamped
 from varve.changelog.state_declaration import declare, rewrite, wanted_schema
 from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
 from varve.changelog.ttl_aggregating_state import TtlAggregatingStateHandle, TtlReducingStateHandle
@@ -221,11 +222,15 @@ class KeyedStateBackend:
         Nothing happens if there is no such state. No key is current afterwards.
 
         Raises:
-            InvalidRequestError: It is of another kind.
+            InvalidRequestError: It is of another kind, or has or had a time to live.
         """
         schema = next((schema for schema in self._store.schemas if schema.name == name), None)
         if schema is None:
             return
+        if is_stamped(schema.value_type):
+            raise InvalidRequestError(
+                f"state {name!r} has or had a time to live: clear it key by key", operator=self._context.operator
+            )
         value_type, handle = parse_type_string(schema.value_type), None
         if schema.kind == ValueStateDescriptor.kind:
             handle = self.get_state(ValueStateDescriptor(name, value_type))
