@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FACTORY_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 """`module:qualified.name`."""
 _TABLES: Final = ("value_table", "map_table", "list_table", "timer_table")
-_METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "write_snapshot", "close")
+_METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "clean_up", "write_snapshot", "close")
 
 
 class WorkingStoreFactory(Protocol):
@@ -123,7 +123,7 @@ def copy_store(source: WorkingStore, store: WorkingStore) -> None:
 
 def _check_store(name: str, store: Any, target: StoreTarget) -> None:
     missing = [m for m in _METHODS if not callable(getattr(store, m, None))]
-    missing += [p for p in ("version", "schemas") if not hasattr(store, p)]
+    missing += [p for p in ("version", "schemas", "changed_ttls") if not hasattr(store, p)]
     if missing:
         raise InvalidRequestError(
             f"the working store factory {name!r} made a {type(store).__name__}, which is no WorkingStore: it lacks "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction, as_reduce_function, check_aggregate_function
 from varve.changelog.schema_evolution import frozen_defaults
+from varve.changelog.ttl_config import StateTtlConfig
 from varve.changelog.types import TypeLike, Types, as_type
 from varve.storage.errors import InvalidRequestError
 from varve.storage.records import StateSchema
@@ -50,6 +51,7 @@ class StateDescriptor(ABC):
             raise InvalidRequestError(f"{name!r} is not a name of a state: give a str that is not empty")
         self.name = name
         self.type_info = as_type(type_info)
+        self._ttl_config: StateTtlConfig | None = None
         self.defaults = frozen_defaults(self.stored_type, defaults or {})
         """Path of a field → wire form of its default."""
         self._migrations: dict[WireType | None, Migration] = {}
@@ -59,6 +61,21 @@ class StateDescriptor(ABC):
     def get_name(self) -> str:
         """Name of the state."""
         return self.name
+
+    def enable_time_to_live(self, ttl_config: StateTtlConfig) -> None:
+        """Let values expire; a config whose update type is Disabled switches that off.
+
+        Raises `InvalidRequestError` if it is no `StateTtlConfig`.
+        """
+        if not isinstance(ttl_config, StateTtlConfig):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError(
+                f"state {self.name!r}: {ttl_config!r} is not a StateTtlConfig; make one with StateTtlConfig.new_builder"
+            )
+        self._ttl_config = ttl_config
+
+    def get_ttl_config(self) -> StateTtlConfig | None:
+        """What `enable_time_to_live` was given last."""
+        return self._ttl_config
 
     def enable_migration(self, migrate: Migration, from_type: TypeLike | None = None) -> None:
         """Let a function make the values of this type from stored values of another one.

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
+from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
 from varve.changelog.hashmap_tables import (
     Displaced,
     HashMapListTable,
@@ -25,7 +26,7 @@ from varve.changelog.hashmap_tables import (
 )
 from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.schema_history import changes_at, first_version, stored_conversion
+from varve.changelog.schema_history import changes_at, first_version, migrating_conversion, stored_conversion
 from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.table_rows import table_of
@@ -33,10 +34,12 @@ from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -82,6 +85,7 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._cleanups: dict[str, HashMapCleanup] = {}
         self._unconverted: dict[str, HashMapTable[Any]] = {}
         """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
@@ -99,6 +103,11 @@ class HashMapStore:
     def schemas(self) -> tuple[StateSchema, ...]:
         """The states, in order of registration."""
         return self._registry.schemas
+
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.changed_ttls
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
@@ -170,8 +179,22 @@ class HashMapStore:
         self._torn = False
         self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
 
-    def write_snapshot(self, directory: Path) -> None:
-        """See `WorkingStore`."""
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore`: every access pays for the check of a few values."""
+        self._take_back()
+        self._check_whole()
+        removed = 0
+        for schema in self._registry.confirmed_schemas:
+            done, table = activity.get(schema.name), self._tables.get(schema.name)
+            if done is not None and table is not None:
+                known = self._cleanups.get(schema.name)
+                if known is None or known.table is not table:
+                    known = self._cleanups[schema.name] = HashMapCleanup(table)
+                removed += known.run(schema, now, done)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
+        """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""
         self._take_back()
         self._check_whole()
         write_table_snapshot(
@@ -181,7 +204,10 @@ class HashMapStore:
             low=self._range.start,
             high=self._range.stop,
             version=self._version,
-            tables=[(schema, self._tables[schema.name].items()) for schema in self._registry.schemas],
+            tables=[
+                (schema, without_expired(schema, self._tables[schema.name].items(), now))
+                for schema in self._registry.schemas
+            ],
         )
 
     def load_from(self, source: WorkingStore) -> None:
@@ -232,7 +258,7 @@ class HashMapStore:
         newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
         if table is not None and before is not None and before.schema.version != newest.version:
-            converted = _at_version(table, before.schema.version, newest, migrate)
+            converted = _at_version(table, before.schema, newest, migrate)
             if converted is not table:
                 self._unconverted.setdefault(schema.name, table)
                 table = self._tables[schema.name] = converted
@@ -274,13 +300,15 @@ class HashMapStore:
 
 
 def _at_version(
-    table: HashMapTable[Any], version: int, newest: StateSchema, migrate: Callable[[Any], Any] | None
+    table: HashMapTable[Any], before: StateSchema, newest: StateSchema, migrate: Callable[[Any], Any] | None
 ) -> HashMapTable[Any]:
     """A table of the newest version; the same one if its values stay as they are.
 
     A migration whose function is not here is being replayed: it puts every value again, so none is kept.
     """
-    if migrate is None and version < first_version(newest):
+    if migrate is not None:
+        return table.converted(migrating_conversion(before, newest, migrate))
+    if before.version < first_version(newest):
         return table.emptied()
-    convert = migrate or stored_conversion(newest, version)
+    convert = stored_conversion(newest, before.version)
     return table if convert is None else table.converted(convert)

@@ -49,12 +49,16 @@ class HashMapTable(ABC, Generic[C]):
     def items(self) -> Iterator[tuple[Any, ...]]:
         """All rows, by key group."""
 
+    @abstractmethod
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        """Remove those values of a key; (how many it had, how many were removed)."""
+
     def emptied(self) -> Self:
         """A table of the same key groups without cells."""
         return type(self)(min(self.groups), max(self.groups) + 1)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
-        """A table with the same keys and converted values; null map values stay."""
+        """A table with the same keys and converted values; null map values are converted, too."""
         made = self.emptied()
         for key_group, cells in self.groups.items():
             own = made.groups[key_group]
@@ -148,6 +152,15 @@ class HashMapValueTable(HashMapTable[Any]):
                             del cells[key]
             start = end
 
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        if key not in cells:
+            return 0, 0
+        if is_removed(cells[key]):
+            del cells[key]
+            return 1, 1
+        return 1, 0
+
 
 class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     """Key → map key → stored value, None for a null value."""
@@ -179,7 +192,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
 
     @staticmethod
     def converted_cell(cell: dict[Any, Any], convert: Callable[[Any], Any]) -> dict[Any, Any]:
-        return {map_key: None if value is None else convert(value) for map_key, value in cell.items()}
+        return {map_key: convert(value) for map_key, value in cell.items()}
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, map_key, value = row
@@ -200,6 +213,15 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                 groups[key_group].pop(key, None)
             else:
                 _remove_entry(groups[key_group], key, map_key)
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        entries = cells.get(key, {})
+        removed = [map_key for map_key, value in entries.items() if is_removed(value)]
+        looked_at = len(entries)
+        for map_key in removed:
+            _remove_entry(cells, key, map_key)
+        return looked_at, len(removed)
 
 
 class HashMapListTable(HashMapTable[list[Any]]):
@@ -234,6 +256,17 @@ class HashMapListTable(HashMapTable[list[Any]]):
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        elements = cells.get(key, [])
+        kept = [element for element in elements if not is_removed(element)]
+        looked_at = len(elements)
+        if not kept:
+            cells.pop(key, None)
+        elif len(kept) < looked_at:
+            cells[key] = kept
+        return looked_at, looked_at - len(kept)
 
 
 def _remove_entry(cells: dict[Any, dict[Any, Any]], key: Any, map_key: Any) -> None:

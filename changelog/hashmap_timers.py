@@ -61,6 +61,11 @@ class HashMapTimerTable(HashMapTable[None]):
         del cell, convert
         raise InvariantError("the type of timers does not change")
 
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        """Timers do not expire."""
+        del key_group, key, is_removed
+        return 0, 0
+
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, packed = row
         self._of(key_group).add(packed)

@@ -30,7 +30,7 @@ arrow: Final[Any] = pa
 
 def get_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKeys) -> Any:
     """The value of each key as a column of the value's type; null where there is none."""
-    _check_keys(keys, overlay.schema.name)
+    check_keys(keys, overlay.schema.name)
     check_columnar(value_type, f"state {overlay.schema.name!r}")
     overlay.make_cells()
     if overlay.sealed is None and not any(overlay.pending.values()):
@@ -50,10 +50,10 @@ def get_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
 def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKeys, values: Any) -> None:
     """Set the value of each key; null removes it. If a key is there twice, its last value counts."""
     name = overlay.schema.name
-    _check_keys(keys, name)
+    check_keys(keys, name)
     check_columnar(value_type, f"state {name!r}")
     column = canonical_column(value_type, values, f"state {name!r}")
-    _check_length(keys, column, name)
+    check_length(keys, column, name)
     if not len(keys):
         return
     untouched = overlay.sealed is None and not any(overlay.pending.values())
@@ -73,7 +73,7 @@ def get_entries(
 ) -> Any:
     """For each (key, map key) the value as a column; null where there is no entry, or its value is null."""
     key_type, value_type = types
-    map_keys = _map_keys(overlay, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
     check_columnar(value_type, f"the values of state {overlay.schema.name!r}")
     found: list[Any] = [None] * len(keys)
     unknown: list[int] = []
@@ -105,10 +105,10 @@ def put_entries(
     """Set the entry of each (key, map key); a null is a null value. Of a pair that is there twice the last counts."""
     key_type, value_type = types
     what = f"the values of state {overlay.schema.name!r}"
-    map_keys = _map_keys(overlay, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
     check_columnar(value_type, what)
     column = canonical_column(value_type, values, what)
-    _check_length(keys, column, overlay.schema.name)
+    check_length(keys, column, overlay.schema.name)
     stored, new, pending = keys.stored, value_type.from_arrow(column), overlay.pending
     for key_group, start, end in keys.runs():
         maps = pending[key_group]
@@ -118,30 +118,32 @@ def put_entries(
 
 def remove_entries(overlay: MapOverlay, key_type: TypeInformation, keys: BatchKeys, given: Any) -> None:
     """Remove the entry of each (key, map key)."""
-    map_keys = _map_keys(overlay, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
     for key_group, key, map_key in zip(keys.key_groups, keys.stored, map_keys, strict=True):
         overlay.remove(key_group, key, map_key)
 
 
-def _map_keys(overlay: MapOverlay, key_type: TypeInformation, keys: BatchKeys, given: Any) -> list[Any]:
-    name = overlay.schema.name
-    _check_keys(keys, name)
+def stored_map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, given: Any) -> list[Any]:
+    """Stored forms of map keys that were given as a column. Raises `InvalidRequestError`."""
+    check_keys(keys, name)
     check_columnar(key_type, f"the map keys of state {name!r}")
     column = canonical_column(key_type, given, f"the map keys of state {name!r}")
-    _check_length(keys, column, name)
+    check_length(keys, column, name)
     if column.null_count:
         raise InvalidRequestError(f"state {name!r}: a map key is null")
     return key_type.from_arrow(column)
 
 
-def _check_keys(keys: Any, name: str) -> None:
+def check_keys(keys: Any, name: str) -> None:
+    """Raises `InvalidRequestError` unless they are keys that a vectorised function got."""
     if not isinstance(keys, BatchKeys):
         raise InvalidRequestError(
             f"state {name!r}: the keys are a {type(keys).__name__}; give ctx.keys(), or its take() or its filter()"
         )
 
 
-def _check_length(keys: BatchKeys, column: Any, name: str) -> None:
+def check_length(keys: BatchKeys, column: Any, name: str) -> None:
+    """Raises `InvalidRequestError` unless there is one value per key."""
     if len(keys) != len(column):
         raise InvalidRequestError(f"state {name!r}: {len(column)} values for {len(keys)} keys")
 

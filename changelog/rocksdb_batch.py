@@ -17,7 +17,7 @@ from rocksdict import WriteBatch
 
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.key_wire import key_writer
-from varve.changelog.rocksdb_key import element, header, successor
+from varve.changelog.rocksdb_key import element, successor
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
 from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
@@ -51,8 +51,11 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    head: bytes
+    """The first byte of values that are written; the wire form of a stamped type begins with the stamp."""
     reader_of: Callable[[int], Callable[[bytes], Any]]
-    """Number of an older schema version → function from its wire forms to stored forms of this version."""
+    """Number of an older schema version → function from its wire forms to stored forms of this version, both without
+    time stamps."""
     namespace: TypeInformation | None = None
 
 
@@ -120,7 +123,7 @@ class RowBuilder:
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
-        head = header(form.schema.version)
+        head = form.head
         starts = [prefixes[group] + to_key(key) for group, key in zip(change.key_groups, change.keys, strict=True)]
         if change.ops is None:
             encoded = [head + to_value(value) for value in change.values]
@@ -138,7 +141,7 @@ class RowBuilder:
             raise InvariantError(f"changes of map state {form.schema.name!r} have no map keys")
         rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        prefixes, to_key, head = form.prefixes, key_writer(form.key), header(form.schema.version)
+        prefixes, to_key, head = form.prefixes, key_writer(form.key), form.head
         ops = change.ops or bytes(len(change))
         cells = zip(change.key_groups, change.keys, change.map_keys, change.values, ops, strict=True)
         for key_group, key, map_key, value, op in cells:
@@ -157,7 +160,7 @@ class RowBuilder:
     def _add_list(self, form: StateForm, change: StateChanges, seq: int, first: int) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        head = header(form.schema.version)
+        head = form.head
         ops = change.ops or bytes((Op.APPEND,)) * len(change)
         cells = zip(change.key_groups, change.keys, change.values, ops, strict=True)
         for position, (key_group, key, value, op) in enumerate(cells, first):
@@ -173,7 +176,7 @@ class RowBuilder:
     def _add_timers(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
         firsts = self.first_timers.setdefault(form.schema.name, {})
-        count, head = len(change), header(form.schema.version)
+        count, head = len(change), form.head
         ops, namespaces = change.ops or bytes(count), change.namespaces or [None] * count
         cells = zip(change.key_groups, change.keys, change.values, namespaces, ops, strict=True)
         for key_group, key, time_ms, namespace, op in cells:

@@ -96,17 +96,17 @@ def version_number(schema_version: int) -> int:
     return schema_version & VERSION_NUMBER_MAX
 
 
-def header(schema_version: int) -> bytes:
-    """The first byte of values of this schema version that carry no time stamp."""
-    return bytes((version_number(schema_version),))
+def header(schema_version: int, *, stamped: bool = False) -> bytes:
+    """The first byte of values of this schema version, with or without a time stamp after it."""
+    number = version_number(schema_version)
+    return bytes((number | TIME_STAMPED if stamped else number,))
 
 
 def value(schema_version: int, wire: bytes, time_stamp_ms: int | None = None) -> bytes:
     """A stored value; an empty `wire` is a null map value."""
-    first = header(schema_version)
     if time_stamp_ms is None:
-        return first + wire
-    return bytes((first[0] | TIME_STAMPED,)) + _TIME_STAMP.pack(time_stamp_ms) + wire
+        return header(schema_version) + wire
+    return header(schema_version, stamped=True) + _TIME_STAMP.pack(time_stamp_ms) + wire
 
 
 class StoredValue(NamedTuple):

@@ -19,7 +19,7 @@ from rocksdict import WriteBatch
 from varve.changelog.batch import Batch
 from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, StateVersion, cleared_later
 from varve.changelog.rocksdb_database import Database
-from varve.changelog.rocksdb_key import prefix
+from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
     MARKER_KEY,
     STATES_KEY,
@@ -33,19 +33,25 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
 from varve.changelog.schema_history import migrating_reader, wire_reader
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
+from varve.changelog.stamped_type import is_stamped
 from varve.changelog.state_registry import StateRegistry
+from varve.changelog.ttl_record import record_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
+    from varve.changelog.ttl_record import SweepSettings, TtlRecord
     from varve.storage.records import StateSchema
 
 
@@ -189,6 +195,11 @@ class RocksDBStore:
         return self._registry.schemas
 
     @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.changed_ttls`."""
+        return self._registry.changed_ttls
+
+    @property
     def states(self) -> tuple[RegisteredState, ...]:
         """The states with their ids in keys, in order of registration."""
         return self._registry.states
@@ -272,7 +283,52 @@ class RocksDBStore:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
         self._database.flush()
 
-    def write_snapshot(self, directory: Path) -> None:
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore.clean_up`: sweeps the states whose TTL says `cleanup_in_rocksdb_compact_filter`."""
+        mutations = {name: done.mutations for name, done in activity.items()}
+        return self.sweep(now, mutations, lambda record: record.cleanup.sweep)
+
+    def sweep(
+        self,
+        now: BatchTime,
+        mutations: Mapping[str, int],
+        settings_of: Callable[[TtlRecord], SweepSettings | None],
+    ) -> int:
+        """Remove what has expired at `now`, the time of the confirmed state, as far as the sweep comes.
+
+        Args:
+            now: See above.
+            mutations: State name → rows that were written since the last sweep, which bounds the work.
+            settings_of: How states are swept; None: not at all.
+
+        Returns:
+            How many rows were removed.
+        """
+        marks = read_marks(self._database)
+        removed = 0
+        for schema in self._registry.confirmed_schemas:
+            record, state = record_of(schema), self._registry.get(schema.name)
+            settings = None if record is None else settings_of(record)
+            if record is None or settings is None or state is None:
+                continue
+            work = SweepWork(
+                prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
+                expired_up_to_ms=record.expired_up_to(now),
+                settings=settings,
+                rows_written=mutations.get(schema.name, 0),
+                now_ms=now.time_ms,
+            )
+            swept = sweep(self._database, work, marks.get(schema.name))
+            marks[schema.name] = swept.mark
+            removed += swept.removed
+            table = self._values.get(schema.name)
+            if table is not None and swept.removed:
+                table.forget()
+        if marks:
+            write_marks(self._database, marks)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
@@ -318,6 +374,7 @@ class RocksDBStore:
             key=self._key_type,
             value=type_of(schema.value_type),
             map_key=map_key_type(schema) if schema.kind == MAP else None,
+            head=header(schema.version, stamped=is_stamped(schema.value_type)),
             reader_of=reader_of,
             namespace=namespace_type_of(schema),
         )

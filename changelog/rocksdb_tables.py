@@ -19,12 +19,12 @@ from varve.changelog.rocksdb_database import rocksdb_error
 from varve.changelog.rocksdb_key import (
     ELEMENT_BYTES,
     PREFIX_BYTES,
-    header,
     split_map_key,
     split_value,
     successor,
     version_number,
 )
+from varve.changelog.stamped_type import STAMP_MIN, StampedType, unstamped
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -102,39 +102,44 @@ class _Table:
         self.form = form
         self._database = database
         self._from_wire: Callable[[bytes], Any] = form.value.from_wire
-        self._head = header(form.schema.version)
-        self._readers: dict[int, Callable[[bytes], Any]] = {version_number(form.schema.version): self._from_wire}
-        self._all_from_wire = bulk_reader(form.value)
+        self._head = form.head
+        self._is_stamped = isinstance(form.value, StampedType)
+        self._readers: dict[int, Callable[[bytes], Any]] = {
+            version_number(form.schema.version): unstamped(form.value).from_wire
+        }
+        """By version number: functions from wire forms to stored forms, both without time stamps."""
+        self._all_from_wire = None if self._is_stamped else bulk_reader(form.value)
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            # Nearly all values are of this version and without time stamp: cutting them here saves a call.
+            # Nearly all values are of this version, with a time stamp if it has one: cutting them here saves a call.
             if data[:1] != self._head:
                 return self._other_value(data)
             wire = data[1:]
-            return self._from_wire(wire) if wire else None
+            return self._from_wire(wire) if wire or self._is_stamped else None
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
 
     def _other_value(self, data: bytes) -> Any:
-        """The stored form, of this version, of a value that has a time stamp or is of an older version."""
-        number, _, wire = split_value(data)
+        """The stored form, of this version, of another value: what that is, it says itself."""
+        number, stamp, wire = split_value(data)
         read = self._readers.get(number)
         if read is None:
             read = self._readers[number] = self.form.reader_of(number)
-        return read(wire) if wire else None
+        value = read(wire) if wire else None
+        return (STAMP_MIN if stamp is None else stamp, value) if self._is_stamped else value
 
     def _values(self, cells: list[bytes | None]) -> list[Any]:
         """The stored forms of stored values that are not null, None for None; together they cost half."""
-        head = self._head
-        if not all(cell is None or cell[:1] == head for cell in cells):
+        head, all_from_wire = self._head, self._all_from_wire
+        if all_from_wire is None or not all(cell is None or cell[:1] == head for cell in cells):
             return [None if cell is None else self._value(cell) for cell in cells]
         try:
             wires = [cell[1:] for cell in cells if cell is not None]
-            stored = self._all_from_wire(wires)
+            stored = all_from_wire(wires)
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
         if len(wires) == len(cells):
@@ -221,7 +226,7 @@ class RocksDBValueTable(_Table):
         self._recent.update(values, wire_bytes)
 
     def forget(self) -> None:
-        """A batch has set keys to values of another schema version."""
+        """What was remembered is not right any more."""
         self._counted = None
         self._ahead = {}
         self._recent.clear()

@@ -10,8 +10,8 @@
 Everything else is incompatible, the keys of a MAP included. Conversions work on plain forms (see
 `varve.changelog.wire_type`) and are total: whatever the old type holds, the new one does.
 
-A rule of `RULES` knows one family of types. A type that wraps another (a value with a time stamp) gets its rule there,
-and what the rule must know besides the two types is a field of `Step`.
+A rule of `RULES` knows one family of types. What a rule must know besides the two types is a field of `Step`. Time
+stamps of values are no matter of rules: `varve.changelog.schema_history` decides about what is stamped.
 """
 
 from __future__ import annotations

@@ -5,6 +5,9 @@ version becomes a current one by taking every step in between, never by a shortc
 added again is empty, whether a store converted the value in between (hashmap) or not (RocksDB). So the state is a
 function of the log alone (I5).
 
+When TTL is switched on the type becomes `stamped<T>`, which is a version like any other: older values get the lowest
+stamp. Stamps never go again, and in all else conversions are between what is stamped.
+
 A step that only a user's migration function can take begins the history anew (`StateSchema.earlier` is empty): the
 whole state is written again in the batch that introduces it. Values of an older version can then only be met in the
 middle of a replay, and are overwritten before its end.
@@ -16,9 +19,12 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from varve.changelog.changes import Op
 from varve.changelog.rocksdb_key import VERSION_NUMBER_MAX
 from varve.changelog.schema_evolution import Converter, Incompatible, Step, evolve, keep
 from varve.changelog.segment_columns import type_of
+from varve.changelog.stamped_type import STAMP_MIN, is_stamped, plain_type_string, unstamped
+from varve.changelog.ttl_record import merged
 from varve.changelog.wire_type import encode
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, VarveError
 from varve.storage.records import StateSchema, ValueVersion
@@ -28,13 +34,14 @@ if TYPE_CHECKING:
 
     from varve.changelog.changes import StateChanges
     from varve.changelog.schema_evolution import PlainConversion
+    from varve.changelog.wire_type import WireType
 
 VERSIONS_MAX: Final = VERSION_NUMBER_MAX
 """Versions that may be in use at once; one of the 128 numbers that a stored value can name is left for a migration."""
 
 WireReader: TypeAlias = "Callable[[bytes], Any]"
 StoredConversion: TypeAlias = "Callable[[Any], Any]"
-"""From the stored form of an older value (never None) to that of a current one."""
+"""From the stored form of an older value to that of a current one; a null map value is None, unless it has a stamp."""
 
 
 class Change(NamedTuple):
@@ -78,10 +85,10 @@ def change(
         kept = stored if stored.ttl == wanted.ttl else msgspec.structs.replace(stored, ttl=wanted.ttl)
         return Change(kept, is_new_version=False, migrates=False)
     version = stored.version + 1
-    if migrates:
+    if migrates and plain_type_string(stored.value_type) != plain_type_string(wanted.value_type):
         begun = msgspec.structs.replace(wanted, version=version, earlier=(), defaults=None)
         return Change(begun, is_new_version=True, migrates=True)
-    decision = evolve(type_of(stored.value_type), type_of(wanted.value_type), Step(defaults))
+    decision = evolve(_plain_type(stored), _plain_type(wanted), Step(defaults))
     if isinstance(decision, Incompatible):
         raise incompatible(stored, wanted, decision.reason, operator)
     if len(stored.earlier) + 2 > VERSIONS_MAX:
@@ -95,7 +102,7 @@ def change(
 
 
 def newer(known: StateSchema, other: StateSchema, operator: str) -> StateSchema:
-    """The newer of two schemas of one state; at the same version the other one, whose TTL counts.
+    """The newer of two schemas of one state; its TTL is what both say together (`varve.changelog.ttl_record.merged`).
 
     Raises `IncompatibleError` unless they are versions of one history.
     """
@@ -106,7 +113,7 @@ def newer(known: StateSchema, other: StateSchema, operator: str) -> StateSchema:
         mine, theirs = _version(known, version), _version(other, version)
         if mine.value_type != theirs.value_type or (version > first and mine.defaults != theirs.defaults):
             raise incompatible(known, other, f"they are both called version {version}", operator)
-    return other if other.version >= known.version else known
+    return merged(known, other)
 
 
 def newest_of(schemas: Sequence[StateSchema], operator: str) -> StateSchema:
@@ -126,7 +133,7 @@ def newest_of(schemas: Sequence[StateSchema], operator: str) -> StateSchema:
 
 
 def wire_reader(schema: StateSchema, number: int) -> WireReader:
-    """From wire forms of an older version to stored forms of the current one.
+    """From wire forms of an older version to stored forms of the current one, both without time stamps.
 
     Args:
         schema: The current version.
@@ -141,7 +148,7 @@ def wire_reader(schema: StateSchema, number: int) -> WireReader:
             f"a value of state {schema.name!r} is of schema version {number}, but the state has versions "
             f"{first_version(schema)} to {schema.version}; restore an older checkpoint"
         )
-    from_wire = type_of(schema.value_type).from_wire
+    from_wire = _plain_type(schema).from_wire
     rewrite = _wire_conversion(schema, version)
     return from_wire if rewrite is None else _then(rewrite, from_wire)
 
@@ -151,13 +158,20 @@ def migrating_reader(before: StateSchema, migrate: StoredConversion, number: int
     return _then(wire_reader(before, number), migrate)
 
 
+def migrating_conversion(before: StateSchema, after: StateSchema, migrate: StoredConversion) -> StoredConversion:
+    """Between the stored forms of two versions, where `migrate` is one between values without time stamps."""
+    return _with_stamps(before, after, migrate)
+
+
 def stored_conversion(schema: StateSchema, version: int) -> StoredConversion | None:
     """From values of an older version, not older than `first_version`, to current ones; None if they stay the same."""
-    rewrite = _wire_conversion(schema, version)
-    if rewrite is None:  # types whose wire forms are equal have equal stored forms
-        return None
-    to_wire = type_of(_version(schema, version).value_type).to_wire
-    return _then(_then(to_wire, rewrite), type_of(schema.value_type).from_wire)
+    before, rewrite = _version(schema, version), _wire_conversion(schema, version)
+    if rewrite is not None:
+        convert = _then(_then(_plain_type(before).to_wire, rewrite), _plain_type(schema).from_wire)
+        return _with_stamps(before, schema, convert)
+    if is_stamped(before.value_type) == is_stamped(schema.value_type):
+        return None  # types whose wire forms are equal have equal stored forms
+    return _with_stamps(before, schema, keep)
 
 
 def changes_at(newest: StateSchema, changes: StateChanges) -> StateChanges | None:
@@ -170,7 +184,10 @@ def changes_at(newest: StateSchema, changes: StateChanges) -> StateChanges | Non
     convert = stored_conversion(newest, version)
     if convert is None:
         return changes
-    values = [None if value is None else convert(value) for value in changes.values]
+    if changes.ops is None:
+        return changes.but(schema=newest, values=[convert(value) for value in changes.values])
+    written = [op in (Op.PUT, Op.APPEND) for op in changes.ops]
+    values = [convert(value) if write else None for value, write in zip(changes.values, written, strict=True)]
     return changes.but(schema=newest, values=values)
 
 
@@ -214,6 +231,20 @@ def _version(schema: StateSchema, version: int) -> ValueVersion:
     return schema.earlier[version - first_version(schema)]
 
 
+def _plain_type(schema: StateSchema | ValueVersion) -> WireType:
+    """The type of the values of a version, without time stamps."""
+    return unstamped(type_of(schema.value_type))
+
+
+def _with_stamps(before: StateSchema | ValueVersion, after: StateSchema, convert: StoredConversion) -> StoredConversion:
+    """The conversion of values that may carry stamps from one that does not know of them, nor of null map values."""
+    if not is_stamped(after.value_type):
+        return lambda stored: None if stored is None else convert(stored)
+    if not is_stamped(before.value_type):
+        return lambda stored: (STAMP_MIN, None if stored is None else convert(stored))
+    return lambda stored: (stored[0], None if stored[1] is None else convert(stored[1]))
+
+
 def _then(first: Callable[[Any], Any], second: Callable[[Any], Any]) -> Callable[[Any], Any]:
     return lambda value: second(first(value))
 
@@ -223,7 +254,7 @@ def _plain_conversion(schema: StateSchema, version: int) -> PlainConversion:
     steps: list[PlainConversion] = []
     for number in range(version, schema.version):
         before, after = _version(schema, number), _version(schema, number + 1)
-        decision = evolve(type_of(before.value_type), type_of(after.value_type), Step(after.defaults or {}))
+        decision = evolve(_plain_type(before), _plain_type(after), Step(after.defaults or {}))
         if isinstance(decision, Incompatible):
             problem = f"the history of state {schema.name!r} has a step that is none: {decision.reason}"
             raise CorruptDataError(f"{problem}; restore an older checkpoint")
@@ -243,11 +274,11 @@ def _plain_conversion(schema: StateSchema, version: int) -> PlainConversion:
 
 
 def _wire_conversion(schema: StateSchema, version: int) -> Callable[[bytes], bytes] | None:
-    """From the wire form of a version to that of the current one; None if they are equal."""
+    """From the wire form of a version to that of the current one, without time stamps; None if they are equal."""
     convert = _plain_conversion(schema, version)
     if convert is keep:
         return None
-    old = type_of(_version(schema, version).value_type)
+    old = _plain_type(_version(schema, version))
     decode = msgspec.msgpack.Decoder(old.wire_schema).decode
 
     def rewrite(data: bytes) -> bytes:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
+from varve.changelog.ttl_record import empty_changes
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
 from varve.storage.records import Record, StateSchema
@@ -77,10 +78,13 @@ class Segment:
     def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
         """The rows of every state that has any, or those of them whose key group is accepted.
 
+        A state that was written without rows comes without rows: its schema has changed.
+
         Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
         """
-        found = [self.state_changes(i, accepts) for i, state in enumerate(self.header.states) if state.rows]
-        return [changes for changes in found if len(changes)]
+        states = self.header.states
+        found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
+        return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
 
     def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""

@@ -14,12 +14,15 @@ from varve.changelog.list_state import ListOverlay
 from varve.changelog.map_state import MapOverlay
 from varve.changelog.schema_history import change
 from varve.changelog.segment_columns import type_of
+from varve.changelog.stamped_type import unstamped
+from varve.changelog.ttl_record import record_of, wanted_settings, with_ttl
 from varve.changelog.value_state import ValueOverlay
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.descriptors import StateDescriptor
     from varve.changelog.overlay import Overlay
     from varve.changelog.wire_type import WireType
@@ -36,30 +39,58 @@ class Declared(NamedTuple):
     """The values must be put again: `rewrite`."""
 
 
-def declare(store: WorkingStore, descriptor: StateDescriptor, operator: str, *, is_opening: bool) -> Declared:
+def wanted_schema(
+    descriptor: StateDescriptor, stored: StateSchema | None, now: BatchTime | None, operator: str
+) -> StateSchema:
+    """What a descriptor says of a state, with its TTL as it is from this batch on; version 0, without history.
+
+    Args:
+        descriptor: What the user says.
+        stored: What the state is so far; None for a new one.
+        now: The time of the batch; None if none has begun.
+        operator: The operator's uid, for errors.
+    """
+    schema, settings = schema_of(descriptor), wanted_settings(descriptor.get_ttl_config())
+    if settings is None and (stored is None or record_of(stored) is None):
+        return schema
+    if now is None:
+        raise InvariantError(f"state {schema.name!r} has TTL, and no batch has begun", operator=operator)
+    return with_ttl(schema, stored, settings, now)
+
+
+def declare(
+    store: WorkingStore,
+    descriptor: StateDescriptor,
+    wanted: StateSchema,
+    stored: StateSchema | None,
+    operator: str,
+    *,
+    is_opening: bool,
+) -> Declared:
     """Register the state of a descriptor with the store.
 
     Args:
         store: The confirmed state.
         descriptor: What the user says.
+        wanted: The same as a schema, see `wanted_schema`.
+        stored: What the store knows of the state; None if nothing.
         operator: The operator's uid, for errors.
         is_opening: No key is current. Only then may the type change: so every partition takes the new version, and
-            every stored value is migrated, in the same batch.
+            every stored value is migrated, in the same batch. (To switch TTL on is no such change: nothing is migrated,
+            and all partitions come to the same version, sooner or later.)
 
     Raises:
         IncompatibleError: the stored state cannot become the declared one; names the operator, the state, both schemas
             and the ways out.
         InvalidRequestError: the type changes while a key is current; or what `migrate` returned does not fit the type.
     """
-    wanted = schema_of(descriptor)
-    stored = next((schema for schema in store.schemas if schema.name == wanted.name), None)
     if stored is None:
         store.register(wanted)
         return Declared(wanted, migrated=False)
-    stored_type = type_of(stored.value_type)
+    stored_type = unstamped(type_of(stored.value_type))
     migrate = descriptor.migration_from(stored_type)
     decision = change(stored, wanted, descriptor.defaults, operator, migrates=migrate is not None)
-    if decision.is_new_version and not is_opening:
+    if decision.is_new_version and stored_type != descriptor.stored_type and not is_opening:
         raise InvalidRequestError(
             f"the type of state {wanted.name!r} has changed: ask for it in open(), before any row is processed",
             operator=operator,

@@ -44,6 +44,19 @@ class StateRegistry:
         """In order of registration, which is the order of their ids."""
         return tuple(self._by_name.values())
 
+    @property
+    def confirmed_schemas(self) -> tuple[StateSchema, ...]:
+        """The states as of the last `confirm`, in order of registration."""
+        return tuple(state.schema for state in self._confirmed)
+
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """The newest schemas of confirmed states whose TTL is pending."""
+        if self.is_confirmed:
+            return ()
+        newest = ((state.schema, self._by_name[state.schema.name].schema) for state in self._confirmed)
+        return tuple(after for before, after in newest if before.ttl != after.ttl)
+
     def get(self, name: str) -> RegisteredState | None:
         """The state of that name."""
         return self._by_name.get(name)
@@ -61,7 +74,7 @@ class StateRegistry:
             return known
         else:
             newest = newer(known.schema, schema, self._operator)
-            if newest is known.schema:
+            if newest == known.schema:
                 return known
             known = RegisteredState(id=known.id, schema=newest)
         if known.id >= STATE_ID_END:

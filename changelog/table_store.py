@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varve.changelog.batch import Batch
 from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.schema_history import changes_at, first_version, stored_conversion
+from varve.changelog.schema_history import changes_at, first_version, migrating_conversion, stored_conversion
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.table_rows import changes_of
@@ -31,7 +31,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.working_store import ListTable, MapTable, ValueTable
     from varve.storage.records import Link, StateSchema
 
@@ -140,6 +142,11 @@ class TableStore(ABC):
         """See `WorkingStore`."""
         return self._registry.schemas
 
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.changed_ttls
+
     def value_table(self, schema: StateSchema) -> ValueTable:
         """See `WorkingStore`."""
         return self._table_of(schema, VALUE_LIKE)
@@ -196,8 +203,14 @@ class TableStore(ABC):
         """See `WorkingStore`: a hint, which a subclass may use."""
         _ = changes, version_seq
 
-    def write_snapshot(self, directory: Path) -> None:
-        """See `WorkingStore`; from the `items` of all tables."""
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore`; removes nothing unless a subclass does: what has expired is never read anyway."""
+        del now, activity
+        return 0
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
+        """See `WorkingStore`; from the `items` of all tables, expired ones included."""
+        del now
         self._check_whole()
         write_table_snapshot(
             directory,
@@ -243,11 +256,14 @@ class TableStore(ABC):
         """Fill a table from that of an older version."""
         if migrate is None and old.schema.version < first_version(new.schema):
             return  # the migration is being replayed: it puts every value again
-        convert = migrate or stored_conversion(new.schema, old.schema.version)
+        if migrate is None:
+            convert = stored_conversion(new.schema, old.schema.version)
+        else:
+            convert = migrating_conversion(old.schema, new.schema, migrate)
         for changes in changes_of(old.schema, old.table):
             values = changes.values
             if convert is not None:
-                values = [None if value is None else convert(value) for value in values]
+                values = [convert(value) for value in values]
             self._write([TableChanges(new.table, changes.but(schema=new.schema, values=values))])
 
     def _write(self, rows: Sequence[TableChanges]) -> None:

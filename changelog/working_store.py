@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from varve.changelog.batch import BatchFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
 
@@ -109,6 +111,11 @@ class WorkingStore(BatchFolder, Protocol):
         """The states that the store knows, in order of registration."""
         ...
 
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """The newest schemas of confirmed states whose TTL is pending: the next changes must have them, rows or not."""
+        ...
+
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
         """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
 
@@ -169,8 +176,22 @@ class WorkingStore(BatchFolder, Protocol):
         """
         ...
 
-    def write_snapshot(self, directory: Path) -> None:
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """Remove some of what has expired; the state reads as before.
+
+        Args:
+            now: The time of the confirmed state, or an earlier one.
+            activity: State name → what was done to it since it was last cleaned up, which bounds the work.
+
+        Returns:
+            How many values were removed.
+        """
+        ...
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """Write the whole confirmed state as a RocksDB snapshot into `directory`, which must not exist.
+
+        What has expired at `now`, the time of the confirmed state, may be left out.
 
         The directory then holds SST files (immutable, named alike in later snapshots of the same store as long as
         they are unchanged), and the small files that RocksDB needs to open it.

@@ -90,6 +90,7 @@ class OperatorRunner:
         self._timers = KeyedTimerService(backend)
         self._firing = TimerFiring(backend, self._timers, request.operator)
         self._context = KeyedProcessContext(self._timers)
+        backend.row = self._context
         self._function: Any = None
         self._grouped: GroupedBatch | None = None
         self._process: Callable[[Any, Any], Any] | None = None
@@ -146,6 +147,7 @@ class OperatorRunner:
         keys = self._key_reader.keys(batch)
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
         timestamps = self._timestamps(batch)
+        self._backend.records += batch.num_rows
         if self._grouped is not None:
             try:
                 late = self._grouped.is_late(timestamps or ())
@@ -183,6 +185,7 @@ class OperatorRunner:
         """After the last row: groups of rows and every due timer; the rows that the function yields, in pieces."""
         if self.error is not None:
             return
+        self._context.element_timestamp = None  # event time is now the watermark, to which these timers were due
         if self._grouped is not None:
             yield from self._grouped.finish(self.fail)
         elif self._function is not None:

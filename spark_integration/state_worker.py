@@ -15,6 +15,7 @@ import gc
 import logging
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
@@ -167,8 +168,9 @@ class OperatorState:
         if self.function_hash != self.request.function_hash:
             self._drop_runner()  # only now: what was pending under the old function is folded or dropped
             self._function, self.function_hash = function(), self.request.function_hash
-        runner = self._open_runner()
         backend = self._open_backend()
+        backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
+        runner = self._open_runner()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
         if isinstance(runner, VectorizedRunner):
             attempt = VectorizedAttempt(self, task, runner, backend, how)
@@ -179,10 +181,12 @@ class OperatorState:
         return attempt
 
     def prepare(self) -> None:
-        """Do the fold's work ahead, while nobody waits."""
+        """Clean up, and do the fold's work ahead, while nobody waits."""
         pending = self._pending
-        if pending is not None and pending.finished and not pending.folded and self._backend is not None:
-            self._backend.prepare(pending.task.batch.slot)
+        if pending is not None and pending.finished and self._backend is not None:
+            self._backend.clean_up()  # first, because it would undo what is prepared
+            if not pending.folded:
+                self._backend.prepare(pending.task.batch.slot)
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""

@@ -66,6 +66,7 @@ class VectorizedRunner(OperatorRunner):
             batch = arrow.concat_batches(gathered)
             gathered.clear()  # the copy is enough
             self._note_event_times(batch)
+            self._backend.records += batch.num_rows
             own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
             context = VectorizedContext(lambda: self._keys(batch), self._backend.set_current_key, *self._batch_time)
             for output in _outputs(self._process(batch.select(own), context)):

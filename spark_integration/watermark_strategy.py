@@ -50,42 +50,6 @@ class Duration:
         return self.milliseconds
 
 
-@dataclass(frozen=True, order=True)
-class Time:
-    """A span of time, of whole milliseconds; the windows' way to say `Duration`."""
-
-    _milliseconds: int
-
-    @staticmethod
-    def milliseconds(milliseconds: int) -> Time:
-        """Milliseconds."""
-        return Time(milliseconds)
-
-    @staticmethod
-    def days(days: int) -> Time:
-        """Days of 24 hours."""
-        return Time(days * 86_400_000)
-
-    @staticmethod
-    def hours(hours: int) -> Time:
-        """Hours."""
-        return Time(hours * 3_600_000)
-
-    @staticmethod
-    def minutes(minutes: int) -> Time:
-        """Minutes."""
-        return Time(minutes * 60_000)
-
-    @staticmethod
-    def seconds(seconds: int) -> Time:
-        """Seconds."""
-        return Time(seconds * 1000)
-
-    def to_milliseconds(self) -> int:
-        """The milliseconds of this span."""
-        return self._milliseconds
-
-
 class TimestampAssigner(ABC):
     """Says when an element happened."""
 

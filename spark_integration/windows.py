@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.timer_state import TimeDomain
-from varve.spark_integration.watermark_strategy import Duration, Time
+from varve.changelog.ttl_config import Time
+from varve.spark_integration.watermark_strategy import Duration
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -70,6 +70,7 @@ class StateSchema(Record, frozen=True, kw_only=True):
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None
+    """What `varve.changelog.ttl_record` keeps of a state that has or had TTL."""
     version: int = 0
     """Counts the changes of the value schema; stored with every value, modulo 128."""
     defaults: dict[str, bytes] | None = None

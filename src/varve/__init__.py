@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.table_store import StoreTarget, TableStore
     from varve.changelog.timer_state import TimeDomain
+    from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.aggregations import Aggregation
     from varve.spark_integration.checkpoint_config import (
@@ -75,10 +76,12 @@ _MODULE_OF: Final = {
     "RuntimeContext": "varve.spark_integration.functions",
     "Sink": "varve.spark_integration.sinks",
     "StoreTarget": "varve.changelog.table_store",
+    "StateTtlConfig": "varve.changelog.ttl_config",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
     "TableStore": "varve.changelog.table_store",
     "TimeDomain": "varve.changelog.timer_state",
     "TimerService": "varve.spark_integration.timer_service",
+    "Time": "varve.changelog.ttl_config",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
@@ -114,9 +117,11 @@ __all__ = [
     "Row",
     "RuntimeContext",
     "Sink",
+    "StateTtlConfig",
     "StoreTarget",
     "StreamExecutionEnvironment",
     "TableStore",
+    "Time",
     "TimeDomain",
     "TimerService",
     "Types",

@@ -29,6 +29,7 @@ COVERED: dict[str, str] = {
 
 RUN_BY: dict[str, str] = {
     "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
+    "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
     "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
     "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
