@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
-from varve.changelog.changes import Op
 from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
 from varve.changelog.hashmap_tables import (
     Displaced,
@@ -27,14 +26,15 @@ from varve.changelog.hashmap_tables import (
 )
 from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.schema_history import first_version, migrating_conversion, stored_conversion
-from varve.changelog.segment_columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varve.changelog.schema_history import changes_at, first_version, migrating_conversion, stored_conversion
+from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
 from varve.changelog.state_registry import StateRegistry
+from varve.changelog.table_rows import table_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
     from varve.changelog.batch_time import BatchTime
@@ -150,11 +150,12 @@ class HashMapStore:
             work.extend((change, accepts) for change in batch.changes)
         for change, _ in work:
             self._table(change.schema, HashMapTable)
+        newest = {schema.name: schema for schema in self._registry.schemas}
         self._torn, self._folding = True, False
         for change, accepts in work:
-            newest = self._newest(change)
-            if newest is not None:
-                self._tables[change.schema.name].apply(newest, accepts)
+            counting = changes_at(newest[change.schema.name], change)
+            if counting is not None:
+                self._tables[change.schema.name].apply(counting, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
@@ -220,7 +221,7 @@ class HashMapStore:
         for schema in source.schemas:
             table = self._table(schema, HashMapTable)
             load, groups = table.load, table.groups
-            for row in _rows(source, schema):
+            for row in table_of(source, schema).items():
                 if row[0] in groups:
                     load(row)
         self._version = source.version
@@ -276,22 +277,6 @@ class HashMapStore:
             raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
         return made(low, high)
 
-    def _newest(self, change: StateChanges) -> StateChanges | None:
-        """The changes with values of the newest version; None for those that a migration overwrites later."""
-        known = self._registry.get(change.schema.name)
-        if known is None or known.schema.version == change.schema.version:
-            return change
-        if change.schema.version < first_version(known.schema):
-            return None
-        convert = stored_conversion(known.schema, change.schema.version)
-        if convert is None:
-            return change
-        if change.ops is None:
-            return change.but(schema=known.schema, values=[convert(value) for value in change.values])
-        written = [op in (Op.PUT, Op.APPEND) for op in change.ops]
-        values = [convert(value) if write else None for value, write in zip(change.values, written, strict=True)]
-        return change.but(schema=known.schema, values=values)
-
     def _confirm(self) -> None:
         self._registry.confirm()
         self._unconverted.clear()
@@ -327,14 +312,3 @@ def _at_version(
         return table.emptied()
     convert = stored_conversion(newest, before.version)
     return table if convert is None else table.converted(convert)
-
-
-def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:
-    """The rows of a state of any kind."""
-    if schema.kind == MAP:
-        return source.map_table(schema).items()
-    if schema.kind == LIST:
-        return source.list_table(schema).items()
-    if schema.kind == TIMERS:
-        return source.timer_table(schema).items()
-    return source.value_table(schema).items()

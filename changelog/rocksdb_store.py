@@ -34,7 +34,7 @@ from varve.changelog.rocksdb_metadata import (
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
-from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
+from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
 from varve.changelog.schema_history import migrating_reader, wire_reader
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
@@ -224,7 +224,7 @@ class RocksDBStore:
         form = self._registered(schema, VALUE_LIKE)
         table = self._values.get(schema.name)
         if table is None or table.form is not form:
-            table = RocksDBValueTable(form, self._database, self._options.recent_values_size_bytes)
+            table = RocksDBValueTable(form, self._database, self._recent_values())
             self._values[schema.name] = table
         return table
 
@@ -344,6 +344,14 @@ class RocksDBStore:
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Raw rows with `start <= key < end`, in order of key."""
         return self._database.scan(start, end)
+
+    def _recent_values(self) -> RecentValues:
+        """The cache of decoded values of one more table."""
+        memory = self._options.memory
+        recent = RecentValues(self._options.recent_values_size_bytes if memory is None else 0)
+        if memory is not None:
+            memory.share_with(recent)
+        return recent
 
     def _registered(self, schema: StateSchema, kinds: Sequence[str]) -> StateForm:
         if schema.kind not in kinds:

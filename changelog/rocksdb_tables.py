@@ -62,6 +62,12 @@ class RecentValues:
         self.young: dict[Any, Any] = {}
         self.old: dict[Any, Any] = {}
 
+    def limit(self, limit_bytes: int) -> None:
+        """Remember so much from now on; a lower limit than before begins with nothing."""
+        if limit_bytes // 2 < self._generation_bytes:
+            self.old, self.young, self._young_bytes = {}, {}, 0
+        self._generation_bytes = limit_bytes // 2
+
     def put(self, key: Any, value: Any, wire_bytes: int) -> None:
         """Remember a value that is not in `young`."""
         size = remembered_bytes(1, wire_bytes)
@@ -151,9 +157,9 @@ class _Table:
 class RocksDBValueTable(_Table):
     """Cells of a value-like state."""
 
-    def __init__(self, form: StateForm, database: Database, recent_values_size_bytes: int) -> None:
+    def __init__(self, form: StateForm, database: Database, recent: RecentValues) -> None:
         super().__init__(form, database)
-        self._recent = RecentValues(recent_values_size_bytes)
+        self._recent = recent
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
         self._counted: int | None = None

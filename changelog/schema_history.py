@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
+from varve.changelog.changes import Op
 from varve.changelog.rocksdb_key import VERSION_NUMBER_MAX
 from varve.changelog.schema_evolution import Converter, Incompatible, Step, evolve, keep
 from varve.changelog.segment_columns import type_of
@@ -31,6 +32,7 @@ from varve.storage.records import StateSchema, ValueVersion
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from varve.changelog.changes import StateChanges
     from varve.changelog.schema_evolution import PlainConversion
     from varve.changelog.wire_type import WireType
 
@@ -170,6 +172,23 @@ def stored_conversion(schema: StateSchema, version: int) -> StoredConversion | N
     if is_stamped(before.value_type) == is_stamped(schema.value_type):
         return None  # types whose wire forms are equal have equal stored forms
     return _with_stamps(before, schema, keep)
+
+
+def changes_at(newest: StateSchema, changes: StateChanges) -> StateChanges | None:
+    """The changes with values of the newest version; None for those that a migration overwrites later."""
+    version = changes.schema.version
+    if version == newest.version:
+        return changes
+    if version < first_version(newest):
+        return None
+    convert = stored_conversion(newest, version)
+    if convert is None:
+        return changes
+    if changes.ops is None:
+        return changes.but(schema=newest, values=[convert(value) for value in changes.values])
+    written = [op in (Op.PUT, Op.APPEND) for op in changes.ops]
+    values = [convert(value) if write else None for value, write in zip(changes.values, written, strict=True)]
+    return changes.but(schema=newest, values=values)
 
 
 def incompatible(stored: StateSchema, wanted: StateSchema, reason: str, operator: str) -> IncompatibleError:

@@ -48,6 +48,17 @@ class JobPlan:
     """How far the watermark is behind the largest event time; None without an event time column."""
     config: JobConfig
     """All settings."""
+    executors: int = 1
+    """Executors that the application has for certain; they share the partitions."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` if the memory budget is too small for so many state workers."""
+        _ = self.backend_options
+
+    @property
+    def backend_options(self) -> dict[str, Any]:
+        """What a state worker needs to open its stores."""
+        return self.config.backend_options(len(self.operators), self.parallelism, self.executors)
 
     @property
     def output_schema(self) -> StructType:

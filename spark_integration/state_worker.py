@@ -25,8 +25,9 @@ from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
+from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
-from varve.storage.errors import InvariantError, VarveError
+from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
@@ -65,6 +66,7 @@ class StateWorker:
         self._clock = clock or SystemClock()
         self._operators: dict[str, OperatorState] = {}
         self._stores: dict[str, ObjectStore] = {}
+        self._working_stores = WorkingStores()
         self._batches = 0
         # The usual thresholds cost more than the row loop itself; `idle` collects, these bound a long batch.
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -85,7 +87,9 @@ class StateWorker:
         if state is None or not state.serves(request):
             if state is not None:
                 state.close()
-            state = OperatorState(request, self._partition, self._home, self._job_store(request), self._clock)
+            state = OperatorState(
+                request, self._partition, self._home, self._job_store(request), self._working_stores, self._clock
+            )
             self._operators[request.operator] = state
         return state.begin(task, function)
 
@@ -114,7 +118,13 @@ class OperatorState:
     """Working state, pending attempt and function of one operator on this partition."""
 
     def __init__(
-        self, request: OperatorRequest, partition: int, home: WorkerHome, store: ObjectStore, clock: Clock
+        self,
+        request: OperatorRequest,
+        partition: int,
+        home: WorkerHome,
+        store: ObjectStore,
+        stores: WorkingStores,
+        clock: Clock,
     ) -> None:
         self.request = request
         self.partition = partition
@@ -133,7 +143,7 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
-        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory)
+        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory, stores)
 
     def serves(self, request: OperatorRequest) -> bool:
         """Whether this state can go on under that request: only the function may differ."""
@@ -253,5 +263,5 @@ class OperatorState:
         if store is not None:
             try:
                 store.close()
-            except VarveError:
+            except Exception:  # noqa: BLE001  a store of the user's may raise anything
                 _log.exception("closing the store of operator %s failed", self.request.operator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.custom_store import check_factory
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.file_sink import FileSink, check_format
 from varve.spark_integration.graph_plan import plan_graph
@@ -19,6 +20,7 @@ from varve.spark_integration.job_plan import (
     take_option,
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
+from varve.spark_integration.rocksdb_config import expected_executors
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
@@ -139,6 +141,7 @@ class StreamWriter:
             plan = replace(plan, input=collection.open(SystemTokens()))
             at_end.insert(0, collection.end)
             trigger = trigger or {"availableNow": True}
+        trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
         from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
 
         run = Coordinator.create(spark, plan, sink)
@@ -164,12 +167,6 @@ class StreamWriter:
         """Partitions of the operators, unless one has its own."""
         return self._parallelism(self._environment.spark, self._config(self._environment.spark))
 
-    def default_trigger(self, **trigger: Any) -> StreamWriter:
-        """The trigger to use if no other is set; not for collections, which end by themselves."""
-        if not self._trigger and not isinstance(next(iter(self._transformation.lineage())), CollectionSource):
-            self.trigger(**trigger)
-        return self
-
     def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
         """Call this when the query has ended, with whether it ended by itself, its input used up."""
         self._at_end.append(call)
@@ -183,6 +180,8 @@ class StreamWriter:
             raise missing_checkpoint_location(options)
         config = self._config(spark)
         _check_not_running(spark, job)
+        if config.has_custom_backend:
+            check_factory(config.backend_type, dict(config.custom_backend_options))
         graph = plan_graph(self._transformation, self._environment.graph_settings)
         source = graph.source
         for operator in graph.operators:
@@ -209,6 +208,7 @@ class StreamWriter:
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
             config=config,
+            executors=expected_executors(spark.sparkContext.getConf().get),
         )
 
     @staticmethod
@@ -236,6 +236,11 @@ class StreamWriter:
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def trigger_every(interval_ms: int | None) -> dict[str, Any]:
+    """Spark's trigger for an interval; none without one."""
+    return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:

@@ -89,7 +89,7 @@ class OperatorLayout(Record, frozen=True, kw_only=True):
     """Type string of the key."""
     changelog: bool
     backend: str
-    """hashmap or rocksdb: only informative, both read the same snapshots."""
+    """hashmap, rocksdb, or the name of a user's factory: only informative, all read the same snapshots."""
     states: tuple[StateSchema, ...] = ()
 
 

@@ -13,7 +13,6 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.batch_keys import by_key, in_order_of, keys_of
 from tests.keyed_job import Changelog, KeyedJob
-from tests.strategies import typed_values  # noqa: F401  importing it loads the profile of all property tests
 from tests.working_stores import KINDS, quick_directory
 from varve.changelog.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varve.changelog.types import Types

@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.heartbeat import HEARTBEAT_COLUMN
