@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+_FILE_STEP_NS = 10_000_000
 SCHEMA = "id long, tailnum string, origin string, dest string, air_minutes long, delay_minutes long"
 
 
@@ -35,11 +37,15 @@ def write_stream(flights: pd.DataFrame, directory: Path, files: int) -> int:
     """Write the flights as `files` Parquet files, one per micro-batch; answers how many were written."""
     directory.mkdir(parents=True, exist_ok=True)
     per_file = -(-len(flights) // files)
-    written = 0
+    written, first_ns = 0, 0
     for start in range(0, len(flights), per_file):
         table = pa.Table.from_pandas(flights.iloc[start : start + per_file], preserve_index=False)
         temporary = directory / f".{written:05d}.parquet"
         pq.write_table(table, temporary)
+        # Spark reads files in order of their modification time, to the millisecond: no two may have the same.
+        first_ns = first_ns or temporary.stat().st_mtime_ns
+        time_ns = first_ns + written * _FILE_STEP_NS
+        os.utime(temporary, ns=(time_ns, time_ns))
         temporary.rename(directory / f"flights-{written:05d}.parquet")
         written += 1
     return written
