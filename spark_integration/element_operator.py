@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from varve.spark_integration.arrow_rows import RowReader
     from varve.spark_integration.element_type import ElementReader, ElementType
+    from varve.spark_integration.side_by_side import ConnectedElements, ConnectedReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +28,7 @@ class ElementOperator:
 
     function: bytes = field(repr=False)
     """The user's `KeyedProcessFunction`, pickled by cloudpickle."""
-    input: ElementType
+    input: ElementType | ConnectedElements
     """What it is given."""
     yields: ElementType
     """What it yields."""
@@ -52,7 +53,7 @@ class OperatorElements:
         """The user's function, not yet opened."""
         self._chain.open()
 
-    def reader(self, schema: pa.Schema) -> RowReader | ElementReader:
+    def reader(self, schema: pa.Schema) -> RowReader | ElementReader | ConnectedReader:
         """A reader of the function's elements."""
         return self._operator.input.reader(schema)
 

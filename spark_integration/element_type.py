@@ -20,6 +20,7 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_columns import value_column
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -171,3 +172,21 @@ class _TypedWriter(ElementWriter):
 def pickled_elements() -> TypedElements:
     """Elements of which nothing is known."""
     return TypedElements(as_type(Types.PICKLED_BYTE_ARRAY()))
+
+
+def united_elements(one: ElementType, other: ElementType) -> ElementType:
+    """Elements that may come from either stream.
+
+    Raises:
+        InvalidRequestError: They are of different types, or rows with different columns.
+    """
+    if isinstance(one, RowElements) and isinstance(other, RowElements):
+        columns = [[(f.name, f.dataType.simpleString()) for f in rows.schema.fields] for rows in (one, other)]
+        if columns[0] == columns[1]:
+            return RowElements(StructType([StructField(f.name, f.dataType) for f in one.schema.fields]))
+    elif one == other:
+        return one
+    raise InvalidRequestError(
+        "streams that are united have elements of one type, not "
+        f"{one.schema.simpleString()} and {other.schema.simpleString()}; map them to one type before"
+    )

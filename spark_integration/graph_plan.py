@@ -16,13 +16,15 @@ from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from varve.spark_integration.chain_task import CHANGING, Preparation
+from varve.spark_integration.branch_plan import plan_branches
+from varve.spark_integration.chain_task import Preparation
 from varve.spark_integration.element_operator import ElementOperator
 from varve.spark_integration.element_type import RowElements
-from varve.spark_integration.function_chain import KeyStep, Step
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import EventTime
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varve.spark_integration.side_by_side import ConnectedElements
+from varve.spark_integration.step_fusion import broadcasts_of, fused_steps, key_step
 from varve.spark_integration.transformations import (
     CollectionSource,
     DataFrameSource,
@@ -30,27 +32,34 @@ from varve.spark_integration.transformations import (
     KeyedTransformation,
     StepTransformation,
     Transformation,
+    UnionTransformation,
     operator_uids,
+    sources_of,
 )
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from varve.spark_integration.element_type import ElementType
+    from varve.spark_integration.function_chain import KeyStep, Step
+    from varve.spark_integration.input_branches import BranchedPreparation
     from varve.spark_integration.operator_plan import OperatorPlan
+
+_Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransformation
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan:
     """What leads to one sink."""
 
-    source: DataFrameSource | CollectionSource
-    preparation: Preparation | None
-    """What happens to the source's rows first; None: nothing."""
+    sources: tuple[DataFrameSource | CollectionSource, ...]
+    """In order; a preparation of branches reads them side by side."""
+    preparation: Preparation | BranchedPreparation | None
+    """What happens to the sources' rows first; None: nothing."""
     operators: tuple[OperatorPlan, ...]
     """In order; the first reads the prepared rows. There may be none."""
     watermark_delay_ms: int | None
+    input_delays_ms: tuple[int | None, ...]
+    """By branch: how far its watermark is behind its event times. Empty: there are no branches."""
     elements: ElementType
     """What comes out at the end."""
 
@@ -69,9 +78,16 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
     Raises:
         InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
     """
-    source, segments = _segments(end)
+    head, segments = _segments(end)
     uids = operator_uids(end, settings)
-    preparation, event_time = _preparation(source, segments[0], settings)
+    sources = tuple(sources_of(end))
+    first, delays = segments[0], ()
+    preparation: Preparation | BranchedPreparation | None
+    if isinstance(head, DataFrameSource | CollectionSource):
+        preparation, event_time = _preparation(head, first, settings)
+    else:
+        preparation, delays = plan_branches(head, first.steps, first.operator, sources, settings)
+        event_time = EventTime(EVENT_TIME_COLUMN, None) if preparation.event_time_out else None
     operators: list[OperatorPlan] = []
     for here, after in pairwise(segments):
         node = here.operator
@@ -88,60 +104,46 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
         )
         operators.append(_with_elements(plan, node, after, settings))
     return GraphPlan(
-        source=source,
+        sources=sources,
         preparation=preparation,
         operators=tuple(operators),
         watermark_delay_ms=event_time.delay_ms if event_time else None,
+        input_delays_ms=delays,
         elements=end.elements,
     )
 
 
-def _segments(end: Transformation) -> tuple[DataFrameSource | CollectionSource, list[_Segment]]:
-    """The source, and the way to the end cut after each stateful operator; the last segment has no operator."""
+def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
+    """Where the way to the end begins to be one, and the way cut after each stateful operator.
+
+    The last segment has no operator.
+    """
+    way: list[StepTransformation | KeyedTransformation] = []
+    node: Transformation = end
+    while isinstance(node, StepTransformation | KeyedTransformation):
+        way.insert(0, node)
+        if isinstance(node, KeyedTransformation) and node.connected:
+            break
+        node = node.inputs[0]
     segments: list[_Segment] = []
     steps: list[StepTransformation] = []
-    source: DataFrameSource | CollectionSource | None = None
-    for node in end.lineage():
-        if isinstance(node, StepTransformation):
-            steps.append(node)
-        elif isinstance(node, KeyedTransformation):
-            segments.append(_Segment(tuple(steps), node))
-            steps = []
-        elif isinstance(node, DataFrameSource | CollectionSource) and source is None:
-            source = node
+    for at in way:
+        if isinstance(at, StepTransformation):
+            steps.append(at)
         else:
-            raise InvalidRequestError(f"a stream of several inputs cannot run yet: {node.kind}")
-    if source is None:
-        raise InvalidRequestError("the stream has no source")
-    return source, [*segments, _Segment(tuple(steps), None)]
-
-
-def step_name(node: StepTransformation, settings: GraphSettings) -> str:
-    """A step's name, for people."""
-    return settings.of(node).name or node.kind
+            segments.append(_Segment(tuple(steps), at))
+            steps = []
+    if not isinstance(node, _Head):
+        raise InvalidRequestError(f"the stream has no source: it begins with {node.kind}")
+    return node, [*segments, _Segment(tuple(steps), None)]
 
 
 def _steps(segment: _Segment, settings: GraphSettings) -> tuple[Step, ...]:
-    """The steps; each but the last brings its elements to their declared type, as if they had been sent."""
-    followed = len(segment.steps) - (0 if _key_step(segment.operator) else 1)
-    return tuple(
-        Step(
-            node.step,
-            step_name(node, settings),
-            node.function.function,
-            node.elements if place < followed and node.step in CHANGING else None,
-        )
-        for place, node in enumerate(segment.steps)
-    )
+    return fused_steps(segment.steps, settings, is_followed=_key_step(segment.operator) is not None)
 
 
 def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
-    key = operator.key if operator else None
-    return KeyStep(key.function.function, key.key_type) if key else None
-
-
-def _broadcasts(functions: Sequence[PickledFunction]) -> dict[int, object]:
-    return {i: b for function in functions for i, b in function.broadcasts.items()}
+    return key_step(operator.key if operator else None)
 
 
 def _preparation(
@@ -166,7 +168,7 @@ def _preparation(
         key=key,
         event_time_from=own.column if own else None,
         event_time_out=beside and first.operator is not None,
-        broadcasts=_broadcasts(functions),
+        broadcasts=broadcasts_of(functions),
     )
     if not beside:
         return preparation, own
@@ -184,10 +186,12 @@ def _with_elements(
             "assign_timestamps_and_watermarks is possible before the first stateful operator only; call it there",
             operator=plan.uid,
         )
-    given, key = node.inputs[0].elements, _key_step(after.operator)
+    given = ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
+    key = _key_step(after.operator)
     output = after.steps[-1].elements if after.steps else node.elements
     plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
-    if plain and node.key is None and key is None and not after.steps:
+    # Nor are event times columns of the user's rows.
+    if plain and plan.timestamp_column != EVENT_TIME_COLUMN and node.key is None and key is None and not after.steps:
         return plan
     functions = [plan.function, *[step.function for step in after.steps]]
     if after.operator is not None and after.operator.key is not None:
@@ -204,5 +208,5 @@ def _with_elements(
     schema = output.schema
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
-    shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **_broadcasts(functions)})
+    shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **broadcasts_of(functions)})
     return replace(plan, output_schema=schema, function=shipped)

@@ -19,15 +19,16 @@ from varve.spark_integration.job_plan import (
     take_option,
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
+from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
-from varve.spark_integration.transformations import CollectionSource, DataFrameSource
+from varve.spark_integration.transformations import CollectionSource, DataFrameSource, sources_of
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
@@ -133,12 +134,14 @@ class StreamWriter:
         plan = self._plan(spark, options)
         sink = self._make_sink(spark, plan, options, path)
         at_end = list(self._at_end)
-        source, trigger = next(iter(self._transformation.lineage())), self._trigger
-        if isinstance(source, CollectionSource):
-            collection = CollectionInput(spark, source, plan.checkpoint_location)
-            plan = replace(plan, input=collection.open(SystemTokens()))
-            at_end.insert(0, collection.end)
-            trigger = trigger or {"availableNow": True}
+        trigger = self._trigger
+        collections = self._collections(spark, plan.checkpoint_location)
+        if collections:
+            opened = {number: collection.open(SystemTokens()) for number, collection in collections.items()}
+            plan = replace(plan, input=self._input(spark, plan, opened))
+            at_end[:0] = [collection.end for collection in collections.values()]
+            if len(collections) == len(sources_of(self._transformation)):
+                trigger = trigger or {"availableNow": True}
         from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
 
         run = Coordinator.create(spark, plan, sink)
@@ -166,7 +169,8 @@ class StreamWriter:
 
     def default_trigger(self, **trigger: Any) -> StreamWriter:
         """The trigger to use if no other is set; not for collections, which end by themselves."""
-        if not self._trigger and not isinstance(next(iter(self._transformation.lineage())), CollectionSource):
+        ends = all(isinstance(source, CollectionSource) for source in sources_of(self._transformation))
+        if not self._trigger and not ends:
             self.trigger(**trigger)
         return self
 
@@ -184,7 +188,6 @@ class StreamWriter:
         config = self._config(spark)
         _check_not_running(spark, job)
         graph = plan_graph(self._transformation, self._environment.graph_settings)
-        source = graph.source
         for operator in graph.operators:
             if (operator.parallelism or 1) > config.max_parallelism:
                 raise InvalidRequestError(
@@ -192,12 +195,12 @@ class StreamWriter:
                     f"{config.max_parallelism} key groups (max parallelism)",
                     operator=operator.uid,
                 )
-        rows = source.dataframe if isinstance(source, DataFrameSource) else empty_frame(spark, source)
-        heartbeat = isinstance(source, DataFrameSource) and settle_heartbeat(
+        heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
             HadoopDirectory(spark, str(location)),
             option=config.heartbeat_enabled,
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
+        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays_ms))
         return JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
@@ -207,8 +210,22 @@ class StreamWriter:
             checkpoint_location=str(location),
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
+            input_delays_ms=graph.input_delays_ms,
             config=config,
         )
+
+    def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
+        """The sources that are collections, by the number of the source."""
+        return {
+            number: CollectionInput(spark, source, checkpoint_location, number)
+            for number, source in enumerate(sources_of(self._transformation))
+            if isinstance(source, CollectionSource)
+        }
+
+    def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
+        """The job's input with the collections as they stream."""
+        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays_ms))
+        return with_heartbeat(rows) if plan.heartbeat else rows
 
     @staticmethod
     def _parallelism(spark: SparkSession, config: JobConfig) -> int:
@@ -235,6 +252,25 @@ class StreamWriter:
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def _rows(
+    spark: SparkSession,
+    sources: Sequence[DataFrameSource | CollectionSource],
+    opened: Mapping[int, DataFrame],
+    *,
+    branched: bool,
+) -> DataFrame:
+    """The rows of all sources; collections that are not opened have none."""
+    frames = [
+        source.dataframe
+        if isinstance(source, DataFrameSource)
+        else opened[number]
+        if number in opened
+        else empty_frame(spark, source)
+        for number, source in enumerate(sources)
+    ]
+    return side_by_side(frames) if branched else frames[0]
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:

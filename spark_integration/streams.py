@@ -14,7 +14,14 @@ from pyspark.sql.types import StringType, StructField, StructType
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
-from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
+from varve.spark_integration.branch_plan import check_can_meet
+from varve.spark_integration.element_type import (
+    ElementType,
+    RowElements,
+    TypedElements,
+    pickled_elements,
+    united_elements,
+)
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
@@ -34,8 +41,11 @@ from varve.spark_integration.transformations import (
     KeyedTransformation,
     KeyFunction,
     StepTransformation,
+    StreamKey,
     Transformation,
+    UnionTransformation,
     operator_uids,
+    sources_of,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
 from varve.storage.errors import InvalidRequestError
@@ -48,13 +58,14 @@ if TYPE_CHECKING:
 
     from varve.changelog.types import TypeLike
     from varve.changelog.wire_type import WireType
+    from varve.spark_integration.connected_streams import ConnectedStreams
     from varve.spark_integration.element_sinks import CloseableIterator
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
     from varve.spark_integration.sinks import Sink
 
-_UNNAMED = "unnamed"
+UNNAMED = "unnamed"
 """Stands for the uid in a plan until the job starts."""
 
 
@@ -69,6 +80,11 @@ class DataStream:
     def schema(self) -> StructType:
         """Columns of the stream's DataFrame; see `varve.spark_integration.element_type`."""
         return self._elements.schema
+
+    @property
+    def transformation(self) -> Transformation:
+        """The last step."""
+        return self._transformation
 
     @property
     def _elements(self) -> ElementType:
@@ -203,6 +219,44 @@ class DataStream:
                 f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
             )
         return DataStream(self._environment, replace(source, event_time=event_time_column(self.schema, column, delay)))
+
+    # --- several streams ---------------------------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The elements of this stream and of others with the same type; possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
+                output.
+        """
+        inputs = [self._with(stream, "union") for stream in (self, *streams)]
+        elements = inputs[0].elements
+        for other in inputs[1:]:
+            elements = united_elements(elements, other.elements)
+        node = UnionTransformation(inputs=tuple(inputs), elements=elements)
+        return DataStream(self._environment, node)
+
+    def connect(self, ds: DataStream) -> ConnectedStreams:
+        """This stream beside another of any type, to be read by one function.
+
+        Possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: See `union`.
+        """
+        from varve.spark_integration.connected_streams import ConnectedStreams  # late: its streams are these
+
+        for stream in (self, ds):
+            self._with(stream, "connect")
+        return ConnectedStreams(self, ds)
+
+    def _with(self, stream: DataStream, caller: str) -> Transformation:
+        if not isinstance(stream, DataStream):
+            raise InvalidRequestError(f"{caller} takes streams, not {type(stream).__name__}")
+        if stream._environment is not self._environment:
+            raise InvalidRequestError(f"{caller}: the streams are of different environments; make all with one")
+        check_can_meet(stream.transformation)
+        return stream.transformation
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -374,11 +428,16 @@ class KeyedStream(DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
+    def stream_key(self) -> StreamKey:
+        """How the stream is divided, for an operator that reads it beside another."""
+        key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
+        return StreamKey(self._columns, self._key, key_type)
+
     def _operator(
         self, kind: str, func: Any, elements: ElementType, uid: str | None = None, name: str | None = None
     ) -> DataStream:
-        source = next(iter(self._transformation.lineage()))
-        event_time = source.event_time if isinstance(source, DataFrameSource) else None
+        sources = sources_of(self._transformation)
+        event_time = sources[0].event_time if isinstance(sources[0], DataFrameSource) and len(sources) == 1 else None
         schema = self.schema
         if self._key is not None:
             # Of any type that may be a key; the plan gets the key function's below.
@@ -388,7 +447,7 @@ class KeyedStream(DataStream):
             self._columns,
             func,
             elements.schema,
-            uid=_UNNAMED if uid is None else uid,
+            uid=UNNAMED if uid is None else uid,
             name=name,
             event_time=event_time.column if event_time else None,
         )

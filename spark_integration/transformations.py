@@ -78,11 +78,29 @@ class StepTransformation(Transformation):
     """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnionTransformation(Transformation):
+    """The elements of all inputs, which are of the same type."""
+
+    kind: str = "union"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFunction:
     """A key that is computed."""
 
     function: PickledFunction
+    key_type: WireType
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """The key of one of several connected streams."""
+
+    columns: tuple[str, ...]
+    """Columns that make the key; of a computed one: where it is put."""
+    function: KeyFunction | None
+    """None: the key is in the columns."""
     key_type: WireType
 
 
@@ -94,6 +112,8 @@ class KeyedTransformation(Transformation):
     """None: the plan's key columns are columns of the input."""
     plan: OperatorPlan
     """As if its input were the elements of the transformation before; uid, name and parallelism are in the settings."""
+    connected: tuple[StreamKey, ...] = ()
+    """Of an operator on connected streams: the key of each input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +138,11 @@ class GraphSettings:
     def update(self, node: Transformation, **changes: Any) -> None:
         """Say more."""
         self._settings[node] = replace(self.of(node), **changes)
+
+
+def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
+    """The sources that lead to a transformation, in order."""
+    return [node for node in end.lineage() if isinstance(node, DataFrameSource | CollectionSource)]
 
 
 def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:

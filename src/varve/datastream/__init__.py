@@ -2,7 +2,9 @@
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
 from varve.spark_integration.checkpoint_config import CheckpointConfig, FileSystemCheckpointStorage
+from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
+from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend, StateBackend
@@ -18,6 +20,9 @@ from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStr
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
@@ -27,6 +32,7 @@ __all__ = [
     "Function",
     "HashMapStateBackend",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",

@@ -1,10 +1,12 @@
 """`pyflink.datastream.data_stream`'s names that varve has."""
 
+from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.element_sinks import CloseableIterator
 from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
 
 __all__ = [
     "CloseableIterator",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
