@@ -15,16 +15,17 @@ from varve.spark_integration.co_functions import (
     KeyedCoProcess,
     KeyedCoProcessFunction,
 )
-from varve.spark_integration.operator_plan import check_uid, plan_operator
+from varve.spark_integration.declared_elements import elements_of
+from varve.spark_integration.operator_plan import UNNAMED, check_uid, plan_operator
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.stream_functions import check_function
-from varve.spark_integration.streams import UNNAMED, DataStream, KeyedStream, elements_of
 from varve.spark_integration.transformations import KeyedTransformation
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from varve.changelog.types import TypeLike
     from varve.spark_integration.keyed_functions import KeyedFunction
+    from varve.spark_integration.streams import DataStream
 
 
 class ConnectedStreams:
@@ -90,11 +91,6 @@ class ConnectedStreams:
         self, kind: str, func: KeyedFunction, output_type: Any, uid: str | None = None, *, has_timers: bool = False
     ) -> DataStream:
         first, second = self._first, self._second
-        if not isinstance(first, KeyedStream) or not isinstance(second, KeyedStream):
-            raise InvalidRequestError(
-                "connected streams need keys, by which their elements meet: connect(...).key_by(key1, key2), or "
-                "key both before"
-            )
         keys = (first.stream_key(), second.stream_key())
         types = [key.key_type.type_string() for key in keys]
         if types[0] != types[1]:
@@ -113,5 +109,5 @@ class ConnectedStreams:
             connected=keys,
             plan=replace(plan, key_type=types[0], has_timers=has_timers),
         )
-        made = DataStream(first.get_execution_environment(), node)
+        made = first.followed_by(node)
         return made if uid is None else made.uid(uid)

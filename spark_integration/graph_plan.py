@@ -18,18 +18,19 @@ from pyspark.sql.types import StructField, StructType
 
 from varve.spark_integration.branch_plan import plan_branches
 from varve.spark_integration.chain_task import Preparation
-from varve.spark_integration.element_operator import ElementOperator
+from varve.spark_integration.element_operator import ElementOperator, SideOutput
 from varve.spark_integration.element_type import RowElements
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import EventTime
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.side_by_side import ConnectedElements
+from varve.spark_integration.side_by_side import ConnectedElements, side_output_fields
 from varve.spark_integration.step_fusion import broadcasts_of, fused_steps, key_step
 from varve.spark_integration.transformations import (
     CollectionSource,
     DataFrameSource,
     GraphSettings,
     KeyedTransformation,
+    SideOutputTransformation,
     StepTransformation,
     Transformation,
     UnionTransformation,
@@ -39,6 +40,8 @@ from varve.spark_integration.transformations import (
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.function_chain import KeyStep, Step
     from varve.spark_integration.input_branches import BranchedPreparation
@@ -72,8 +75,13 @@ class _Segment:
     operator: KeyedTransformation | None
 
 
-def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
+def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
     """The plan of what leads to this transformation.
+
+    Args:
+        end: The end of the main output.
+        settings: What was said about the transformations.
+        sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
 
     Raises:
         InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
@@ -89,6 +97,8 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
         preparation, delays = plan_branches(head, first.steps, first.operator, sources, settings)
         event_time = EventTime(EVENT_TIME_COLUMN, None) if preparation.event_time_out else None
     operators: list[OperatorPlan] = []
+    last = next((segment.operator for segment in reversed(segments) if segment.operator), None)
+    side_plans = _side_plans(last, sides, settings)
     for here, after in pairwise(segments):
         node = here.operator
         if node is None:
@@ -102,7 +112,7 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
             parallelism=said.parallelism,
             timestamp_column=column,
         )
-        operators.append(_with_elements(plan, node, after, settings))
+        operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
     return GraphPlan(
         sources=sources,
         preparation=preparation,
@@ -134,7 +144,9 @@ def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
             segments.append(_Segment(tuple(steps), at))
             steps = []
     if not isinstance(node, _Head):
-        raise InvalidRequestError(f"the stream has no source: it begins with {node.kind}")
+        raise InvalidRequestError(
+            f"a {node.kind} cannot be read by another stateful operator; write it, and read it in a job of its own"
+        )
     return node, [*segments, _Segment(tuple(steps), None)]
 
 
@@ -144,6 +156,35 @@ def _steps(segment: _Segment, settings: GraphSettings) -> tuple[Step, ...]:
 
 def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
     return key_step(operator.key if operator else None)
+
+
+def side_output_of(end: Transformation) -> SideOutputTransformation | None:
+    """The side output that leads to an end by stateless steps; None: it is a main output."""
+    while isinstance(end, StepTransformation):
+        end = end.inputs[0]
+    return end if isinstance(end, SideOutputTransformation) else None
+
+
+def _side_plans(
+    node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
+) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
+    """Each side output as it travels, with the functions that its steps call."""
+    made: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
+    for end in ends:
+        found = side_output_of(end)
+        if found is None or node is None or found.inputs[0] is not node:
+            raise InvalidRequestError(
+                "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
+                f"this {end.kind} comes from another operator: write it with a job of its own"
+            )
+        before = set(node.lineage())
+        steps = [s for s in end.lineage() if isinstance(s, StepTransformation) and s not in before]
+        if any(step.step == "timestamps" for step in steps):
+            raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
+        fused = fused_steps(steps, settings, is_followed=False)
+        side = SideOutput(tag_id=found.tag_id, yields=found.elements, output=end.elements, steps=fused)
+        made.append((side, tuple(step.function for step in steps)))
+    return tuple(made)
 
 
 def _preparation(
@@ -177,7 +218,11 @@ def _preparation(
 
 
 def _with_elements(
-    plan: OperatorPlan, node: KeyedTransformation, after: _Segment, settings: GraphSettings
+    plan: OperatorPlan,
+    node: KeyedTransformation,
+    after: _Segment,
+    settings: GraphSettings,
+    sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
 ) -> OperatorPlan:
     """The operator with the steps that follow it and with the next operator's key; rows in and out need nothing."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
@@ -191,7 +236,8 @@ def _with_elements(
     output = after.steps[-1].elements if after.steps else node.elements
     plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
     # Nor are event times columns of the user's rows.
-    if plain and plan.timestamp_column != EVENT_TIME_COLUMN and node.key is None and key is None and not after.steps:
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
+    if plain and node.key is None and key is None and not after.steps:
         return plan
     functions = [plan.function, *[step.function for step in after.steps]]
     if after.operator is not None and after.operator.key is not None:
@@ -203,10 +249,13 @@ def _with_elements(
         output=output,
         steps=_steps(after, settings),
         key=key,
+        sides=tuple(side for side, _ in sides),
     )
     pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
     schema = output.schema
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
+    schema = StructType([*schema.fields, *side_output_fields([side.output.schema for side, _ in sides])])
+    functions += [function for _, of_side in sides for function in of_side]
     shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **broadcasts_of(functions)})
     return replace(plan, output_schema=schema, function=shipped)

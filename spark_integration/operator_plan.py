@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from varve.changelog.wire_type import WireType
 
+UNNAMED: Final = "unnamed"
+"""Stands for the uid in a plan until the job starts."""
 RESERVED_PREFIX: Final = "__varve_"
 """Columns with such names are varve's own."""
 _UID_BYTES_MAX: Final = 200

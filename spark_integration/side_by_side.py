@@ -1,7 +1,7 @@
 """Rows of several streams in one: a column with the number of the stream, and a struct column for each stream.
 
 A row has its columns in the struct of its stream; the other structs are null. The input of a job with several sources
-lies so, and the input of an operator that reads two connected streams.
+lies so, the input of an operator that reads two connected streams, and the side outputs of an operator.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _compute: Any = pyarrow.compute
 INPUT_COLUMN: Final = "__varve_input"
 """int32: number of the row's stream, from 0."""
+OUTPUT_COLUMN: Final = "__varve_output"
+"""int32: number of the row's side output, from 0; null for the main output."""
 
 
 def rows_column(number: int) -> str:
@@ -62,6 +64,35 @@ def split(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         if len(found) > 1:
             rows = rows.filter(_compute.equal(numbers, number))
         yield number, pa.RecordBatch.from_struct_array(rows)
+
+
+def with_side_outputs(main: Sequence[pa.Array], sides: Sequence[pa.StructArray]) -> list[pa.Array]:
+    """The columns of an answer: the rows of the main output, then those of each side output in a struct column."""
+    null: Any = pa.nulls
+    counts = [len(main[0]), *map(len, sides)]
+    after = sum(counts[1:])
+    numbers = [null(counts[0], pa.int32())]
+    numbers += [pa.repeat(pa.scalar(i, pa.int32()), len(side)) for i, side in enumerate(sides)]
+    made: list[pa.Array] = [pa.concat_arrays([column, null(after, column.type)]) for column in main]
+    made.append(pa.concat_arrays(numbers))
+    for i, side in enumerate(sides):
+        before, rest = sum(counts[: i + 1]), sum(counts[i + 2 :])
+        made.append(pa.concat_arrays([null(before, side.type), side, null(rest, side.type)]))
+    return made
+
+
+def side_output_fields(schemas: Sequence[StructType]) -> list[StructField]:
+    """The columns of side outputs with these columns, beside those of the main output."""
+    rows = [StructField(rows_column(i), schema) for i, schema in enumerate(schemas)]
+    return [StructField(OUTPUT_COLUMN, IntegerType()), *rows] if rows else []
+
+
+def rows_of_output(df: DataFrame, number: int | None) -> DataFrame:
+    """The rows of one side output, or, None, of the main output."""
+    if number is not None:
+        return df.where(f"{OUTPUT_COLUMN} = {number}").select(f"{rows_column(number)}.*")
+    sides = [name for name in df.columns if name == OUTPUT_COLUMN or name.startswith(rows_column(0)[:-1])]
+    return df.where(f"{OUTPUT_COLUMN} IS NULL").drop(*sides)
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
+from varve.spark_integration.element_sinks import OutputSinks
 from varve.spark_integration.file_sink import FileSink, check_format
-from varve.spark_integration.graph_plan import plan_graph
+from varve.spark_integration.graph_plan import plan_graph, side_output_of
 from varve.spark_integration.hadoop_files import HadoopDirectory
 from varve.spark_integration.heartbeat import with_heartbeat
 from varve.spark_integration.job_config import resolve
@@ -23,7 +24,7 @@ from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
-from varve.spark_integration.transformations import CollectionSource, DataFrameSource, sources_of
+from varve.spark_integration.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import InvalidRequestError
 
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.job_config import JobConfig
-    from varve.spark_integration.transformations import Transformation
+    from varve.spark_integration.streams import DataStream
 
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
@@ -47,6 +48,10 @@ class StreamWriter:
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
         self._environment = environment
         self._transformation = transformation
+        side = side_output_of(transformation)
+        self._main = transformation if side is None else side.inputs[0]
+        self._sides: list[Transformation] = [] if side is None else [transformation]
+        self._side_sinks: list[Sink] = []
         self._at_end: list[Callable[[bool], None]] = []
         self._own: dict[str, Any] = {}
         self._options: dict[str, Any] = {}
@@ -64,6 +69,23 @@ class StreamWriter:
         if not isinstance(func, Sink) and not callable(func):
             raise InvalidRequestError(f"foreach_batch takes a function of (rows, batch id), not {func!r}")
         self._sink, self._format = func if isinstance(func, Sink) else ForeachBatchSink(func), None
+        return self
+
+    def side_output(
+        self, end: DataStream | Transformation, func: Callable[[DataFrame, int], None] | Sink
+    ) -> StreamWriter:
+        """Write a side output of the same operator with a function of (rows, batch id), or with a `Sink`, as well.
+
+        Side outputs are written after the stream itself, in the order of these calls.
+
+        Raises:
+            InvalidRequestError: That is no side output.
+        """
+        node = end if isinstance(end, Transformation) else end.transformation
+        if side_output_of(node) is None:
+            raise InvalidRequestError(f"{node.kind} does not come from get_side_output; a job writes one main output")
+        self._sides.append(node)
+        self._side_sinks.append(func if isinstance(func, Sink) else ForeachBatchSink(func))
         return self
 
     def format(self, source: str) -> StreamWriter:
@@ -132,7 +154,7 @@ class StreamWriter:
         spark = self._environment.spark
         options = dict(self._options)
         plan = self._plan(spark, options)
-        sink = self._make_sink(spark, plan, options, path)
+        sink = self._with_sides(self._make_sink(spark, plan, options, path))
         at_end = list(self._at_end)
         trigger = self._trigger
         collections = self._collections(spark, plan.checkpoint_location)
@@ -187,7 +209,7 @@ class StreamWriter:
             raise missing_checkpoint_location(options)
         config = self._config(spark)
         _check_not_running(spark, job)
-        graph = plan_graph(self._transformation, self._environment.graph_settings)
+        graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
         for operator in graph.operators:
             if (operator.parallelism or 1) > config.max_parallelism:
                 raise InvalidRequestError(
@@ -236,6 +258,13 @@ class StreamWriter:
         code = self._environment.code_level()
         return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
 
+    def _with_sides(self, sink: Sink) -> Sink:
+        if not self._sides:
+            return sink
+        own = len(self._sides) - len(self._side_sinks)
+        sides = enumerate(self._side_sinks, own)
+        return OutputSinks(((0 if own else None, sink), *sides))
+
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
         if self._sink is not None:
@@ -247,7 +276,7 @@ class StreamWriter:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
         if not path:
             raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
-        if BATCH_COLUMN in (name.lower() for name in plan.output_schema.names):
+        if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
             raise InvalidRequestError(
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )

@@ -15,17 +15,18 @@ from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
 from varve.spark_integration.branch_plan import check_can_meet
+from varve.spark_integration.connected_streams import ConnectedStreams
+from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.element_type import (
     ElementType,
-    RowElements,
     TypedElements,
-    pickled_elements,
     united_elements,
 )
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.operator_plan import check_columns, check_uid, key_type_of, output_schema_of, plan_operator
+from varve.spark_integration.operator_plan import UNNAMED, check_uid, key_type_of, plan_operator
+from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -35,11 +36,13 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
     check_function,
 )
+from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.stream_writer import StreamWriter
 from varve.spark_integration.transformations import (
     DataFrameSource,
     KeyedTransformation,
     KeyFunction,
+    SideOutputTransformation,
     StepTransformation,
     StreamKey,
     Transformation,
@@ -58,15 +61,11 @@ if TYPE_CHECKING:
 
     from varve.changelog.types import TypeLike
     from varve.changelog.wire_type import WireType
-    from varve.spark_integration.connected_streams import ConnectedStreams
     from varve.spark_integration.element_sinks import CloseableIterator
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
     from varve.spark_integration.sinks import Sink
-
-UNNAMED = "unnamed"
-"""Stands for the uid in a plan until the job starts."""
 
 
 class DataStream:
@@ -85,6 +84,21 @@ class DataStream:
     def transformation(self) -> Transformation:
         """The last step."""
         return self._transformation
+
+    def followed_by(self, node: Transformation) -> DataStream:
+        """The stream that a transformation makes of this one."""
+        return DataStream(self._environment, node)
+
+    def stream_key(self) -> StreamKey:
+        """How the stream is divided, for an operator that reads it beside another.
+
+        Raises:
+            InvalidRequestError: It is not.
+        """
+        raise InvalidRequestError(
+            "connected streams need keys, by which their elements meet: connect(...).key_by(key1, key2), or key both "
+            "before"
+        )
 
     @property
     def _elements(self) -> ElementType:
@@ -220,6 +234,26 @@ class DataStream:
             )
         return DataStream(self._environment, replace(source, event_time=event_time_column(self.schema, column, delay)))
 
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the function of this stateful operator yields as `(output_tag, value)`.
+
+        It may go through stateless functions and be printed or written, beside the main output or alone.
+
+        Raises:
+            InvalidRequestError: Not an `OutputTag`, or the stream is not what a stateful operator yields.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise InvalidRequestError(f"get_side_output takes an OutputTag, not {output_tag!r}")
+        operator = self._transformation
+        if not isinstance(operator, KeyedTransformation):
+            raise InvalidRequestError(
+                f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
+                "stream has made"
+            )
+        elements = elements_of(output_tag.type_info)
+        node = SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=output_tag.tag_id)
+        return DataStream(self._environment, node)
+
     # --- several streams ---------------------------------------------------------------------------------------------
 
     def union(self, *streams: DataStream) -> DataStream:
@@ -244,8 +278,6 @@ class DataStream:
         Raises:
             InvalidRequestError: See `union`.
         """
-        from varve.spark_integration.connected_streams import ConnectedStreams  # late: its streams are these
-
         for stream in (self, ds):
             self._with(stream, "connect")
         return ConnectedStreams(self, ds)
@@ -345,29 +377,6 @@ class DataStream:
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
-class DataStreamSink:
-    """The end of a stream. Its settings have no effect: a sink has no state, and runs on the driver."""
-
-    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
-        self._environment = environment
-        self._transformation = transformation
-
-    def name(self, name: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del name
-        return self
-
-    def uid(self, uid: str) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del uid
-        return self
-
-    def set_parallelism(self, parallelism: int) -> DataStreamSink:
-        """For PyFlink's signature."""
-        del parallelism
-        return self
-
-
 class KeyedStream(DataStream):
     """A stream divided by key."""
 
@@ -429,7 +438,6 @@ class KeyedStream(DataStream):
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
     def stream_key(self) -> StreamKey:
-        """How the stream is divided, for an operator that reads it beside another."""
         key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
         return StreamKey(self._columns, self._key, key_type)
 
@@ -460,17 +468,6 @@ class KeyedStream(DataStream):
         if name is not None:
             made.name(name)
         return made if uid is None else made.uid(uid)
-
-
-def elements_of(output_type: Any, operator: str | None = None) -> ElementType:
-    """What a function makes, by what the user says of it. Raises `InvalidRequestError`."""
-    if output_type is None:
-        return pickled_elements()
-    if isinstance(output_type, (str, StructType)):
-        return RowElements(output_schema_of(output_type, operator))
-    made = TypedElements(as_type(output_type))
-    check_columns(made.schema, "the output type")
-    return made
 
 
 def _declared_types(elements: TypedElements) -> dict[str, WireType]:

@@ -116,6 +116,14 @@ class KeyedTransformation(Transformation):
     """Of an operator on connected streams: the key of each input."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideOutputTransformation(Transformation):
+    """What a stateful operator yields with an `OutputTag`."""
+
+    kind: str = "side_output"
+    tag_id: str
+
+
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
     """What was said about a transformation."""

@@ -6,7 +6,14 @@ from collections.abc import Iterator
 from typing import Any
 
 from varve.common import Types
-from varve.datastream import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction, RuntimeContext
+from varve.datastream import (
+    CoFlatMapFunction,
+    CoMapFunction,
+    KeyedCoProcessFunction,
+    KeyedProcessFunction,
+    OutputTag,
+    RuntimeContext,
+)
 from varve.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 
@@ -58,3 +65,20 @@ class Pairs(KeyedCoProcessFunction[Any, Any, Any, Any]):
 
     def on_timer(self, timestamp: int, ctx: KeyedCoProcessFunction.OnTimerContext) -> Iterator[Any]:
         yield "pair", ctx.get_current_key(), list(self.firsts.get()), list(self.seconds.get())
+
+
+LATE = OutputTag("late", Types.STRING())
+ODD = OutputTag("odd")
+
+
+class Sorted(KeyedProcessFunction[Any, Any, Any]):
+    """Even numbers twice in the main output, odd ones tagged; every third is late as well."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        if value % 2:
+            yield ODD, (value, ctx.get_current_key())
+        else:
+            yield value
+            yield value
+        if value % 3 == 0:
+            yield LATE, f"late {value}"

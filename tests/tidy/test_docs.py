@@ -30,6 +30,7 @@ COVERED: dict[str, str] = {
 RUN_BY: dict[str, str] = {
     "docs/connected-streams.md": "tests/spark/test_connected_streams.py::test_the_programs_of_the_page_run",
     "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
+    "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
 }

@@ -7,6 +7,7 @@ from varve.spark_integration.configuration import RuntimeExecutionMode
 from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
+from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend, StateBackend
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -15,7 +16,8 @@ from varve.spark_integration.stream_functions import (
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.stream_sink import DataStreamSink
+from varve.spark_integration.streams import DataStream, KeyedStream
 
 __all__ = [
     "AggregateFunction",
@@ -36,6 +38,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "OutputTag",
     "ProcessFunction",
     "ReduceFunction",
     "RuntimeContext",

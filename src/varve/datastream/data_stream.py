@@ -2,7 +2,8 @@
 
 from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.element_sinks import CloseableIterator
-from varve.spark_integration.streams import DataStream, DataStreamSink, KeyedStream
+from varve.spark_integration.stream_sink import DataStreamSink
+from varve.spark_integration.streams import DataStream, KeyedStream
 
 __all__ = [
     "CloseableIterator",
