@@ -26,9 +26,18 @@ from benchmarks.workload import Case, source, start_floor, start_spark, start_va
 RESULTS = Path(__file__).parent / "results" / "smoke.json"
 SMALL, LARGE = Case(20_000, 20_000), Case(200_000, 200_000)
 FEW_KEYS, MANY_KEYS = Case(10_000, 10_000, state_keys=10_000), Case(10_000, 10_000, state_keys=1_000_000)
+ROWS_PER_KEY = Case(1_000_000, 100_000)
 VARVE = ("varve-hashmap", "varve-rocksdb")
+AGGREGATE = ("varve-hashmap-aggregate", "varve-rocksdb-aggregate")
 SLOW = {"spark-transformWithState", "spark-transformWithStateInPandas"}
-SYSTEMS = (*VARVE, "spark-groupBy-agg", "floor", "spark-transformWithState", "spark-transformWithStateInPandas")
+SYSTEMS = (
+    *AGGREGATE,
+    *VARVE,
+    "spark-groupBy-agg",
+    "floor",
+    "spark-transformWithState",
+    "spark-transformWithStateInPandas",
+)
 COLUMNS = ("rows_per_s", "batch_ms_p50", "batch_ms_p99", "ack_ms_p50", "ack_ms_p99", "objects_per_checkpoint")
 
 
@@ -84,9 +93,9 @@ def run_case(system: str, case: Case) -> dict[str, Any]:
         write_input(work / "input", case, warm_up + measured)
         spark = session()
         stream = source(spark, work / "input")
-        if system in VARVE:
-            backend = HashMapStateBackend() if system == "varve-hashmap" else EmbeddedRocksDBStateBackend()
-            query = start_varve(spark, stream, work, backend)
+        if system in VARVE + AGGREGATE:
+            backend = HashMapStateBackend() if "hashmap" in system else EmbeddedRocksDBStateBackend()
+            query = start_varve(spark, stream, work, backend, aggregate=system in AGGREGATE)
         elif system == "floor":
             query = start_floor(stream, work)
         else:
@@ -94,7 +103,7 @@ def run_case(system: str, case: Case) -> dict[str, Any]:
         query.awaitTermination()
         progress = [p for p in query.recentProgress if p["numInputRows"] == case.rows][-measured:]
         result = summarize(system, case, [float(p["durationMs"]["triggerExecution"]) for p in progress])
-        if system in VARVE:
+        if system in VARVE + AGGREGATE:
             result.update(acknowledgements(query.checkpoint_statistics.history()[-measured:]))
         spark.stop()
     return result
@@ -160,11 +169,12 @@ def show(console: Console, cases: list[dict[str, Any]]) -> None:
 
 def every_case(*, all_sizes: bool) -> list[tuple[str, Case]]:
     """What is measured, the slow systems last."""
+    vectorised = [(s, ROWS_PER_KEY) for s in (*AGGREGATE, "spark-groupBy-agg", "floor")]
     fast = [(s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
     acknowledge = [(s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
     slow = [(s, c) for c in (SMALL, LARGE) for s in SYSTEMS if s in SLOW]
     left_out = () if all_sizes else (("spark-transformWithStateInPandas", LARGE),)
-    return [case for case in (*fast, *acknowledge, *slow) if case not in left_out]
+    return [case for case in (*vectorised, *fast, *acknowledge, *slow) if case not in left_out]
 
 
 def write_results(cases: list[dict[str, Any]]) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -41,25 +41,20 @@ class Case:
 def write_input(directory: Path, case: Case, batches: int, seed: int = 7) -> None:
     """One Parquet file per batch, file names in batch order."""
     directory.mkdir(parents=True, exist_ok=True)
-    rng = random.Random(seed)
+    rng = np.random.default_rng(seed)
+    keys = pa.array([f"key-{n:09d}" for n in range(max(case.keys, case.state_keys))])
     offset = 0
     if case.state_keys:
-        _write(directory / "batch-00000.parquet", list(range(case.state_keys)), rng)
+        _write(directory / "batch-00000.parquet", keys, np.arange(case.state_keys), rng)
         offset = 1
     for batch in range(batches):
-        numbers = [n % case.keys for n in range(case.rows)]
-        rng.shuffle(numbers)
-        _write(directory / f"batch-{batch + offset:05d}.parquet", numbers, rng)
+        numbers = rng.permutation(np.arange(case.rows) % case.keys)
+        _write(directory / f"batch-{batch + offset:05d}.parquet", keys, numbers, rng)
 
 
-def _write(path: Path, numbers: list[int], rng: random.Random) -> None:
-    table = pa.table(
-        {
-            "key": pa.array([f"key-{n:09d}" for n in numbers]),
-            "units": pa.array([rng.randrange(100) for _ in numbers], pa.int64()),
-            "price": pa.array([rng.random() for _ in numbers], pa.float64()),
-        }
-    )
+def _write(path: Path, keys: pa.Array, numbers: np.ndarray, rng: np.random.Generator) -> None:
+    columns = {"key": keys.take(pa.array(numbers)), "units": rng.integers(100, size=len(numbers))}
+    table = pa.table({**columns, "price": rng.random(len(numbers))})
     temporary = path.with_suffix(".tmp")
     pq.write_table(table, temporary)
     temporary.rename(path)
@@ -87,13 +82,22 @@ class CountAndSum(KeyedProcessFunction):
 
 
 def start_varve(
-    spark: SparkSession, stream: DataFrame, work: Path, backend: HashMapStateBackend | EmbeddedRocksDBStateBackend
+    spark: SparkSession,
+    stream: DataFrame,
+    work: Path,
+    backend: HashMapStateBackend | EmbeddedRocksDBStateBackend,
+    *,
+    aggregate: bool = False,
 ) -> Any:
-    """The job on varve; answers varve's query handle."""
+    """The job on varve, with a function of rows or with `aggregate`; answers varve's query handle."""
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     env.set_state_backend(backend).enable_changelog_state_backend(True)
     env.configure("execution.checkpointing.dir", str(work / "state")).set_parallelism(2)
-    counted = env.from_dataframe(stream).key_by("key").process(CountAndSum(), OUTPUT, uid="count")
+    keyed = env.from_dataframe(stream).key_by("key")
+    if aggregate:
+        counted = keyed.aggregate(n="count", total=("price", "sum"), uid="count")
+    else:
+        counted = keyed.process(CountAndSum(), OUTPUT, uid="count")
     writer = counted.foreach_batch(lambda rows, _: rows.write.format("noop").mode("overwrite").save())
     return (
         writer.query_name("smoke").option("checkpointLocation", str(work / "checkpoint")).trigger(availableNow=True)

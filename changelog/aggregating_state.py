@@ -58,8 +58,7 @@ class _Cell:
         """Set the value, which that method of the user's function returned."""
         context, name = self._context, self._overlay.schema.name
         if value is None:
-            problem = f"{made_by} returned None; it must return a value (also if it changed an accumulator in place)"
-            raise context.refused(name, InvalidRequestError(problem))
+            raise context.refused(name, returned_none(made_by))
         try:
             self._pending[context.key_group][context.key] = self._freeze(value)
         except InvalidRequestError as error:
@@ -70,6 +69,13 @@ class _Cell:
         if context.key is NO_KEY:
             raise context.no_key(self._overlay.schema.name)
         self._overlay.remove(context.key_group, context.key)
+
+
+def returned_none(made_by: str) -> InvalidRequestError:
+    """The error of a method of the user's function that returned None."""
+    return InvalidRequestError(
+        f"{made_by} returned None; it must return a value (also if it changed an accumulator in place)"
+    )
 
 
 class ReducingStateHandle(_Cell, ReducingState[T]):

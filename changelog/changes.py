@@ -60,3 +60,10 @@ class StateChanges:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def but(self, **fields: Any) -> StateChanges:
+        """The same changes, but for these fields."""
+        return StateChanges(**{name: getattr(self, name) for name in _FIELDS} | fields)
+
+
+_FIELDS: Final = ("schema", "key_groups", "keys", "ops", "map_keys", "values", "namespaces")

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
-from typing import Any, Final
+from itertools import repeat
+from typing import Any, Final, cast
 
 import msgspec
 import pyarrow as pa
@@ -22,6 +22,7 @@ from varve.changelog.row import Row, make_row, row_class
 from varve.changelog.wire_type import ImmutableType, WireType, encode
 from varve.storage.errors import InvalidRequestError
 
+_field: Final[Any] = cast("Any", tuple).__getitem__
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 
 Convert = Callable[[Any], Any]
@@ -126,7 +127,8 @@ class CompositeType(WireType):
             blank = (None,) * self.arity
             stored = [blank if row is None else row for row in stored]
         # One pass per column: zip(*stored) would make an iterator for every row.
-        columns = [list(map(itemgetter(i), stored)) for i in range(self.arity)]
+        # Not itemgetter: a Row's own way to an item is Python code.
+        columns: list[list[Any]] = [list(map(_field, stored, repeat(i))) for i in range(self.arity)]
         children = [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)]
         struct_array: Any = pa.StructArray
         return struct_array.from_arrays(children, fields=self._fields, mask=absent and pa.array(absent))

@@ -3,6 +3,9 @@
 Its snapshots are RocksDB snapshots like those of every store, so a job can change its backend at restart, and the
 materializer needs to know one format only.
 
+All values in memory are of the newest version of their state's schema: a table is converted when the state gets a new
+version, and older changes are when they are replayed.
+
 Invariants: I4, I5 (see `WorkingStore`), I9 (there is nothing on disk).
 """
 
@@ -12,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from varve.changelog.batch import Batch
+from varve.changelog.hashmap_cleanup import HashMapCleanup, without_expired
 from varve.changelog.hashmap_tables import (
     Displaced,
     HashMapListTable,
@@ -22,16 +26,20 @@ from varve.changelog.hashmap_tables import (
 )
 from varve.changelog.hashmap_timers import HashMapTimerTable
 from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_metadata import StateRegistry
-from varve.changelog.segment_columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varve.changelog.schema_history import changes_at, first_version, migrating_conversion, stored_conversion
+from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
+from varve.changelog.state_registry import StateRegistry
+from varve.changelog.table_rows import table_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -77,6 +85,9 @@ class HashMapStore:
         self._range = range(low, high)
         self._registry = StateRegistry((), operator)
         self._tables: dict[str, HashMapTable[Any]] = {}
+        self._cleanups: dict[str, HashMapCleanup] = {}
+        self._unconverted: dict[str, HashMapTable[Any]] = {}
+        """State name → its table as confirmed, before the schema version that is registered but not confirmed."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
@@ -92,6 +103,11 @@ class HashMapStore:
     def schemas(self) -> tuple[StateSchema, ...]:
         """The states, in order of registration."""
         return self._registry.schemas
+
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.changed_ttls
 
     def value_table(self, schema: StateSchema) -> HashMapValueTable:
         """See `WorkingStore`."""
@@ -127,17 +143,23 @@ class HashMapStore:
             self._check_whole()
         if version.seq < self._version.seq:
             raise InvariantError(f"version {version} is below {self._version}", operator=self._operator)
-        work: list[tuple[HashMapTable[Any], StateChanges, Callable[[int], bool] | None]] = []
+        work: list[tuple[StateChanges, Callable[[int], bool] | None]] = []
         for batch in batches:
             accepted = self._accepted(batch)
             accepts = None if batch.accepts is None else accepted.__contains__
-            work.extend((self._table(change.schema, HashMapTable), change, accepts) for change in batch.changes)
+            work.extend((change, accepts) for change in batch.changes)
+        for change, _ in work:
+            self._table(change.schema, HashMapTable)
+        newest = {schema.name: schema for schema in self._registry.schemas}
         self._torn, self._folding = True, False
-        for table, change, accepts in work:
-            table.apply(change, accepts)
+        for change, accepts in work:
+            counting = changes_at(newest[change.schema.name], change)
+            if counting is not None:
+                self._tables[change.schema.name].apply(counting, accepts)
         self._folding = not last
         if last:
             self._version, self._torn = version, False
+            self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
@@ -157,8 +179,22 @@ class HashMapStore:
         self._torn = False
         self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
 
-    def write_snapshot(self, directory: Path) -> None:
-        """See `WorkingStore`."""
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore`: every access pays for the check of a few values."""
+        self._take_back()
+        self._check_whole()
+        removed = 0
+        for schema in self._registry.confirmed_schemas:
+            done, table = activity.get(schema.name), self._tables.get(schema.name)
+            if done is not None and table is not None:
+                known = self._cleanups.get(schema.name)
+                if known is None or known.table is not table:
+                    known = self._cleanups[schema.name] = HashMapCleanup(table)
+                removed += known.run(schema, now, done)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
+        """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""
         self._take_back()
         self._check_whole()
         write_table_snapshot(
@@ -168,7 +204,10 @@ class HashMapStore:
             low=self._range.start,
             high=self._range.stop,
             version=self._version,
-            tables=[(schema, self._tables[schema.name].items()) for schema in self._registry.schemas],
+            tables=[
+                (schema, without_expired(schema, self._tables[schema.name].items(), now))
+                for schema in self._registry.schemas
+            ],
         )
 
     def load_from(self, source: WorkingStore) -> None:
@@ -182,11 +221,26 @@ class HashMapStore:
         for schema in source.schemas:
             table = self._table(schema, HashMapTable)
             load, groups = table.load, table.groups
-            for row in _rows(source, schema):
+            for row in table_of(source, schema).items():
                 if row[0] in groups:
                     load(row)
         self._version = source.version
         self._torn = False
+        self._confirm()
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        self._table(schema, HashMapTable, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        self._take_back()
+        if self._registry.revert():
+            known = {schema.name for schema in self._registry.schemas}
+            tables = {**self._tables, **self._unconverted}
+            self._tables = {name: table for name, table in tables.items() if name in known}
+            self._unconverted.clear()
 
     def close(self) -> None:
         """Release the memory."""
@@ -199,9 +253,15 @@ class HashMapStore:
         if ahead is not None:
             ahead.take_back()
 
-    def _table(self, schema: StateSchema, table_type: type[Any]) -> Any:
-        self._registry.register(schema)
+    def _table(self, schema: StateSchema, table_type: type[Any], migrate: Callable[[Any], Any] | None = None) -> Any:
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
         table = self._tables.get(schema.name)
+        if table is not None and before is not None and before.schema.version != newest.version:
+            converted = _at_version(table, before.schema, newest, migrate)
+            if converted is not table:
+                self._unconverted.setdefault(schema.name, table)
+                table = self._tables[schema.name] = converted
         if table is None:
             table = self._tables[schema.name] = self._new_table(schema)
         if not isinstance(table, table_type):
@@ -216,6 +276,10 @@ class HashMapStore:
         if made is None:
             raise InvariantError(f"unknown kind {schema.kind!r} of state {schema.name!r}", operator=self._operator)
         return made(low, high)
+
+    def _confirm(self) -> None:
+        self._registry.confirm()
+        self._unconverted.clear()
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
@@ -235,12 +299,16 @@ class HashMapStore:
             )
 
 
-def _rows(source: WorkingStore, schema: StateSchema) -> Iterable[tuple[Any, ...]]:
-    """The rows of a state of any kind."""
-    if schema.kind == MAP:
-        return source.map_table(schema).items()
-    if schema.kind == LIST:
-        return source.list_table(schema).items()
-    if schema.kind == TIMERS:
-        return source.timer_table(schema).items()
-    return source.value_table(schema).items()
+def _at_version(
+    table: HashMapTable[Any], before: StateSchema, newest: StateSchema, migrate: Callable[[Any], Any] | None
+) -> HashMapTable[Any]:
+    """A table of the newest version; the same one if its values stay as they are.
+
+    A migration whose function is not here is being replayed: it puts every value again, so none is kept.
+    """
+    if migrate is not None:
+        return table.converted(migrating_conversion(before, newest, migrate))
+    if before.version < first_version(newest):
+        return table.emptied()
+    convert = stored_conversion(newest, before.version)
+    return table if convert is None else table.converted(convert)

@@ -15,6 +15,7 @@ from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from typing import Self
 
     from varve.changelog.changes import StateChanges
 
@@ -47,6 +48,28 @@ class HashMapTable(ABC, Generic[C]):
     @abstractmethod
     def items(self) -> Iterator[tuple[Any, ...]]:
         """All rows, by key group."""
+
+    @abstractmethod
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        """Remove those values of a key; (how many it had, how many were removed)."""
+
+    def emptied(self) -> Self:
+        """A table of the same key groups without cells."""
+        return type(self)(min(self.groups), max(self.groups) + 1)
+
+    def converted(self, convert: Callable[[Any], Any]) -> Self:
+        """A table with the same keys and converted values; null map values are converted, too."""
+        made = self.emptied()
+        for key_group, cells in self.groups.items():
+            own = made.groups[key_group]
+            for key, cell in cells.items():
+                own[key] = self.converted_cell(cell, convert)
+        return made
+
+    @staticmethod
+    @abstractmethod
+    def converted_cell(cell: C, convert: Callable[[Any], Any]) -> C:
+        """A cell with converted values."""
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Everything is in memory."""
@@ -94,10 +117,23 @@ class HashMapValueTable(HashMapTable[Any]):
         except KeyError:
             raise outside(key_group, self.groups) from None
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        found: list[Any] = []
+        start = 0
+        for key_group, run in groupby(key_groups):
+            end = start + len(list(run))
+            found.extend(map(self.group(key_group).get, keys[start:end]))
+            start = end
+        return found
+
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         for key_group, cells in self.groups.items():
             for key, value in cells.items():
                 yield key_group, key, value
+
+    @staticmethod
+    def converted_cell(cell: Any, convert: Callable[[Any], Any]) -> Any:
+        return convert(cell)
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, value = row
@@ -116,6 +152,15 @@ class HashMapValueTable(HashMapTable[Any]):
                             del cells[key]
             start = end
 
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        if key not in cells:
+            return 0, 0
+        if is_removed(cells[key]):
+            del cells[key]
+            return 1, 1
+        return 1, 0
+
 
 class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     """Key → map key → stored value, None for a null value."""
@@ -131,6 +176,11 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             return False, None
         return True, entries[map_key]
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        group, nothing = self.group, dict[Any, Any]()
+        rows = zip(key_groups, keys, map_keys, strict=True)
+        return [group(key_group).get(key, nothing).get(map_key) for key_group, key, map_key in rows]
+
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         return dict(self.group(key_group).get(key, ()))
 
@@ -139,6 +189,10 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             for key, entries in cells.items():
                 for map_key, value in entries.items():
                     yield key_group, key, map_key, value
+
+    @staticmethod
+    def converted_cell(cell: dict[Any, Any], convert: Callable[[Any], Any]) -> dict[Any, Any]:
+        return {map_key: convert(value) for map_key, value in cell.items()}
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, map_key, value = row
@@ -160,6 +214,15 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             else:
                 _remove_entry(groups[key_group], key, map_key)
 
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        entries = cells.get(key, {})
+        removed = [map_key for map_key, value in entries.items() if is_removed(value)]
+        looked_at = len(entries)
+        for map_key in removed:
+            _remove_entry(cells, key, map_key)
+        return looked_at, len(removed)
+
 
 class HashMapListTable(HashMapTable[list[Any]]):
     """Key → elements."""
@@ -173,6 +236,10 @@ class HashMapListTable(HashMapTable[list[Any]]):
         for key_group, cells in self.groups.items():
             for key, elements in cells.items():
                 yield key_group, key, list(elements)
+
+    @staticmethod
+    def converted_cell(cell: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
+        return [convert(element) for element in cell]
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, elements = row
@@ -189,6 +256,17 @@ class HashMapListTable(HashMapTable[list[Any]]):
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        cells = self.groups[key_group]
+        elements = cells.get(key, [])
+        kept = [element for element in elements if not is_removed(element)]
+        looked_at = len(elements)
+        if not kept:
+            cells.pop(key, None)
+        elif len(kept) < looked_at:
+            cells[key] = kept
+        return looked_at, looked_at - len(kept)
 
 
 def _remove_entry(cells: dict[Any, dict[Any, Any]], key: Any, map_key: Any) -> None:

@@ -15,6 +15,7 @@ import sortedcontainers  # pyright: ignore[reportMissingTypeStubs]
 from varve.changelog.changes import Op
 from varve.changelog.hashmap_tables import HashMapTable, outside
 from varve.changelog.timer_form import TimerForm, due_end
+from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,17 @@ class HashMapTimerTable(HashMapTable[None]):
         for key_group in sorted(self._timers):
             for packed in self._timers[key_group]:
                 yield key_group, packed
+
+    @staticmethod
+    def converted_cell(cell: None, convert: Callable[[Any], Any]) -> None:
+        """Times have one type in all versions."""
+        del cell, convert
+        raise InvariantError("the type of timers does not change")
+
+    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
+        """Timers do not expire."""
+        del key_group, key, is_removed
+        return 0, 0
 
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, packed = row

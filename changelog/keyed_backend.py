@@ -10,9 +10,11 @@ the batch's accesses and their order: no clock, no randomness; the parts applied
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.aggregating_state import AggregatingStateHandle, ReducingStateHandle
+from varve.changelog.cleanup import StateActivity
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -20,18 +22,28 @@ from varve.changelog.descriptors import (
     ReducingStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
-    schema_of,
 )
+from varve.changelog.expiry import Expiry, ReadRules
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
+from varve.changelog.schema_history import same_declaration
+from varve.changelog.stamped_type import is_stamped
+from varve.changelog.state_declaration import declare, rewrite, wanted_schema
 from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
+from varve.changelog.ttl_aggregating_state import TtlAggregatingStateHandle, TtlReducingStateHandle
+from varve.changelog.ttl_list_state import TtlListStateHandle
+from varve.changelog.ttl_map_state import TtlMapStateHandle
+from varve.changelog.ttl_record import empty_changes, record_of
+from varve.changelog.ttl_value_state import TtlCell, TtlValueStateHandle
+from varve.changelog.type_strings import parse_type_string
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from varve.changelog.batch_time import BatchTime, CurrentRow
     from varve.changelog.changes import StateChanges
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.type_information import TypeInformation
@@ -49,12 +61,15 @@ class KeyedStateBackend:
         store: The confirmed state.
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
+        known: States that the operator has in any partition, at their newest schemas.
 
     Raises:
         InvalidRequestError: The key type cannot be that of a key.
     """
 
-    def __init__(self, store: WorkingStore, key_type: TypeInformation, operator: str) -> None:
+    def __init__(
+        self, store: WorkingStore, key_type: TypeInformation, operator: str, known: Sequence[StateSchema] = ()
+    ) -> None:
         if not key_type.hashable:
             raise InvalidRequestError(
                 f"{key_type} cannot be the type of a key: its values have no canonical bytes", operator=operator
@@ -64,8 +79,29 @@ class KeyedStateBackend:
         self._context = KeyContext(operator)
         self._overlays: dict[str, Overlay[Any]] = {}
         self._changes: list[StateChanges] | None = None
+        self.row: CurrentRow | None = None
+        """Where event times of rows are found, for event-time TTL; to be set before handles are made."""
+        self._now: BatchTime | None = None
+        self._confirmed: BatchTime | None = None
+        self._expiries: dict[str, Expiry] = {}
+        self._rows_written: Counter[str] = Counter()
+        self.records = 0
+        """Rows of the batch so far, as far as the runner has told."""
+
         self._whole: tuple[list[StateChanges], list[StateChanges]] | None = None
         """(`changes()`, what the whole batch is together with the parts that were cut)."""
+        self._migrated: list[Overlay[Any]] = []
+        """States whose values this batch puts again."""
+        store.revert()  # what an earlier backend declared and never folded never was
+        for schema in known:
+            store.register(schema)
+
+    def begin_batch(self, now: BatchTime) -> None:
+        """A batch begins, at this time; before handles of states with TTL are made."""
+        self._now = now
+        self.records = 0
+        for expiry in self._expiries.values():
+            expiry.begin_batch(now)
 
     @property
     def store(self) -> WorkingStore:
@@ -110,9 +146,11 @@ class KeyedStateBackend:
 
         Raises (as do the other four):
             InvalidRequestError: Not the descriptor of such a state, or the name is taken by a state of another schema.
-            IncompatibleError: The restored state of this name has another kind or type.
+            IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
+        if overlay.schema.name in self._expiries:
+            return TtlValueStateHandle(self._ttl_cell(overlay, state_descriptor))
         return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -123,6 +161,10 @@ class KeyedStateBackend:
             ListOverlay,
             lambda schema: ListOverlay(schema, self._store.list_table(schema)),
         )
+        expiry = self._expiries.get(overlay.schema.name)
+        if expiry is not None:
+            rules = ReadRules(state_descriptor.get_ttl_config())
+            return TtlListStateHandle(overlay, self._context, state_descriptor.stored_type, expiry, rules)
         return ListStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
@@ -133,18 +175,27 @@ class KeyedStateBackend:
             MapOverlay,
             lambda schema: MapOverlay(schema, self._store.map_table(schema)),
         )
-        return MapStateHandle(overlay, self._context, state_descriptor.map_key_type, state_descriptor.stored_type)
+        types = state_descriptor.map_key_type, state_descriptor.stored_type
+        expiry = self._expiries.get(overlay.schema.name)
+        if expiry is not None:
+            rules = ReadRules(state_descriptor.get_ttl_config())
+            return TtlMapStateHandle(overlay, self._context, *types, expiry, rules)
+        return MapStateHandle(overlay, self._context, *types)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Handle of a reducing state."""
         overlay = self._value_overlay(state_descriptor, ReducingStateDescriptor)
         function = state_descriptor.get_reduce_function()
+        if overlay.schema.name in self._expiries:
+            return TtlReducingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
         return ReducingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Handle of an aggregating state."""
         overlay = self._value_overlay(state_descriptor, AggregatingStateDescriptor)
         function = state_descriptor.get_agg_function()
+        if overlay.schema.name in self._expiries:
+            return TtlAggregatingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
         return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
 
     def get_timers(self, name: str, domain: TimeDomain, namespace_type: TypeInformation | None = None) -> KeyedTimers:
@@ -162,11 +213,43 @@ class KeyedStateBackend:
             problem = f"{namespace_type} cannot be the type of a namespace: its values have no canonical bytes"
             raise InvalidRequestError(problem, operator=self._context.operator)
         schema = timer_schema(name, domain, namespace_type)
-        overlay = self._overlay_of(schema, TimerOverlay, lambda s: TimerOverlay(s, self._store.timer_table(s)))
+        overlay = self._overlay_of(schema, TimerOverlay, lambda: TimerOverlay(schema, self._store.timer_table(schema)))
         return KeyedTimers(overlay, self._context, namespace_type)
+
+    def remove_state(self, name: str) -> None:
+        """Remove what a value, list or map state holds for every key; all of its keys are pending then.
+
+        Nothing happens if there is no such state. No key is current afterwards.
+
+        Raises:
+            InvalidRequestError: It is of another kind, or has or had a time to live.
+        """
+        schema = next((schema for schema in self._store.schemas if schema.name == name), None)
+        if schema is None:
+            return
+        if is_stamped(schema.value_type):
+            raise InvalidRequestError(
+                f"state {name!r} has or had a time to live: clear it key by key", operator=self._context.operator
+            )
+        value_type, handle = parse_type_string(schema.value_type), None
+        if schema.kind == ValueStateDescriptor.kind:
+            handle = self.get_state(ValueStateDescriptor(name, value_type))
+        elif schema.kind == ListStateDescriptor.kind:
+            handle = self.get_list_state(ListStateDescriptor(name, value_type))
+        elif schema.kind == MapStateDescriptor.kind and schema.map_key_type is not None:
+            handle = self.get_map_state(MapStateDescriptor(name, parse_type_string(schema.map_key_type), value_type))
+        if handle is None:
+            problem = f"state {name!r} of kind {schema.kind} cannot be removed as a whole"
+            raise InvalidRequestError(problem, operator=self._context.operator)
+        for key_group, key in list(self._overlays[name].keys()):
+            self.set_current_key(key_group, key)
+            handle.clear()
+        self._context.key = NO_KEY
 
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
+
+        A key whose state has expired is among them until it is removed.
 
         Raises:
             InvalidRequestError: No handle of such a state was asked for.
@@ -190,19 +273,48 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        return self._overlay_of(schema_of(descriptor), overlay_type, make)
+        known = self._overlays.get(descriptor.name)
+        stored = self._stored(descriptor.name) if known is None else known.schema
+        schema = wanted_schema(descriptor, stored, self._now, self._context.operator)
+        return self._overlay_of(schema, overlay_type, lambda: self._declared(descriptor, schema, stored, make))
 
-    def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[StateSchema], O]) -> O:
+    def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[], O]) -> O:
         known = self._overlays.get(schema.name)
         if known is None:
-            known = self._overlays[schema.name] = make(schema)
-        if known.schema != schema or not isinstance(known, overlay_type):
+            known = self._overlays[schema.name] = make()
+        if not same_declaration(known.schema, schema) or not isinstance(known, overlay_type):
             raise InvalidRequestError(
                 f"state {schema.name!r} exists already with another schema: {known.schema} and now {schema}; "
                 "give the states different names",
                 operator=self._context.operator,
             )
         return known
+
+    def _stored(self, name: str) -> StateSchema | None:
+        """What the store knows of a state."""
+        return next((schema for schema in self._store.schemas if schema.name == name), None)
+
+    def _ttl_cell(self, overlay: ValueOverlay, descriptor: StateDescriptor) -> TtlCell:
+        expiry, rules = self._expiries[overlay.schema.name], ReadRules(descriptor.get_ttl_config())
+        return TtlCell(overlay, self._context, descriptor.stored_type, expiry, rules)
+
+    def _declared(
+        self,
+        descriptor: StateDescriptor,
+        wanted: StateSchema,
+        stored: StateSchema | None,
+        make: Callable[[StateSchema], O],
+    ) -> O:
+        operator, is_opening = self._context.operator, self._context.key is NO_KEY
+        declared = declare(self._store, descriptor, wanted, stored, operator, is_opening=is_opening)
+        overlay = make(declared.schema)
+        record = record_of(declared.schema)
+        if record is not None and self._now is not None:
+            self._expiries[descriptor.name] = Expiry(record, self.row, self._now)
+        if declared.migrated:
+            self._migrated.append(overlay)
+            rewrite(overlay)
+        return overlay
 
     # --- the batch ---------------------------------------------------------------------------------------------------
 
@@ -218,13 +330,20 @@ class KeyedStateBackend:
     def changes(self) -> list[StateChanges]:
         """The net effect since the last cut, by state in order of registration, without the states that have none.
 
-        No key is current afterwards.
+        A state whose TTL has changed is there also without rows, so that the log tells of it. No key is current
+        afterwards.
         """
         self._context.key = NO_KEY
         if self._changes is None:
             found = [overlay.changes() for overlay in self._overlays.values()]
-            self._changes = [changes for changes in found if changes is not None]
+            self._changes = self._with_changed_ttls(found)
         return self._changes
+
+    def _with_changed_ttls(self, found: Sequence[StateChanges | None]) -> list[StateChanges]:
+        """What there is of these, and the states whose TTL has changed without rows."""
+        changes = [rows for rows in found if rows is not None]
+        told = {rows.schema.name for rows in changes}
+        return changes + [empty_changes(schema) for schema in self._store.changed_ttls if schema.name not in told]
 
     def cut(self) -> list[StateChanges]:
         """End a part: gives `changes()`, which then begin anew. What was given stays readable and pending (I4).
@@ -243,8 +362,30 @@ class KeyedStateBackend:
 
     def fold(self, version: Link) -> None:
         """The batch is confirmed: all its parts go into the store at once, and the overlay is empty (I4)."""
-        self._store.apply(self._whole_changes(), version)
+        changes = self._whole_changes()
+        self._store.apply(changes, version)
+        self._migrated.clear()
+        self._confirmed = self._now
+        for change in changes if self._expiries else ():
+            self._rows_written[change.schema.name] += len(change)
         self.drop()
+
+    def clean_up(self) -> None:
+        """Remove a bounded number of expired values from the confirmed state, while nobody waits.
+
+        They have expired at the time of the batch that was folded last, so no batch on this line can see them any more:
+        nothing of this is logged.
+        """
+        if self._confirmed is None or not self._expiries:
+            return
+        activity = {
+            name: StateActivity(expiry.accesses, self.records, self._rows_written[name])
+            for name, expiry in self._expiries.items()
+        }
+        self._rows_written.clear()
+        for expiry in self._expiries.values():
+            expiry.accesses = 0
+        self._store.clean_up(self._confirmed, activity)
 
     def drop(self) -> None:
         """The batch never was: the overlay is empty. No key is current afterwards."""
@@ -252,6 +393,8 @@ class KeyedStateBackend:
         self._changes = self._whole = None
         for overlay in self._overlays.values():
             overlay.clear()
+        for overlay in self._migrated:
+            rewrite(overlay)
 
     def _whole_changes(self) -> list[StateChanges]:
         """The net effect of the batch; until a key is set the same objects, as the store may have prepared them."""
@@ -260,5 +403,5 @@ class KeyedStateBackend:
             return rest
         if self._whole is None or self._whole[0] is not rest:
             found = [overlay.whole() for overlay in self._overlays.values()]
-            self._whole = rest, [changes for changes in found if changes is not None]
+            self._whole = rest, self._with_changed_ttls(found)
         return self._whole[1]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import DELETED, Op, StateChanges
+from varve.changelog.many_keys import get_entries, put_entries, remove_entries
 from varve.changelog.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext
 from varve.changelog.state import MapState
 from varve.changelog.working_store import MapTable
@@ -14,6 +15,7 @@ from varve.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from varve.changelog.batch_keys import BatchKeys
     from varve.changelog.type_information import TypeInformation
 
 K = TypeVar("K")
@@ -124,7 +126,7 @@ def _op(value: Any) -> int:
 class MapStateHandle(MapState[K, V]):
     """The user's handle."""
 
-    __slots__ = ("_context", "_freeze", "_freeze_key", "_immutable", "_overlay", "_pending", "_thaw")
+    __slots__ = ("_context", "_freeze", "_freeze_key", "_immutable", "_overlay", "_pending", "_thaw", "_types")
 
     def __init__(
         self, overlay: MapOverlay, context: KeyContext, key_type: TypeInformation, value_type: TypeInformation
@@ -132,6 +134,7 @@ class MapStateHandle(MapState[K, V]):
         self._overlay = overlay
         self._context = context
         self._pending = overlay.pending
+        self._types = key_type, value_type
         self._freeze_key = key_type.freeze
         self._immutable = value_type.immutable
         self._freeze = value_type.freeze
@@ -202,6 +205,15 @@ class MapStateHandle(MapState[K, V]):
 
     def clear(self) -> None:
         self._overlay.remove_all(self._context.key_group, self._key())
+
+    def get_many(self, keys: BatchKeys, map_keys: Any) -> Any:
+        return get_entries(self._overlay, self._types, keys, map_keys)
+
+    def put_many(self, keys: BatchKeys, map_keys: Any, values: Any) -> None:
+        put_entries(self._overlay, self._types, keys, map_keys, values)
+
+    def remove_many(self, keys: BatchKeys, map_keys: Any) -> None:
+        remove_entries(self._overlay, self._types[0], keys, map_keys)
 
     def _entries(self) -> dict[Any, Any]:
         return self._overlay.entries(self._context.key_group, self._key())

@@ -91,6 +91,7 @@ def replay_log(view: LineView, target: RestoreTarget, store: ObjectStore, state:
 
 def catch_up(view: LineView, target: RestoreTarget, store: ObjectStore, state: WorkingStore) -> ReplaySummary:
     """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit."""
+    state.revert()
     at = state.version.seq
     floor = (KeyGroupFloor(target.low, target.high, at),)
     newer = [s for s in view.segments_for(target.operator, target.low, target.high) if s.ref.seq_last > at]

@@ -9,15 +9,15 @@ number among the batch's accepted rows of that state, so the parts of a batch gi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 from rocksdict import WriteBatch
 
-from varve.changelog.changes import Op
+from varve.changelog.changes import Op, StateChanges
 from varve.changelog.key_wire import key_writer
-from varve.changelog.rocksdb_key import element, header, successor
+from varve.changelog.rocksdb_key import element, successor
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
 from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
@@ -26,11 +26,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from varve.changelog.batch import Batch
-    from varve.changelog.changes import StateChanges
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
 
 _SORT_BY_ARROW: Final = 1000
+
+StateVersion: TypeAlias = tuple[str, int]
+"""Name of a state and version of its schema."""
 
 
 class Prefixes(dict[int, bytes]):
@@ -49,6 +51,11 @@ class StateForm:
     key: TypeInformation
     value: TypeInformation
     map_key: TypeInformation | None
+    head: bytes
+    """The first byte of values that are written; the wire form of a stamped type begins with the stamp."""
+    reader_of: Callable[[int], Callable[[bytes], Any]]
+    """Number of an older schema version → function from its wire forms to stored forms of this version, both without
+    time stamps."""
     namespace: TypeInformation | None = None
 
 
@@ -77,8 +84,8 @@ class RowBuilder:
     cleared_later: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
-    recent: dict[str, RecentRows] = field(default_factory=dict[str, RecentRows])
-    """By name of the value-like states."""
+    recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
+    """By name and schema version of the value-like states."""
     first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
     """Name of a timer state → key group → the first of the timers that were set."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
@@ -116,7 +123,7 @@ class RowBuilder:
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
-        head = header(form.schema.version)
+        head = form.head
         starts = [prefixes[group] + to_key(key) for group, key in zip(change.key_groups, change.keys, strict=True)]
         if change.ops is None:
             encoded = [head + to_value(value) for value in change.values]
@@ -125,7 +132,7 @@ class RowBuilder:
             encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
         rows.update(zip(starts, encoded, strict=True))
         # The value of a DELETE row is None, which is what the recent values say of a key that has none.
-        recent = self.recent.setdefault(form.schema.name, RecentRows())
+        recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
         recent.values.update(zip(change.keys, change.values, strict=True))
         recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 
@@ -134,7 +141,7 @@ class RowBuilder:
             raise InvariantError(f"changes of map state {form.schema.name!r} have no map keys")
         rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        prefixes, to_key, head = form.prefixes, key_writer(form.key), header(form.schema.version)
+        prefixes, to_key, head = form.prefixes, key_writer(form.key), form.head
         ops = change.ops or bytes(len(change))
         cells = zip(change.key_groups, change.keys, change.map_keys, change.values, ops, strict=True)
         for key_group, key, map_key, value, op in cells:
@@ -153,7 +160,7 @@ class RowBuilder:
     def _add_list(self, form: StateForm, change: StateChanges, seq: int, first: int) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
-        head = header(form.schema.version)
+        head = form.head
         ops = change.ops or bytes((Op.APPEND,)) * len(change)
         cells = zip(change.key_groups, change.keys, change.values, ops, strict=True)
         for position, (key_group, key, value, op) in enumerate(cells, first):
@@ -169,7 +176,7 @@ class RowBuilder:
     def _add_timers(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, pack = self.rows, form.prefixes, TimerForm(form.key, form.namespace).pack
         firsts = self.first_timers.setdefault(form.schema.name, {})
-        count, head = len(change), header(form.schema.version)
+        count, head = len(change), form.head
         ops, namespaces = change.ops or bytes(count), change.namespaces or [None] * count
         cells = zip(change.key_groups, change.keys, change.values, namespaces, ops, strict=True)
         for key_group, key, time_ms, namespace, op in cells:
@@ -214,8 +221,7 @@ def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChange
     kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
     if len(kept) == len(change):
         return change
-    return replace(
-        change,
+    return change.but(
         key_groups=[change.key_groups[i] for i in kept],
         keys=[change.keys[i] for i in kept],
         ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),

@@ -28,6 +28,7 @@ from varve.changelog.rocksdb_metadata import (
 )
 from varve.changelog.rocksdb_options import RocksDBOptions, rocksdict_options
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, map_key_type, type_of
+from varve.changelog.stamped_type import is_stamped
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -155,7 +156,7 @@ def _row_encoder(
     """(prefix, rows of one key group) → rows of the database."""
     to_key = key_writer(type_of(key_type))
     to_value = type_of(state.schema.value_type).to_wire
-    head = header(state.schema.version)
+    head = header(state.schema.version, stamped=is_stamped(state.schema.value_type))
 
     def values(start: bytes, rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[bytes, bytes]]:
         for _, key, value in rows:

@@ -12,7 +12,8 @@ value                        header (1) | time stamp (8, if bit 7 of the header)
 
 Numbers are big endian, so that key groups are contiguous and list elements are in order. No wire form is a prefix of
 another, so the entries of one key are exactly the rows that begin with its prefix. Bits 0 to 6 of the header are the
-schema version of the value. A value without wire bytes is a null map value: present, but None; timers have such values.
+schema version of the value, modulo 128. A value without wire bytes is a null map value: present, but None; timers have
+such values.
 
 Metadata sorts after all data, and a store always has some: a scan that runs off the end has met damage (I8).
 """
@@ -23,7 +24,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from varve.changelog.msgpack_span import end_of
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
+from varve.storage.errors import CorruptDataError, InvariantError
 
 PREFIX_BYTES: Final = 4
 KEY_GROUP_END: Final = 0xFFFF
@@ -31,7 +32,7 @@ KEY_GROUP_END: Final = 0xFFFF
 STATE_ID_END: Final = 0xFFFF
 """State ids are below this."""
 METADATA: Final = b"\xff\xff\xff\xff"
-SCHEMA_VERSION_MAX: Final = 0x7F
+VERSION_NUMBER_MAX: Final = 0x7F
 TIME_STAMPED: Final = 0x80
 SEQ_MAX: Final = (1 << 64) - 1
 POSITION_MAX: Final = (1 << 32) - 1
@@ -90,28 +91,28 @@ def split_map_key(key: bytes) -> MapRow:
     return MapRow(key[PREFIX_BYTES:end], key[end:])
 
 
-def header(schema_version: int) -> bytes:
-    """The first byte of values of this schema version that carry no time stamp."""
-    if not 0 <= schema_version <= SCHEMA_VERSION_MAX:
-        raise IncompatibleError(
-            f"schema version {schema_version} is above {SCHEMA_VERSION_MAX}, the highest a stored value can name; "
-            "write a savepoint and start from it, which begins a new count"
-        )
-    return bytes((schema_version,))
+def version_number(schema_version: int) -> int:
+    """What stands for a schema version in values; `varve.changelog.schema_history` keeps those in use apart."""
+    return schema_version & VERSION_NUMBER_MAX
+
+
+def header(schema_version: int, *, stamped: bool = False) -> bytes:
+    """The first byte of values of this schema version, with or without a time stamp after it."""
+    number = version_number(schema_version)
+    return bytes((number | TIME_STAMPED if stamped else number,))
 
 
 def value(schema_version: int, wire: bytes, time_stamp_ms: int | None = None) -> bytes:
     """A stored value; an empty `wire` is a null map value."""
-    first = header(schema_version)
     if time_stamp_ms is None:
-        return first + wire
-    return bytes((first[0] | TIME_STAMPED,)) + _TIME_STAMP.pack(time_stamp_ms) + wire
+        return header(schema_version) + wire
+    return header(schema_version, stamped=True) + _TIME_STAMP.pack(time_stamp_ms) + wire
 
 
 class StoredValue(NamedTuple):
     """The parts of a stored value."""
 
-    schema_version: int
+    version_number: int
     time_stamp_ms: int | None
     wire: bytes
     """Empty for a null map value."""
@@ -127,4 +128,4 @@ def split_value(data: bytes) -> StoredValue:
     if len(data) < 1 + _TIME_STAMP.size:
         raise CorruptDataError("a stored value ends within its time stamp")
     stamp: Any = _TIME_STAMP.unpack_from(data, 1)[0]
-    return StoredValue(first & SCHEMA_VERSION_MAX, stamp, data[1 + _TIME_STAMP.size :])
+    return StoredValue(first & VERSION_NUMBER_MAX, stamp, data[1 + _TIME_STAMP.size :])

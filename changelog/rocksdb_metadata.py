@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from varve.changelog.rocksdb_key import STATE_ID_END, metadata_key
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
+from varve.changelog.rocksdb_key import metadata_key
+from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.records import ORIGIN, Link, Record, StateSchema
 
 if TYPE_CHECKING:
@@ -114,65 +114,3 @@ def _decode(data: bytes, record_type: type[R], what: str, directory: str) -> R:
         return msgspec.json.decode(data, type=record_type)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
         raise CorruptDataError(f"the store's {what} record does not parse: {error}", object_name=directory) from error
-
-
-class StateRegistry:
-    """The states of a store by name, and their numbers."""
-
-    def __init__(self, states: tuple[RegisteredState, ...], operator: str) -> None:
-        self._operator = operator
-        self._by_name = {state.schema.name: state for state in states}
-        self.saved = True
-        """False: `encoded` differs from what is in the database."""
-
-    @property
-    def schemas(self) -> tuple[StateSchema, ...]:
-        """In order of registration."""
-        return tuple(state.schema for state in self._by_name.values())
-
-    @property
-    def states(self) -> tuple[RegisteredState, ...]:
-        """In order of registration, which is the order of their ids."""
-        return tuple(self._by_name.values())
-
-    def get(self, name: str) -> RegisteredState | None:
-        """The state of that name."""
-        return self._by_name.get(name)
-
-    def register(self, schema: StateSchema) -> RegisteredState:
-        """The state of this schema, new or known; what may change (TTL, schema version) is taken over.
-
-        Raises `IncompatibleError` naming the operator, the state and both schemas.
-        """
-        known = self._by_name.get(schema.name)
-        if known is not None and known.schema == schema:
-            return known
-        if known is not None:
-            check_same_shape(known.schema, schema, self._operator)
-        state = RegisteredState(id=len(self._by_name) if known is None else known.id, schema=schema)
-        if state.id >= STATE_ID_END:
-            raise InvariantError(f"more than {STATE_ID_END} states", operator=self._operator)
-        self._by_name[schema.name] = state
-        self.saved = False
-        return state
-
-    def encoded(self) -> bytes:
-        """The record to store under `STATES_KEY`."""
-        return msgspec.json.encode(self.states)
-
-
-def check_same_shape(known: StateSchema, wanted: StateSchema, operator: str) -> None:
-    """Raises `IncompatibleError` if the stored rows of one cannot be read as the other."""
-    fields: Any = ("kind", "value_type", "map_key_type", "namespace_type")
-    if any(getattr(known, field) != getattr(wanted, field) for field in fields):
-        raise IncompatibleError(
-            f"state {wanted.name!r} is stored as {_words(known)}, but the job declares it as {_words(wanted)}; "
-            "give the state another name, or declare it as it is stored",
-            operator=operator,
-        )
-
-
-def _words(schema: StateSchema) -> str:
-    map_key = f" by {schema.map_key_type}" if schema.map_key_type is not None else ""
-    namespace = f" in namespaces of {schema.namespace_type}" if schema.namespace_type is not None else ""
-    return f"{schema.kind} of {schema.value_type}{map_key}{namespace}"

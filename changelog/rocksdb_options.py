@@ -2,16 +2,20 @@
 
 Memory of one store is bounded by `write_buffer_size_bytes * write_buffer_count + block_cache_size_bytes` (index and
 filter blocks live in the block cache), plus `recent_values_size_bytes` of decoded values per value-like state (I10).
+With `memory`, all stores of a process share one budget, and these three sizes do not count.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
 
 from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from varve.changelog.rocksdb_memory import SharedMemory
 
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 _LOG_FILE_BYTES: Final = 1 << 20
@@ -25,6 +29,8 @@ class RocksDBOptions:
     """A memtable is flushed when it has this size [writebuffer.size]."""
     write_buffer_count: int = 2
     """Memtables in memory, the one being flushed included [writebuffer.count]."""
+    write_buffers_to_merge: int = 1
+    """Full memtables that are flushed together, at least; below `write_buffer_count` [writebuffer.number-to-merge]."""
     block_cache_size_bytes: int = 64 << 20
     """Cache of uncompressed blocks [block.cache-size]."""
     block_size_bytes: int = 4 << 10
@@ -43,6 +49,8 @@ class RocksDBOptions:
     """Of all levels: none, snappy, lz4 or zstd [compression.per.level]."""
     recent_values_size_bytes: int = 64 << 20
     """About the memory for decoded values of recent batches per value-like state, to save reads; 0 for none."""
+    memory: SharedMemory | None = field(default=None, compare=False, repr=False)
+    """What the stores of this process share, instead of the sizes of write buffers, block cache and recent values."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` for values that RocksDB would refuse or misread."""
@@ -57,17 +65,28 @@ class RocksDBOptions:
         for option in ("write_buffer_size_bytes", "block_cache_size_bytes", "target_file_size_bytes"):
             if getattr(self, option) < 1 << 16:
                 raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {1 << 16}")
+        if not 1 <= self.write_buffers_to_merge < self.write_buffer_count:
+            raise InvalidRequestError(
+                f"write_buffers_to_merge is {self.write_buffers_to_merge}; use at least 1, and less than the "
+                f"{self.write_buffer_count} of write_buffer_count"
+            )
         for option in ("block_size_bytes", "level_base_size_bytes", "background_jobs"):
             if getattr(self, option) < 1:
                 raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least 1")
 
 
 def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
-    """The options as rocksdict wants them, with a block cache of their own; `create`: make what does not exist."""
+    """The options as rocksdict wants them; `create`: make what does not exist."""
     made = Options(raw_mode=True)
     made.create_if_missing(create)
-    made.set_write_buffer_size(options.write_buffer_size_bytes)
+    memory = options.memory
+    if memory is None:
+        made.set_write_buffer_size(options.write_buffer_size_bytes)
+    else:
+        made.set_write_buffer_manager(memory.write_buffers)
+        made.set_write_buffer_size(memory.write_buffer_size_bytes(options.write_buffer_count))
     made.set_max_write_buffer_number(options.write_buffer_count)
+    made.set_min_write_buffer_number_to_merge(options.write_buffers_to_merge)
     made.set_max_open_files(options.max_open_files)
     made.set_max_background_jobs(options.background_jobs)
     made.set_target_file_size_base(options.target_file_size_bytes)
@@ -86,7 +105,7 @@ def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
 def _table_options(options: RocksDBOptions) -> BlockBasedOptions:
     table = BlockBasedOptions()
     table.set_block_size(options.block_size_bytes)
-    table.set_block_cache(Cache(options.block_cache_size_bytes))
+    table.set_block_cache(Cache(options.block_cache_size_bytes) if options.memory is None else options.memory.cache)
     # Otherwise index and filter blocks are outside of the cache and memory grows with the state.
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)

@@ -10,13 +10,14 @@ Invariants: I4, I5, I8 (the marker of a directory is checked before it is used),
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, cleared_later
+from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, StateVersion, cleared_later
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -24,7 +25,6 @@ from varve.changelog.rocksdb_metadata import (
     STATES_KEY,
     VERSION_KEY,
     RegisteredState,
-    StateRegistry,
     StoreMarker,
     StoreVersion,
     marker,
@@ -33,17 +33,25 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_tables import RocksDBListTable, RocksDBMapTable, RocksDBValueTable
+from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
+from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
+from varve.changelog.schema_history import migrating_reader, wire_reader
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
+from varve.changelog.stamped_type import is_stamped
+from varve.changelog.state_registry import StateRegistry
+from varve.changelog.ttl_record import record_of
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
+    from varve.changelog.ttl_record import SweepSettings, TtlRecord
     from varve.storage.records import StateSchema
 
 
@@ -67,8 +75,8 @@ class RocksDBStore:
         self._registry = StateRegistry(read_states(database), own.operator)
         self._version = read_version(database)
         self._key_type = type_of(own.key_type)
-        self._forms: dict[str, StateForm] = {}
-        # One such table per state for the life of the store: every one must hear of what is applied.
+        self._forms: dict[StateVersion, StateForm] = {}
+        # One such table per state as long as its schema stays: every one must hear of what is applied.
         self._values: dict[str, RocksDBValueTable] = {}
         self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: _Prepared | None = None
@@ -187,16 +195,38 @@ class RocksDBStore:
         return self._registry.schemas
 
     @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore.changed_ttls`."""
+        return self._registry.changed_ttls
+
+    @property
     def states(self) -> tuple[RegisteredState, ...]:
         """The states with their ids in keys, in order of registration."""
         return self._registry.states
 
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore.register`."""
+        before = self._registry.get(schema.name)
+        newest = self._registry.register(schema).schema
+        if migrate is not None and before is not None and newest.version != before.schema.version:
+            self._new_form(newest, partial(migrating_reader, before.schema, migrate))
+
+    def revert(self) -> None:
+        """See `WorkingStore.revert`."""
+        if self._registry.revert():
+            self._forms.clear()
+            self._values.clear()
+            self._timers.clear()
+            self._prepared = None
+
     def value_table(self, schema: StateSchema) -> RocksDBValueTable:
         """See `WorkingStore.value_table`."""
         form = self._registered(schema, VALUE_LIKE)
-        if schema.name not in self._values:
-            self._values[schema.name] = RocksDBValueTable(form, self._database, self._options.recent_values_size_bytes)
-        return self._values[schema.name]
+        table = self._values.get(schema.name)
+        if table is None or table.form is not form:
+            table = RocksDBValueTable(form, self._database, self._recent_values())
+            self._values[schema.name] = table
+        return table
 
     def map_table(self, schema: StateSchema) -> RocksDBMapTable:
         """See `WorkingStore.map_table`."""
@@ -253,11 +283,56 @@ class RocksDBStore:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
         self._database.flush()
 
-    def write_snapshot(self, directory: Path) -> None:
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore.clean_up`: sweeps the states whose TTL says `cleanup_in_rocksdb_compact_filter`."""
+        mutations = {name: done.mutations for name, done in activity.items()}
+        return self.sweep(now, mutations, lambda record: record.cleanup.sweep)
+
+    def sweep(
+        self,
+        now: BatchTime,
+        mutations: Mapping[str, int],
+        settings_of: Callable[[TtlRecord], SweepSettings | None],
+    ) -> int:
+        """Remove what has expired at `now`, the time of the confirmed state, as far as the sweep comes.
+
+        Args:
+            now: See above.
+            mutations: State name → rows that were written since the last sweep, which bounds the work.
+            settings_of: How states are swept; None: not at all.
+
+        Returns:
+            How many rows were removed.
+        """
+        marks = read_marks(self._database)
+        removed = 0
+        for schema in self._registry.confirmed_schemas:
+            record, state = record_of(schema), self._registry.get(schema.name)
+            settings = None if record is None else settings_of(record)
+            if record is None or settings is None or state is None:
+                continue
+            work = SweepWork(
+                prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
+                expired_up_to_ms=record.expired_up_to(now),
+                settings=settings,
+                rows_written=mutations.get(schema.name, 0),
+                now_ms=now.time_ms,
+            )
+            swept = sweep(self._database, work, marks.get(schema.name))
+            marks[schema.name] = swept.mark
+            removed += swept.removed
+            table = self._values.get(schema.name)
+            if table is not None and swept.removed:
+                table.forget()
+        if marks:
+            write_marks(self._database, marks)
+        return removed
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()
         self._database.checkpoint(directory)
@@ -270,27 +345,40 @@ class RocksDBStore:
         """Raw rows with `start <= key < end`, in order of key."""
         return self._database.scan(start, end)
 
+    def _recent_values(self) -> RecentValues:
+        """The cache of decoded values of one more table."""
+        memory = self._options.memory
+        recent = RecentValues(self._options.recent_values_size_bytes if memory is None else 0)
+        if memory is not None:
+            memory.share_with(recent)
+        return recent
+
     def _registered(self, schema: StateSchema, kinds: Sequence[str]) -> StateForm:
         if schema.kind not in kinds:
             problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
             raise InvariantError(problem, operator=self.operator)
-        return self._form(schema)
+        return self._form(self._registry.register(schema).schema)
 
     def _form(self, schema: StateSchema) -> StateForm:
-        """The form of a state, which is registered if new."""
-        form = self._forms.get(schema.name)
+        """The form of a state at a version, which is registered if new."""
+        form = self._forms.get((schema.name, schema.version))
         if form is None or form.schema != schema:
-            state = self._registry.register(schema)
-            form = StateForm(
-                schema=schema,
-                prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
-                key=self._key_type,
-                value=type_of(schema.value_type),
-                map_key=map_key_type(schema) if schema.kind == MAP else None,
-                namespace=namespace_type_of(schema),
-            )
-            header(schema.version)
-            self._forms[schema.name] = form
+            form = self._new_form(schema, partial(wire_reader, schema))
+        return form
+
+    def _new_form(self, schema: StateSchema, reader_of: Callable[[int], Callable[[bytes], Any]]) -> StateForm:
+        state = self._registry.register(schema)
+        form = StateForm(
+            schema=schema,
+            prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
+            key=self._key_type,
+            value=type_of(schema.value_type),
+            map_key=map_key_type(schema) if schema.kind == MAP else None,
+            head=header(schema.version, stamped=is_stamped(schema.value_type)),
+            reader_of=reader_of,
+            namespace=namespace_type_of(schema),
+        )
+        self._forms[schema.name, schema.version] = form
         return form
 
     def _build(self, batches: Sequence[Batch]) -> RowBuilder:
@@ -303,9 +391,12 @@ class RocksDBStore:
     def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
-        for name, rows in built.recent.items():
-            if (table := self._values.get(name)) is not None:
+        for (name, schema_version), rows in built.recent.items():
+            table = self._values.get(name)
+            if table is not None and table.form.schema.version == schema_version:
                 table.remember(rows.values, rows.wire_bytes)
+            elif table is not None:
+                table.forget()
         for name, firsts in built.first_timers.items():
             if (timers := self._timers.get(name)) is not None:
                 timers.added(firsts)
@@ -313,10 +404,10 @@ class RocksDBStore:
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""
         batch.put(VERSION_KEY, msgspec.json.encode(version))
-        if not self._registry.saved:
+        if not self._registry.is_confirmed:
             batch.put(STATES_KEY, self._registry.encoded())
         if own is not None:
             batch.put(MARKER_KEY, msgspec.json.encode(own))
         self._database.write(batch)
         self._version = version
-        self._registry.saved = True
+        self._registry.confirm()

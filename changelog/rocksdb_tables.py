@@ -10,11 +10,21 @@ Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged v
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.bulk_wire import bulk_reader
 from varve.changelog.key_wire import key_reader, key_writer
 from varve.changelog.rocksdb_database import rocksdb_error
-from varve.changelog.rocksdb_key import ELEMENT_BYTES, PREFIX_BYTES, split_map_key, split_value, successor
+from varve.changelog.rocksdb_key import (
+    ELEMENT_BYTES,
+    PREFIX_BYTES,
+    split_map_key,
+    split_value,
+    successor,
+    version_number,
+)
+from varve.changelog.stamped_type import STAMP_MIN, StampedType, unstamped
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -52,6 +62,12 @@ class RecentValues:
         self.young: dict[Any, Any] = {}
         self.old: dict[Any, Any] = {}
 
+    def limit(self, limit_bytes: int) -> None:
+        """Remember so much from now on; a lower limit than before begins with nothing."""
+        if limit_bytes // 2 < self._generation_bytes:
+            self.old, self.young, self._young_bytes = {}, {}, 0
+        self._generation_bytes = limit_bytes // 2
+
     def put(self, key: Any, value: Any, wire_bytes: int) -> None:
         """Remember a value that is not in `young`."""
         size = remembered_bytes(1, wire_bytes)
@@ -64,7 +80,7 @@ class RecentValues:
         """Remember these values; if they are more than fit, forget everything."""
         size = remembered_bytes(len(values), wire_bytes)
         if size > self._generation_bytes:
-            self.old, self.young, self._young_bytes = {}, {}, 0
+            self.clear()
             return
         self._make_room(size)
         self.young.update(values)
@@ -74,6 +90,10 @@ class RecentValues:
             self.old, self.young, self._young_bytes = self.young, {}, 0
         self._young_bytes += size
 
+    def clear(self) -> None:
+        """Forget everything."""
+        self.old, self.young, self._young_bytes = {}, {}, 0
+
 
 class _Table:
     """What the tables share: how a stored value becomes a stored form."""
@@ -82,17 +102,50 @@ class _Table:
         self.form = form
         self._database = database
         self._from_wire: Callable[[bytes], Any] = form.value.from_wire
+        self._head = form.head
+        self._is_stamped = isinstance(form.value, StampedType)
+        self._readers: dict[int, Callable[[bytes], Any]] = {
+            version_number(form.schema.version): unstamped(form.value).from_wire
+        }
+        """By version number: functions from wire forms to stored forms, both without time stamps."""
+        self._all_from_wire = None if self._is_stamped else bulk_reader(form.value)
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
         try:
-            # Nearly all values are without time stamp: cutting them here saves a call.
-            wire = data[1:] if data[:1] < b"\x80" and data else split_value(data).wire
-            return self._from_wire(wire) if wire else None
+            # Nearly all values are of this version, with a time stamp if it has one: cutting them here saves a call.
+            if data[:1] != self._head:
+                return self._other_value(data)
+            wire = data[1:]
+            return self._from_wire(wire) if wire or self._is_stamped else None
         except VarveError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+
+    def _other_value(self, data: bytes) -> Any:
+        """The stored form, of this version, of another value: what that is, it says itself."""
+        number, stamp, wire = split_value(data)
+        read = self._readers.get(number)
+        if read is None:
+            read = self._readers[number] = self.form.reader_of(number)
+        value = read(wire) if wire else None
+        return (STAMP_MIN if stamp is None else stamp, value) if self._is_stamped else value
+
+    def _values(self, cells: list[bytes | None]) -> list[Any]:
+        """The stored forms of stored values that are not null, None for None; together they cost half."""
+        head, all_from_wire = self._head, self._all_from_wire
+        if all_from_wire is None or not all(cell is None or cell[:1] == head for cell in cells):
+            return [None if cell is None else self._value(cell) for cell in cells]
+        try:
+            wires = [cell[1:] for cell in cells if cell is not None]
+            stored = all_from_wire(wires)
+        except VarveError as error:
+            raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
+        if len(wires) == len(cells):
+            return stored
+        following = iter(stored)
+        return [None if cell is None else next(following) for cell in cells]
 
     def _key(self, wire: bytes) -> Any:
         return self._key_from_wire(wire)
@@ -104,11 +157,13 @@ class _Table:
 class RocksDBValueTable(_Table):
     """Cells of a value-like state."""
 
-    def __init__(self, form: StateForm, database: Database, recent_values_size_bytes: int) -> None:
+    def __init__(self, form: StateForm, database: Database, recent: RecentValues) -> None:
         super().__init__(form, database)
-        self._recent = RecentValues(recent_values_size_bytes)
+        self._recent = recent
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
+        self._counted: int | None = None
+        """Rows when all were scanned last, and those written since; None before."""
 
     def get(self, key_group: int, key: Any) -> Any:
         """See `ValueTable.get`."""
@@ -143,10 +198,38 @@ class RocksDBValueTable(_Table):
         if wanted and len(wanted) >= rows_least:
             self._scan_ahead(wanted, set(key_groups))
 
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        """See `ValueTable.get_many`: scans the key groups if that is cheaper than single reads."""
+        if len(keys) * SCAN_FACTOR < self._rows_most():
+            return list(map(self.get, key_groups, keys))
+        prefixes, to_wire = self.form.prefixes, self._key_to_wire
+        found: list[bytes | None] = []
+        start = scanned = scans = 0
+        for key_group, run in groupby(key_groups):
+            end, begin = start + len(list(run)), prefixes[key_group]
+            cells = dict(self._rows(begin))
+            found += [cells.get(begin + to_wire(key)) for key in keys[start:end]]
+            start, scanned, scans = end, scanned + len(cells), scans + 1
+        self._counted = scanned if scans == len(prefixes) else None
+        return self._values(found)
+
+    def _rows_most(self) -> int:
+        """At most about so many rows: RocksDB's estimate is of all states, and counts what is overwritten as well."""
+        estimate = self._database.count_estimate()
+        return estimate if self._counted is None else min(estimate, self._counted)
+
     def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
         """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
+        if self._counted is not None:
+            self._counted += len(values)
         self._ahead = {}
         self._recent.update(values, wire_bytes)
+
+    def forget(self) -> None:
+        """What was remembered is not right any more."""
+        self._counted = None
+        self._ahead = {}
+        self._recent.clear()
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
@@ -184,6 +267,14 @@ class RocksDBMapTable(_Table):
         row = self.form.prefixes[key_group] + self._key_to_wire(key) + self._map_key.to_wire(map_key)
         data = self._database.get(row)
         return (False, None) if data is None else (True, self._value(data))
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        """See `MapTable.get_many`."""
+        prefixes, to_wire, map_to_wire = self.form.prefixes, self._key_to_wire, self._map_key.to_wire
+        read, value = self._database.get, self._value
+        rows = zip(key_groups, keys, map_keys, strict=True)
+        data = [read(prefixes[group] + to_wire(key) + map_to_wire(map_key)) for group, key, map_key in rows]
+        return [None if cell is None else value(cell) for cell in data]
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         """See `MapTable.entries`."""

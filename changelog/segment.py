@@ -9,12 +9,13 @@ Invariants: I2 (the tag is in the header, so that a reader can check it against 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
+from varve.changelog.ttl_record import empty_changes
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
 from varve.storage.records import Record, StateSchema
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.changelog.changes import StateChanges
+
 
 KIND: Final = b"SEGM"
 VERSION: Final = 1
@@ -76,10 +78,13 @@ class Segment:
     def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
         """The rows of every state that has any, or those of them whose key group is accepted.
 
+        A state that was written without rows comes without rows: its schema has changed.
+
         Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
         """
-        found = [self.state_changes(i, accepts) for i, state in enumerate(self.header.states) if state.rows]
-        return [changes for changes in found if len(changes)]
+        states = self.header.states
+        found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
+        return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
 
     def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
@@ -168,4 +173,4 @@ def _without_plain_ops(change: StateChanges) -> StateChanges:
     ordinary = ordinary_op(change.schema.kind)
     if change.ops is None or change.ops.count(ordinary) != len(change.ops) or len(change.ops) != len(change):
         return change
-    return replace(change, ops=None)
+    return change.but(ops=None)

@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varve.changelog.changes import Op, StateChanges
+from varve.changelog.column_changes import ColumnChanges
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
@@ -60,6 +61,8 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
 
     Raises `InvalidRequestError`, naming the state and the first offending key, if something does not fit its type.
     """
+    if isinstance(changes, ColumnChanges):
+        return _stream(changes.columns())
     schema = changes.schema
     _check_lengths(changes)
     columns: dict[str, Column] = {"key_group": _key_group_column(changes)}
@@ -74,6 +77,10 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
         columns["time"] = _column(TIME_TYPE, changes.values, changes, "time")
     else:
         columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
+    return _stream(columns)
+
+
+def _stream(columns: dict[str, Column]) -> bytes:
     batch: Any = arrow.RecordBatch.from_arrays(list(columns.values()), names=list(columns))
     sink = pa.BufferOutputStream()
     with arrow.ipc.new_stream(sink, batch.schema, options=_WRITE) as writer:

@@ -31,12 +31,12 @@ from varve.changelog.rocksdb_metadata import (
     STATES_KEY,
     VERSION_KEY,
     RegisteredState,
-    StateRegistry,
     StoreVersion,
     marker,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.state_registry import StateRegistry
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
 from varve.storage.records import ORIGIN, Link
 

@@ -9,8 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from varve.storage.errors import InvalidRequestError
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+    from varve.changelog.batch_keys import BatchKeys
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -41,6 +45,25 @@ class ValueState(State, Generic[T]):
     @abstractmethod
     def update(self, value: T | None) -> None:
         """Set the value; None removes it. Raises `InvalidRequestError` if it is not of the state's type."""
+
+    def get_many(self, keys: BatchKeys) -> Any:
+        """The values of these keys, whatever the current key is: an Arrow array of the state's type, null for none.
+
+        Raises `InvalidRequestError`, as do the other two, if values of the state's type have no Arrow form (lists,
+        maps, pickled objects, integers of any size), or `keys` does not come from the context of a vectorised function.
+        """
+        raise _one_key_only(self, keys)
+
+    def put_many(self, keys: BatchKeys, values: Any) -> None:
+        """Set the value of each key to that element of an Arrow array; null removes it.
+
+        Raises `InvalidRequestError` if the array has another length, or cannot be cast to the state's type.
+        """
+        raise _one_key_only(self, keys, values)
+
+    def remove_many(self, keys: BatchKeys) -> None:
+        """Remove the values of these keys."""
+        raise _one_key_only(self, keys)
 
 
 class AppendingState(State, Generic[IN, OUT]):
@@ -151,6 +174,25 @@ class MapState(State, Generic[K, V]):
     def is_empty(self) -> bool:
         """Whether there is no entry."""
 
+    def get_many(self, keys: BatchKeys, map_keys: Any) -> Any:
+        """The entries (`keys[i]`, `map_keys[i]`), whatever the current key is: an Arrow array, null for none.
+
+        Args:
+            keys: One per map key: `ctx.keys().take(positions)` repeats keys.
+            map_keys: Arrow array without nulls.
+
+        Raises `InvalidRequestError` as `ValueState.get_many`.
+        """
+        raise _one_key_only(self, keys, map_keys)
+
+    def put_many(self, keys: BatchKeys, map_keys: Any, values: Any) -> None:
+        """Set these entries to the elements of an Arrow array; a null is a null value. Raises as `get_many`."""
+        raise _one_key_only(self, keys, map_keys, values)
+
+    def remove_many(self, keys: BatchKeys, map_keys: Any) -> None:
+        """Remove these entries; a missing one is no error. Raises as `get_many`."""
+        raise _one_key_only(self, keys, map_keys)
+
     def __getitem__(self, key: K) -> V | None:
         return self.get(key)
 
@@ -165,3 +207,11 @@ class MapState(State, Generic[K, V]):
 
     def __iter__(self) -> Iterator[K]:
         return iter(self.keys())
+
+
+def _one_key_only(state: State, *given: Any) -> InvalidRequestError:
+    del given
+    return InvalidRequestError(
+        f"{type(state).__name__} is read and written for one key at a time; only plain value and map states have "
+        "methods for many keys"
+    )

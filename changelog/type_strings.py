@@ -1,7 +1,7 @@
 """Two grammars for types: the type strings on disk, and Spark's DDL.
 
 ```
-on disk   version ":" type
+on disk   version ":" (type | "stamped<" type ">")
 type      = name | "decimal(" p "," s ")" | name "<" type {"," type} ">" | "row<" field ":" type {...} ">"
 Spark     bigint, decimal(10,2), array<double>, map<string,int>, struct<a:int,b:string>, "a int, b string"
 ```
@@ -19,11 +19,15 @@ from varve.changelog import decimal_types as decimals
 from varve.changelog import time_types as times
 from varve.changelog.composite_types import RowType, TupleType
 from varve.changelog.dynamic_key_type import DynamicKeyType
+from varve.changelog.stamped_type import NAME as STAMPED
+from varve.changelog.stamped_type import StampedType
 from varve.changelog.wire_type import TYPE_STRING_VERSION, WireType
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from varve.changelog.type_information import TypeInformation
 
 _TOKEN: Final = re.compile(r"\s*(?:(?P<word>\w+)|(?P<quoted>`(?:[^`]|``)*`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>.))")
 _DEPTH_MAX: Final = 64
@@ -151,6 +155,15 @@ class _Reader:
 class _DiskParser(_Reader):
     """Type strings on disk."""
 
+    def stored_type(self) -> TypeInformation:
+        """A type; only what is stored as a whole may carry a stamp."""
+        if not self.take(STAMPED):
+            return self.type()
+        self.need("<")
+        inner = self.type()
+        self.need(">")
+        return StampedType(inner)
+
     def type(self) -> WireType:
         name = self.word()
         if name in _SIMPLE:
@@ -224,7 +237,7 @@ def _row(reader: _Reader, field: Callable[[], Any], start: str, end: str) -> Wir
     return RowType([name for name, _, _ in fields], [kind for _, _, kind in fields])
 
 
-def parse_type_string(text: str) -> WireType:
+def parse_type_string(text: str) -> TypeInformation:
     """The type of a type string from disk.
 
     Raises:
@@ -238,7 +251,7 @@ def parse_type_string(text: str) -> WireType:
         raise IncompatibleError(f"type string {text!r} has version {version}; this varve knows {TYPE_STRING_VERSION}")
     try:
         parser = _DiskParser(notation)
-        found = parser.type()
+        found = parser.stored_type()
         parser.end()
     except (_SyntaxError, InvalidRequestError, TypeError) as error:
         raise CorruptDataError(f"{text!r} is not a type string: {error}") from error

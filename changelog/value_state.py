@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.hashmap_tables import HashMapValueTable
+from varve.changelog.many_keys import get_values, nulls, put_values
 from varve.changelog.over_sealed import OverSealed
 from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
 from varve.changelog.state import ValueState
@@ -15,6 +17,8 @@ from varve.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from varve.changelog.batch_keys import BatchKeys
+    from varve.changelog.column_changes import ColumnChanges
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
 
@@ -24,14 +28,26 @@ T = TypeVar("T")
 class ValueOverlay(Overlay[ValueTable]):
     """Pending: the stored value, or None if it is known to be gone."""
 
-    __slots__ = ("cells", "removed")
+    __slots__ = ("cells", "columns", "removed")
 
     def __init__(self, schema: StateSchema, table: ValueTable) -> None:
         super().__init__(schema, table)
+        self.pending = PendingCells(self)
+        self.columns: ColumnChanges | None = None
+        """What `put_many` wrote, while nothing else is pending."""
         self.cells: dict[int, dict[Any, Any]] | None = table.groups if isinstance(table, HashMapValueTable) else None
         """The cells of a table in memory, which are read without a call; None for other tables."""
         self.removed = False
         """Whether anything that is pending since the last cut was removed."""
+
+    def make_cells(self) -> None:
+        """Let `pending` hold what is in `columns`."""
+        columns, self.columns = self.columns, None
+        if columns is not None:
+            for key_group, start, end in columns.batch_keys.runs():
+                cells = zip(columns.keys[start:end], columns.values[start:end], strict=True)
+                self.pending[key_group].update(cells)
+            self.removed |= columns.ops is not None
 
     def remove(self, key_group: int, key: Any) -> None:
         """Remove the value."""
@@ -39,18 +55,23 @@ class ValueOverlay(Overlay[ValueTable]):
         self.removed = True
 
     def changes(self) -> StateChanges | None:
-        return self._rows(self.by_key_group(), removed=self.removed)
+        return self.columns or self._rows(self.by_key_group(), removed=self.removed)
 
     def whole(self) -> StateChanges | None:
         sealed = self.sealed
         if sealed is None:
             return self.changes()
+        self.make_cells()
         key_groups = sorted(sealed.pending.keys() | self.pending.keys())
         merged = ((group, {**sealed.pending.get(group, {}), **self.pending.get(group, {})}) for group in key_groups)
         return self._rows(merged, removed=self.removed or sealed.removed)
 
     def count_rows(self) -> int:
-        return sum(map(len, self.pending.values()))
+        return len(self.columns or ()) + sum(map(len, self.pending.values()))
+
+    def cut(self) -> None:
+        self.make_cells()
+        super().cut()
 
     def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], *, removed: bool) -> StateChanges | None:
         key_groups: list[int] = []
@@ -77,9 +98,11 @@ class ValueOverlay(Overlay[ValueTable]):
 
     def clear(self) -> None:
         super().clear()
+        self.columns = None
         self.removed = False
 
     def keys(self) -> Iterator[tuple[int, Any]]:
+        self.make_cells()
         for key_group, key in self.keys_below():
             if key not in self.pending[key_group]:
                 yield key_group, key
@@ -93,13 +116,29 @@ class ValueOverlay(Overlay[ValueTable]):
             self.table.prefetch(key_groups, keys)
 
 
+class PendingCells(defaultdict[int, dict[Any, Any]]):
+    """`pending` of a value overlay: an access of a single cell makes cells of the overlay's columns first.
+
+    While there are columns this dict is empty, so every such access comes by here, and no other pays for it.
+    """
+
+    def __init__(self, overlay: ValueOverlay) -> None:
+        super().__init__(dict)
+        self._overlay = overlay
+
+    def __missing__(self, key_group: int) -> dict[Any, Any]:
+        self._overlay.make_cells()
+        return self.setdefault(key_group, {})
+
+
 class ValueStateHandle(ValueState[T]):
     """The user's handle; the methods repeat what the overlay does, because a call costs as much as all the rest."""
 
-    __slots__ = ("_cells", "_context", "_freeze", "_get", "_immutable", "_overlay", "_pending", "_thaw")
+    __slots__ = ("_cells", "_context", "_freeze", "_get", "_immutable", "_overlay", "_pending", "_thaw", "_type")
 
     def __init__(self, overlay: ValueOverlay, context: KeyContext, value_type: TypeInformation) -> None:
         self._overlay = overlay
+        self._type = value_type
         self._context = context
         self._pending = overlay.pending
         self._cells = overlay.cells
@@ -143,3 +182,12 @@ class ValueStateHandle(ValueState[T]):
         if context.key is NO_KEY:
             raise context.no_key(self._overlay.schema.name)
         self._overlay.remove(context.key_group, context.key)
+
+    def get_many(self, keys: BatchKeys) -> Any:
+        return get_values(self._overlay, self._type, keys)
+
+    def put_many(self, keys: BatchKeys, values: Any) -> None:
+        put_values(self._overlay, self._type, keys, values)
+
+    def remove_many(self, keys: BatchKeys) -> None:
+        put_values(self._overlay, self._type, keys, nulls(self._type, len(keys)))

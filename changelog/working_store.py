@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 from varve.changelog.batch import BatchFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
+    from varve.changelog.cleanup import StateActivity
     from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
 
@@ -27,6 +29,10 @@ class ValueTable(Protocol):
 
     def get(self, key_group: int, key: Any) -> Any:
         """The stored value, or None if there is none."""
+        ...
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each key, None for none. Fastest for keys in ascending order of key group."""
         ...
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
@@ -43,6 +49,10 @@ class MapTable(Protocol):
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         """(present, stored value); a present value may be None."""
+        ...
+
+    def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
+        """The stored value of each (key, map key); None where there is no entry or its value is None."""
         ...
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
@@ -101,11 +111,35 @@ class WorkingStore(BatchFolder, Protocol):
         """The states that the store knows, in order of registration."""
         ...
 
-    def value_table(self, schema: StateSchema) -> ValueTable:
-        """The table of a value-like state, registered if new.
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """The newest schemas of confirmed states whose TTL is pending: the next changes must have them, rows or not."""
+        ...
 
-        Raises `IncompatibleError` if a state of that name has another kind, value type or map key type; the message
-        names the operator, the state and both schemas. So do the other three.
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """Know a state, or a newer version of one. From now on its table reads and `apply` takes values of it.
+
+        Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
+
+        Args:
+            schema: Decided by `varve.changelog.schema_history.change`, or read from the log.
+            migrate: What makes a stored form of this version from one of the version before, if the schema's history
+                does not say; the caller then puts every value of the state again with the next `apply`.
+
+        Raises:
+            IncompatibleError: the schema is no version of the known state: it has another kind or map key type, or
+                another value type at the same version; the message names the operator, the state and both schemas.
+        """
+        ...
+
+    def revert(self) -> None:
+        """Forget what was registered since the last `apply` or `fold`; tables that were given out are dead."""
+        ...
+
+    def value_table(self, schema: StateSchema) -> ValueTable:
+        """The table of a value-like state at its newest version, registered if new; see `register` for errors.
+
+        So do `map_table`, `list_table` and `timer_table`.
         """
         ...
 
@@ -142,8 +176,22 @@ class WorkingStore(BatchFolder, Protocol):
         """
         ...
 
-    def write_snapshot(self, directory: Path) -> None:
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """Remove some of what has expired; the state reads as before.
+
+        Args:
+            now: The time of the confirmed state, or an earlier one.
+            activity: State name → what was done to it since it was last cleaned up, which bounds the work.
+
+        Returns:
+            How many values were removed.
+        """
+        ...
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """Write the whole confirmed state as a RocksDB snapshot into `directory`, which must not exist.
+
+        What has expired at `now`, the time of the confirmed state, may be left out.
 
         The directory then holds SST files (immutable, named alike in later snapshots of the same store as long as
         they are unchanged), and the small files that RocksDB needs to open it.

@@ -1,7 +1,8 @@
 """The local copy of one range: a RocksDB directory that is brought to a commit by folding the log.
 
 A copy whose version is on the commit's line, and not below the range's tiles, is caught up from the log; any other is
-thrown away and restored: tiles, then the log. Folding uses no clock: time in state comes from the log alone.
+thrown away and restored: tiles, then the log. Folding uses no clock: time in state comes from the log, and what has
+expired is told by the time of the commit that is folded up to.
 
 Invariants: I5 (base plus log), I9 (the directory is a cache: it is used again after a restart if its version is on the
 line, and may vanish at any time).
@@ -23,6 +24,7 @@ from varve.storage.errors import CorruptDataError, VarveError
 if TYPE_CHECKING:
     from collections.abc import Generator
 
+    from varve.changelog.batch_time import BatchTime
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.workspace import Workspace
     from varve.storage.line_view import LineView
@@ -45,20 +47,31 @@ class Folded(NamedTuple):
 
 
 @contextmanager
-def folded(work: RangeWork, view: LineView, job_store: ObjectStore, workspace: Workspace) -> Generator[Folded]:
+def folded(
+    work: RangeWork, view: LineView, now: BatchTime, job_store: ObjectStore, workspace: Workspace
+) -> Generator[Folded]:
     """The range's state after the view's commit, as an open local store; closed again at the end.
+
+    Some of what has expired at `now`, the commit's own time, is removed: no later batch can see it.
 
     Raises `VarveError` if the log or the tiles cannot be read; the local copy is then discarded. So it is if what is
     done with it raises `CorruptDataError`.
     """
     result = _Follower(work, view, job_store, workspace).reach()
     try:
+        _sweep(result, now)
         yield result
     except CorruptDataError:
         workspace.discard(work.key)
         raise
     finally:
         result.store.close()
+
+
+def _sweep(fold: Folded, now: BatchTime) -> None:
+    """Sweep states with TTL; what was folded bounds the work."""
+    mutations = {schema.name: fold.mutations for schema in fold.store.schemas}
+    fold.store.sweep(now, mutations, lambda record: record.cleanup.when_materialized)
 
 
 class _Follower:

@@ -15,6 +15,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.snapshot_files import FileChecksums, LocalFile, describe_snapshot
 from varve.materializer.events import LogSize, Materialized
 from varve.materializer.follower import Folded, folded
@@ -79,7 +80,8 @@ class RangeMaterializer:
         if isinstance(decision, Skip):
             return Outcome(next((s for s in snapshots if is_adoptable(s, work.view)), None), None)
         fold_store = self._store.with_crash_point("materializer.during_fold")
-        with folded(work, final.view, fold_store, self._given.workspace) as fold:
+        now = BatchTime(final.commit.time_ms, final.commit.watermark_ms)
+        with folded(work, final.view, now, fold_store, self._given.workspace) as fold:
             if not fold.restored and work.key not in self._trusted:
                 read_all_rows(fold.store)
             self._trusted.add(work.key)

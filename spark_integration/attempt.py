@@ -43,6 +43,8 @@ class Attempt:
         self._backend = backend
         self._how = how
         self._out: list[Any] = []
+        self._has_fired = False
+        """Timers have fired before the rows, for a function that wants it."""
         self._rows_in = 0
         self._rows_out = 0
         self._row_bytes_max: int | None = None
@@ -53,14 +55,23 @@ class Attempt:
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
         started_s = self._owner.clock.monotonic_s()
-        self._rows_in += batch.num_rows
-        self._upstream.update(upstream_tags(batch))
+        self._note_input(batch)
         if batch.num_rows:
-            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
+            if self._runner.fires_first and not self._has_fired:
+                self._spent("process", started_s)
+                self._has_fired = True
+                yield from self._fire()
+                started_s = self._owner.clock.monotonic_s()
             self._out.extend(self._runner.run(batch))
         self._spent("process", started_s)
         self._upload_early(batch.nbytes)
         yield from self._full_answers()
+
+    def _note_input(self, batch: pa.RecordBatch) -> None:
+        self._rows_in += batch.num_rows
+        self._upstream.update(upstream_tags(batch))
+        if batch.num_rows:
+            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
 
     def _upload_early(self, input_bytes: int) -> None:
         """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""
@@ -71,6 +82,19 @@ class Attempt:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What due timers yield, the rest of the output, then the summary."""
+        yield from self._fire()
+        if self.task.batch.input_ends:
+            self._runner.end_input()
+            yield from self._fire()
+        if self._out:
+            rows, self._out = self._out, []
+            yield from self._answer(rows)
+        fail_point("worker.before_summary")
+        summary = self._summary()
+        yield self._runner.summary_batch(encode_message(summary), self.task.tag)
+
+    def _fire(self) -> Iterator[pa.RecordBatch]:
+        """Fire due timers; yields answer batches as they fill."""
         started_s = self._owner.clock.monotonic_s()
         for rows in self._runner.fire_timers():
             self._out.extend(rows)
@@ -79,12 +103,6 @@ class Attempt:
             yield from self._full_answers()
             started_s = self._owner.clock.monotonic_s()
         self._spent("timers", started_s)
-        if self._out:
-            rows, self._out = self._out, []
-            yield from self._answer(rows)
-        fail_point("worker.before_summary")
-        summary = self._summary()
-        yield self._runner.summary_batch(encode_message(summary), self.task.tag)
 
     def abort(self) -> None:
         """The task went away: nothing of this attempt will be confirmed."""

@@ -6,17 +6,12 @@ of the line; otherwise they are thrown away).
 
 from __future__ import annotations
 
-import logging
 import shutil
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.restore import RestoreTarget, catch_up, restore_store
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.restore import RestoreTarget, catch_up
 from varve.storage.chain_reader import ChainReader
-from varve.storage.errors import VarveError
 from varve.storage.records import ORIGIN, Tile
 
 if TYPE_CHECKING:
@@ -24,11 +19,10 @@ if TYPE_CHECKING:
 
     from varve.changelog.working_store import WorkingStore
     from varve.spark_integration.protocol import OperatorRequest
+    from varve.spark_integration.working_stores import WorkingStores
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Link
-
-_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +39,17 @@ class Reached:
 class BaseRestorer:
     """Restores one operator's key groups `[low, high)` on this executor."""
 
-    def __init__(self, request: OperatorRequest, low: int, high: int, store: ObjectStore, directory: Path) -> None:
+    def __init__(
+        self,
+        request: OperatorRequest,
+        low: int,
+        high: int,
+        store: ObjectStore,
+        directory: Path,
+        stores: WorkingStores,
+    ) -> None:
         self._request = request
+        self._stores = stores
         self._job_store = store
         self._reader = ChainReader(store, request.job_id)
         self._directory = directory
@@ -61,7 +64,7 @@ class BaseRestorer:
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)
         if store is None:
-            store = self._open_local()
+            store = self._stores.open_local(self._request, self._target(), self._directory)
         if store is not None:
             if store.version == base:
                 return Reached(store, "current", tile)
@@ -70,7 +73,8 @@ class BaseRestorer:
                 return Reached(store, "caught-up", tile)
             store.close()
         self.discard_local()
-        return Reached(self._restore(view), "restored", tile)
+        restored = self._stores.restore(self._request, self._target(), view, self._job_store, self._directory)
+        return Reached(restored, "restored", tile)
 
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""
@@ -80,9 +84,6 @@ class BaseRestorer:
         return RestoreTarget(
             operator=self._request.operator, key_type=self._request.key_type, low=self._low, high=self._high
         )
-
-    def _options(self) -> RocksDBOptions:
-        return RocksDBOptions(**self._request.backend_options)
 
     def _own_tile(self, view: LineView) -> Tile | None:
         if self._request.changelog:
@@ -98,45 +99,3 @@ class BaseRestorer:
         if store.version == ORIGIN:
             return oldest_usable == 0
         return view.holds(store.version) and store.version.seq >= oldest_usable
-
-    def _open_local(self) -> WorkingStore | None:
-        """What an earlier process left in the local directory, if it can be used."""
-        if self._request.backend != "rocksdb" or not self._directory.exists():
-            return None
-        try:
-            return self._open_rocksdb()
-        except VarveError as error:
-            _log.warning("the local state in %s is not used: %s", self._directory, error)
-            return None
-
-    def _open_rocksdb(self) -> RocksDBStore:
-        request = self._request
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
-        return RocksDBStore.open(
-            self._directory, request.operator, request.key_type, self._low, self._high, self._options()
-        )
-
-    def _restore(self, view: LineView) -> WorkingStore:
-        scratch = self._directory.with_name(f"{self._directory.name}.restore")
-        shutil.rmtree(scratch, ignore_errors=True)
-        self._directory.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            if self._request.backend == "rocksdb":
-                return restore_store(view, self._target(), self._job_store, self._directory, scratch, self._options())
-            return self._restore_hashmap(view, scratch)
-        finally:
-            shutil.rmtree(scratch, ignore_errors=True)
-
-    def _restore_hashmap(self, view: LineView, scratch: Path) -> HashMapStore:
-        """Through a RocksDB store, which is thrown away: tiles are RocksDB snapshots."""
-        target = self._target()
-        restored = HashMapStore(operator=target.operator, key_type=target.key_type, low=target.low, high=target.high)
-        if view.base == ORIGIN:
-            return restored
-        scratch.mkdir(parents=True)
-        source = restore_store(view, target, self._job_store, scratch / "store", scratch)
-        try:
-            restored.load_from(source)
-        finally:
-            source.close()
-        return restored

@@ -21,6 +21,7 @@ from varve.spark_integration.input_watermarks import LatestEventTimes
 from varve.spark_integration.protocol import BatchRequest
 from varve.spark_integration.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
+from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -109,8 +110,12 @@ class BatchAttempt:
                 base=asked.base,
                 confirmed=asked.winners.get(request.operator, ()),
                 time_ms=asked.time_ms,
-                watermark_ms=asked.watermark_ms,
+                # What an earlier run has seen of its collection says nothing about the one that begins and ends here.
+                watermark_ms=None if self._plan.input_ends else asked.watermark_ms,
+                input_ends=self._plan.input_ends,
             )
+            if plan.initial_state is not None and asked.base == ORIGIN:
+                rows = plan.initial_state.united_with(rows)
             try:
                 result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
             finally:

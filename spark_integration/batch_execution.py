@@ -104,6 +104,8 @@ class BatchExecution:
             UserErrorRaised: the user's function raised.
             BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
         """
+        if plan.prepare is not None:
+            rows = plan.prepare(rows)
         keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
         answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.snapshot_files import describe_snapshot
 from varve.storage import layout
 from varve.storage.batch_result import files_to_rewrite
@@ -55,7 +56,7 @@ class CheckpointSnapshot:
         shutil.rmtree(scratch, ignore_errors=True)
         scratch.parent.mkdir(parents=True, exist_ok=True)
         try:
-            state.write_snapshot(scratch)
+            state.write_snapshot(scratch, BatchTime(task.batch.time_ms, task.batch.watermark_ms))
             return self._upload(describe_snapshot(scratch, self._checksums), task, base)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)

@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.schema_history import words
 from varve.materializer.child_process import start_materializer_process
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
@@ -24,7 +25,7 @@ from varve.spark_integration.checkpoint_statistics import BatchTimes, Statistics
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.heartbeat import without_heartbeat
 from varve.spark_integration.input_watermarks import InputWatermarks
-from varve.spark_integration.operator_requests import operator_layout, operator_request
+from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
@@ -232,6 +233,7 @@ class Coordinator:
         decision = self._run.choose_base(progress, self._sink.last_committed())
         base = decision.commit if isinstance(decision, Adopt) else decision.base
         self._check_operators(base)
+        self._requests = [with_states(request, base) for request in self._requests]
         self._note_winners(base)
         self._watch.start(self._run.state.view, self._run.state.floors)
         if isinstance(decision, Adopt):
@@ -328,9 +330,10 @@ class Coordinator:
         for request in self._requests:
             old = before.get(request.operator)
             if old is not None and old.key_type != request.key_type:
+                states = ", ".join(f"{state.name!r} ({words(state)})" for state in old.states) or "none"
                 raise InvalidRequestError(
                     f"the key type changed from {old.key_type} to {request.key_type}; state cannot be keyed anew: use "
-                    "the old key, or give the operator a new uid",
+                    f"the old key, or give the operator a new uid, which starts without its states: {states}",
                     operator=request.operator,
                 )
 
@@ -371,7 +374,7 @@ def next_watermark(
     Of several inputs the one that is least far counts.
     """
     before = base.watermark_ms if base else None
-    if not plan.operators:
+    if not plan.operators or plan.input_ends:
         return before
     if plan.input_delays_ms:
         reached = inputs.watermark_ms

@@ -112,6 +112,11 @@ class TypedElements(ElementType):
         self._columns = [(name, value_column(field)) for name, field in fields or [(VALUE_COLUMN, kind)]]
         self.schema = StructType([StructField(n, from_arrow_type(c.arrow_type)) for n, c in self._columns])
 
+    def declared_types(self) -> dict[str, WireType]:
+        """Column → type of its values."""
+        kind = self.state_type
+        return dict(zip(self.schema.names, kind.types if isinstance(kind, CompositeType) else (kind,), strict=True))
+
     def reader(self, schema: pa.Schema) -> ElementReader:
         return _TypedReader(self, schema)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.checkpoint_config import CheckpointConfig, FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varve.spark_integration.collection_source import collection_source
 from varve.spark_integration.configuration import Configuration, RuntimeExecutionMode
 from varve.spark_integration.declared_elements import elements_of
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varve.changelog.type_information import TypeInformation
+    from varve.spark_integration.checkpoint_storage import CheckpointStorage
     from varve.spark_integration.element_sinks import CloseableIterator
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.streaming_query import VarveStreamingQuery
@@ -52,8 +53,6 @@ class StreamExecutionEnvironment:
         self._sinks: list[tuple[Transformation, Sink]] = []
         self.graph_settings = GraphSettings()
         """What was said about the steps of the streams."""
-        self.checkpoint_interval_ms: int | None = None
-        """What `enable_checkpointing` set."""
 
     @staticmethod
     def get_execution_environment(
@@ -98,16 +97,27 @@ class StreamExecutionEnvironment:
 
     def code_level(self) -> OptionLevel:
         """What code has set."""
-        return read_level("code", self._settings)
+        return read_level("code", self._given())
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
-        """Choose where working state is kept. Raises `InvalidRequestError` for something that is no state backend."""
+        """Choose where working state is kept.
+
+        What is set on the object later counts too. A later `configure` of the same option wins.
+
+        Raises:
+            InvalidRequestError: It is no state backend, or its settings do not fit.
+        """
         if not isinstance(state_backend, StateBackend):
             raise InvalidRequestError(
                 f"{state_backend!r} is no state backend; use HashMapStateBackend() or EmbeddedRocksDBStateBackend()"
             )
+        storage = state_backend.checkpoint_storage()
+        if storage is not None:
+            self.set_checkpoint_storage(storage)
+        for key in read_level("code", state_backend.configuration()).values:
+            self._settings.pop(key, None)
         self._backend = state_backend
-        return self.configure(state_backend.configuration())
+        return self
 
     def get_state_backend(self) -> StateBackend | None:
         """What `set_state_backend` set; None: it comes from the configuration."""
@@ -147,16 +157,6 @@ class StreamExecutionEnvironment:
             )
         self.set_max_parallelism(max_parallelism)
 
-    def enable_checkpointing(self, interval: int) -> StreamExecutionEnvironment:
-        """Execute a batch, which ends with a checkpoint, every `interval` milliseconds.
-
-        It counts for `execute`, over sources that do not end. Raises `InvalidRequestError` below 1.
-        """
-        if not isinstance(interval, int) or interval < 1:
-            raise InvalidRequestError(f"a checkpoint interval is a number of milliseconds of at least 1: {interval!r}")
-        self.checkpoint_interval_ms = interval
-        return self
-
     def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
         """For PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
         if execution_mode is RuntimeExecutionMode.BATCH:
@@ -167,15 +167,38 @@ class StreamExecutionEnvironment:
         return self
 
     def get_checkpoint_config(self) -> CheckpointConfig:
-        """Where checkpoints go and how many are kept."""
-        return CheckpointConfig(self.configure, self._settings.get)
+        """Where checkpoints go, when they are made, and how many are kept."""
+        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine)
 
-    def set_checkpoint_storage(
-        self, storage: FileSystemCheckpointStorage | str | PathLike[str]
-    ) -> StreamExecutionEnvironment:
-        """Keep checkpoints there: a path, a URL, or a `FileSystemCheckpointStorage`."""
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> StreamExecutionEnvironment:
+        """Keep checkpoints there: a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
         self.get_checkpoint_config().set_checkpoint_storage(storage)
         return self
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Start a batch, which ends with a checkpoint, every `interval` milliseconds; a trigger of the writer wins.
+
+        It counts for sources that do not end.
+
+        Args:
+            interval: Milliseconds; at least 1.
+            mode: Exactly once, whatever is given.
+
+        Raises:
+            InvalidRequestError: The interval is no such number, or the mode is none.
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int | None:
+        """Milliseconds, as set in code; None: it comes from the configuration."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """EXACTLY_ONCE."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
 
     def from_dataframe(self, df: DataFrame) -> DataStream:
         """The rows of a streaming DataFrame.
@@ -235,6 +258,14 @@ class StreamExecutionEnvironment:
     def collect(self, end: Transformation, name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
         """See `DataStream.execute_and_collect`."""
         return collect(self, end, name, limit)
+
+    def _given(self) -> dict[str, Any]:
+        """The options that code has set, by the backend object and by themselves."""
+        return {**(self._backend.configuration() if self._backend else {}), **self._settings}
+
+    def _is_one_machine(self) -> bool:
+        """Whether driver and executors share a machine."""
+        return (self._spark.sparkContext.master or "").startswith("local")
 
 
 def local_session() -> SparkSession:

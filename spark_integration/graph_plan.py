@@ -111,6 +111,7 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
             name=said.name or uids[node],
             parallelism=said.parallelism,
             timestamp_column=column,
+            prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
         operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
     return GraphPlan(
@@ -239,6 +240,12 @@ def _with_elements(
     plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
     if plain and node.key is None and key is None and not after.steps:
         return plan
+    if plan.vectorized:
+        raise InvalidRequestError(
+            "aggregate and vectorised functions work on columns: key rows by columns, write the result or key it by "
+            "columns, without map, flat_map, filter or a key function in between",
+            operator=plan.uid,
+        )
     functions = [plan.function, *[step.function for step in after.steps]]
     if after.operator is not None and after.operator.key is not None:
         functions.append(after.operator.key.function)

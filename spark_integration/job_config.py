@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.materializer.config import MaterializerConfig
 from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS
+from varve.spark_integration.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
 from varve.storage.backoff import Backoff
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.errors import InvalidRequestError
@@ -17,6 +17,7 @@ from varve.storage.upload import UploadPolicy
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.spark_integration.option_levels import OptionLevel
     from varve.spark_integration.option_types import ConfigOption
 
@@ -31,10 +32,15 @@ class JobConfig:
     """fsspec options of the storage's filesystem. May hold secrets: never shown, never logged."""
     changelog_enabled: bool
     """State changes go to the changelog (fast checkpoints); otherwise every checkpoint writes a snapshot."""
-    backend_type: Literal["hashmap", "rocksdb"]
-    """Where state workers keep working state: Python objects (fast) or local RocksDB (larger than memory)."""
+    backend_type: str
+    """Where state workers keep working state: hashmap (Python objects: fast), rocksdb (on local disk: larger than
+    memory), or `module:qualified.name` of a factory of working stores."""
+    custom_backend_options: Mapping[str, str] = field(repr=False)
+    """What such a factory is given; not shown, because people put anything there."""
     rocksdb: RocksDBOptions
     """Memory, files and threads of each RocksDB store, one per operator and partition."""
+    rocksdb_memory: MemoryBudget | None
+    """Memory that the RocksDB stores of an executor share; None: each has the memory that `rocksdb` says."""
     materializer_mode: Literal["sidecar", "embedded", "off"]
     """Who materializes: a process of its own, a child of the driver, or nobody."""
     materializer: MaterializerConfig = field(repr=False)
@@ -57,6 +63,8 @@ class JobConfig:
     """Attempts of one upload, the first included."""
     upload_in_flight_max_bytes: int
     """Bytes that one state worker has handed to uploads and not yet seen done (back-pressure above)."""
+    checkpoint_interval_ms: int | None
+    """Milliseconds between the starts of batches, if the query has no trigger; None: as Spark does."""
     retained_checkpoints: int
     """Checkpoints that stay complete, the newest included; at least 2. More: longer back, more storage."""
     full_every: int
@@ -101,11 +109,35 @@ class JobConfig:
         )
 
     @property
-    def backend_options(self) -> dict[str, Any]:
-        """Arguments of `RocksDBOptions`, for a RocksDB backend; otherwise nothing."""
+    def has_custom_backend(self) -> bool:
+        """Whether working stores come from a factory of the user's."""
+        return ":" in self.backend_type
+
+    def backend_options(self, operators: int, parallelism: int, executors: int) -> dict[str, Any]:
+        """What a state worker needs to open its stores; `WorkingStores` reads it.
+
+        Args:
+            operators: Of the job; a state worker has a store for each.
+            parallelism: State workers of the job.
+            executors: That share them.
+
+        Raises:
+            InvalidRequestError: The memory budget is too small for so many state workers.
+        """
+        if self.has_custom_backend:
+            return {"options": dict(self.custom_backend_options)}
         if self.backend_type != "rocksdb":
             return {}
-        return {option.field: getattr(self.rocksdb, option.field) for option in ROCKSDB_OPTIONS}
+        options = {option.field: getattr(self.rocksdb, option.field) for option in ROCKSDB_OPTIONS}
+        budget = self.rocksdb_memory
+        if budget is None:
+            return {"options": options}
+        return {
+            "options": options,
+            "memory_bytes": budget.worker_bytes(parallelism, executors),
+            "write_buffer_ratio": budget.write_buffer_ratio,
+            "stores": operators,
+        }
 
     def inline_bytes_per_task(self, tasks: int) -> int:
         """Largest segment that one of `tasks` partitions (of all operators together) may send inline."""
@@ -132,11 +164,13 @@ def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
     for level in reversed(levels):
         storage_options.update(level.storage_options)
     fields["changelog_enabled"] = bool(fields["changelog_enabled"])
-    fields["job_parameters"] = fields["job_parameters"] or {}
+    for name in ("job_parameters", "custom_backend_options"):
+        fields[name] = fields[name] or {}
     return JobConfig(
         **fields,
         storage_options=storage_options,
-        rocksdb=RocksDBOptions(**_fields(ROCKSDB_OPTIONS, levels)),
+        rocksdb=rocksdb_options(levels),
+        rocksdb_memory=memory_budget(levels),
         materializer=_materializer(fields, _fields(MATERIALIZER_OPTIONS, levels), storage_options),
     )
 

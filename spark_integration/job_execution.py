@@ -12,12 +12,12 @@ from __future__ import annotations
 import logging
 import re
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.checkpoint_config import CHECKPOINT_DIR
+from varve.spark_integration.checkpoint_storage import temporary_directory
 from varve.spark_integration.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
 from varve.spark_integration.graph_plan import side_output_of
 from varve.spark_integration.option_levels import session_level
@@ -110,7 +110,7 @@ def set_defaults(environment: StreamExecutionEnvironment, writer: StreamWriter, 
     levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
     storage = next((level.values[CHECKPOINT_DIR] for level in levels if CHECKPOINT_DIR in level.values), None)
     if storage is None:
-        temporary = Path(tempfile.mkdtemp(prefix="varve-"))
+        temporary = Path(temporary_directory())
         _log.info("no checkpoint storage is set: the state of job %s is in %s until it ends", job, temporary)
         writer.at_end(lambda _: shutil.rmtree(temporary, ignore_errors=True))
         writer.option(CHECKPOINT_DIR, str(temporary / "state")).option("materializer.mode", "off")
@@ -119,9 +119,6 @@ def set_defaults(environment: StreamExecutionEnvironment, writer: StreamWriter, 
         writer.option("checkpointLocation", _progress_location(conf, str(storage), job))
     if not any(PARALLELISM in level.values for level in levels) and "spark.sql.shuffle.partitions" not in conf:
         writer.option(PARALLELISM, spark.sparkContext.defaultParallelism)
-    interval_ms = environment.checkpoint_interval_ms
-    if interval_ms is not None:
-        writer.default_trigger(processingTime=f"{interval_ms} milliseconds")
 
 
 def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:

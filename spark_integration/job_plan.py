@@ -35,6 +35,8 @@ class JobPlan:
     """The streaming DataFrame that the job reads, united with heartbeats if there are any."""
     heartbeat: bool
     """There are heartbeats."""
+    input_ends: bool = False
+    """The input is a collection: it ends, and all of it comes in one batch."""
     preparation: Preparation | BranchedPreparation | None = None
     """What happens to its rows before the first operator; None: nothing."""
     operators: tuple[OperatorPlan, ...]
@@ -49,6 +51,17 @@ class JobPlan:
     """By branch of the preparation: how far its watermark is behind. Empty: the job has one input."""
     config: JobConfig
     """All settings."""
+    executors: int = 1
+    """Executors that the application has for certain; they share the partitions."""
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError` if the memory budget is too small for so many state workers."""
+        _ = self.backend_options
+
+    @property
+    def backend_options(self) -> dict[str, Any]:
+        """What a state worker needs to open its stores."""
+        return self.config.backend_options(len(self.operators), self.parallelism, self.executors)
 
     @property
     def output_schema(self) -> StructType:

@@ -18,6 +18,8 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.grouped_function import GroupedFunction
+from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.wire_type import WireType
+    from varve.spark_integration.initial_state import InitialState
+    from varve.spark_integration.map_side_combine import MapSideCombine
 
+PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 UNNAMED: Final = "unnamed"
 """Stands for the uid in a plan until the job starts."""
 RESERVED_PREFIX: Final = "__varve_"
@@ -57,6 +62,13 @@ class OperatorPlan:
     """The function wants to be called when no row comes."""
     parallelism: int | None = None
     """Partitions of this operator; None: as many as the job has."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
+    prepare: MapSideCombine | None = field(default=None, repr=False)
+    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key,
+    of the event time and of upstream tags."""
+    initial_state: InitialState | None = field(default=None, repr=False)
+    """Rows that come with the job's first batch; None: none."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -180,13 +192,19 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
 
 def pickle_function(function: Any, operator: str | None = None) -> PickledFunction:
     """A user's function as bytes. Raises `InvalidRequestError` if it is none, or cannot be pickled."""
-    if isinstance(function, type) and issubclass(function, KeyedProcessFunction):
+    if isinstance(function, type) and issubclass(function, PROCESS_FUNCTIONS):
         raise InvalidRequestError(
             f"process takes an instance: {function.__name__}(), not {function.__name__}", operator=operator
         )
-    if not isinstance(function, KeyedProcessFunction):
+    if not isinstance(function, PROCESS_FUNCTIONS):
         raise InvalidRequestError(
-            f"process takes a KeyedProcessFunction, not {type(function).__name__}", operator=operator
+            f"process takes a KeyedProcessFunction or a VectorizedProcessFunction, not {type(function).__name__}",
+            operator=operator,
+        )
+    limit: Any = getattr(function, "input_bytes_max", 1)
+    if not isinstance(limit, int) or limit < 1:
+        raise InvalidRequestError(
+            f"input_bytes_max of {type(function).__name__} is {limit!r}; give a number of bytes", operator=operator
         )
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
@@ -214,17 +232,19 @@ def plan_operator(
     uid: str | None,
     name: str | None = None,
     event_time: str | None = None,
+    prepare: MapSideCombine | None = None,
 ) -> OperatorPlan:
     """Check and freeze one operator.
 
     Args:
         input_schema: Columns of the rows that come in.
         key_columns: Input columns that make the key.
-        function: The user's `KeyedProcessFunction`.
+        function: The user's `KeyedProcessFunction` or `VectorizedProcessFunction`.
         output_schema: Columns that it yields.
         uid: Names the state.
         name: For people.
         event_time: Column of the job's input that holds the event time.
+        prepare: See `OperatorPlan.prepare`.
 
     Raises:
         InvalidRequestError: Any of these cannot be right.
@@ -239,5 +259,14 @@ def plan_operator(
         output_schema=output_schema_of(output_schema, checked),
         timestamp_column=timestamp_column_of(input_schema, event_time),
         function=pickled,
-        has_timers=type(function).on_timer is not KeyedProcessFunction.on_timer,
+        has_timers=_has_timers(function),
+        vectorized=isinstance(function, VectorizedProcessFunction),
+        prepare=prepare,
     )
+
+
+def _has_timers(function: Any) -> bool:
+    """Whether the function wants to be called when no row comes."""
+    if isinstance(function, GroupedFunction):
+        return function.wants_heartbeats
+    return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer

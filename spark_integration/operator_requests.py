@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import msgspec
+
+from varve.changelog.schema_history import newest_of
 from varve.spark_integration.protocol import OperatorRequest
 from varve.storage.records import OperatorLayout, StateSchema
 
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.operator_plan import OperatorPlan
     from varve.spark_integration.protocol import Summary
+    from varve.storage.records import Commit
 
 
 def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, job_id: str) -> OperatorRequest:
@@ -28,7 +32,7 @@ def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, 
         parallelism=operator.parallelism or plan.parallelism,
         max_parallelism=config.max_parallelism,
         backend=config.backend_type,
-        backend_options=config.backend_options,
+        backend_options=plan.backend_options,
         changelog=config.changelog_enabled,
         key_columns=operator.key_columns,
         key_type=operator.key_type,
@@ -41,20 +45,31 @@ def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, 
         preemptive_persist_threshold_bytes=config.preemptive_persist_threshold_bytes,
         inline_bytes_max=config.inline_bytes_per_task(tasks),
         idle_timeout_s=config.worker_idle_timeout_ms / 1000,
+        vectorized=operator.vectorized,
     )
 
 
+def with_states(request: OperatorRequest, base: Commit | None) -> OperatorRequest:
+    """The request of a run that begins at this commit."""
+    found = next((o.states for o in base.operators if o.uid == request.operator), ()) if base else ()
+    return msgspec.structs.replace(request, states=found)
+
+
 def operator_layout(request: OperatorRequest, summaries: Sequence[Summary]) -> OperatorLayout:
-    """How the operator's state is laid out after the batch."""
-    states: dict[str, StateSchema] = {}
+    """How the operator's state is laid out after the batch.
+
+    Raises `IncompatibleError` if the partitions do not agree about a state's schema.
+    """
+    states: dict[str, list[StateSchema]] = {}
     for summary in summaries:
         if summary.operator == request.operator:
-            states.update({s.name: s for s in summary.states})
+            for schema in summary.states:
+                states.setdefault(schema.name, []).append(schema)
     return OperatorLayout(
         uid=request.operator,
         parallelism=request.parallelism,
         key_type=request.key_type,
         changelog=request.changelog,
         backend=request.backend,
-        states=tuple(states[name] for name in sorted(states)),
+        states=tuple(newest_of(states[name], request.operator) for name in sorted(states)),
     )

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
 from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
+from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.output_tag import untagged
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
@@ -41,7 +43,7 @@ if TYPE_CHECKING:
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
-_INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN})
+INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN, INITIAL_COLUMN})
 
 
 class KeyReader:
@@ -55,19 +57,24 @@ class KeyReader:
 
     def keys(self, batch: pa.RecordBatch) -> list[Any]:
         """The stored form of each row's key; None is a key like any other."""
+        return self._key_type.from_arrow(self.column(batch))
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array[Any]:
+        """Each row's key as the key type's Arrow type."""
         if len(self._indices) == 1:
             column = batch.column(self._indices[0])
         else:
             fields = [self._arrow_type.field(i) for i in range(self._arrow_type.num_fields)]
             columns = [batch.column(i).cast(f.type) for i, f in zip(self._indices, fields, strict=True)]
             column = pa.StructArray.from_arrays(columns, fields=fields)
-        if column.type != self._arrow_type:
-            column = column.cast(self._arrow_type)
-        return self._key_type.from_arrow(column)
+        return column if column.type == self._arrow_type else column.cast(self._arrow_type)
 
 
 class OperatorRunner:
     """One instance of a user's function on one partition, with its keyed state and its context objects."""
+
+    METHOD: ClassVar = "process_element"
+    """The function's method that gets the input."""
 
     def __init__(self, request: OperatorRequest, partition: int, function: bytes, backend: KeyedStateBackend) -> None:
         """Unpickle the function and open it; what it raises is kept, see `error`."""
@@ -84,7 +91,9 @@ class OperatorRunner:
         self._timers = KeyedTimerService(backend)
         self._firing = TimerFiring(backend, self._timers, request.operator)
         self._context = KeyedProcessContext(self._timers)
+        backend.row = self._context
         self._function: Any = None
+        self._grouped: GroupedBatch | None = None
         self._process: Callable[[Any, Any], Any] | None = None
         self._runtime_context = OperatorRuntimeContext(
             backend,
@@ -102,18 +111,33 @@ class OperatorRunner:
                 self._writer = self._elements
                 loaded = self._elements.function
             self._function = loaded
+            if isinstance(loaded, GroupedFunction):
+                self._grouped = GroupedBatch(loaded, backend)
             self._function.open(self._runtime_context)
-            self._process = self._function.process_element
+            self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, None)
+
+    @property
+    def fires_first(self) -> bool:
+        """Whether due timers come before the rows of a batch, too."""
+        return getattr(self._function, "fires_first", False)
 
     def start(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch begins."""
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
         self._timers.begin_batch(time_ms, watermark_ms)
+        if self._grouped is not None:
+            self._grouped.begin(time_ms, watermark_ms)
+
+    def end_input(self) -> None:
+        """No element comes any more: the watermark passes all times."""
+        time_ms = self._timers.current_processing_time()
+        self._context.begin_batch(time_ms, TIME_MAX_MS)
+        self._timers.begin_batch(time_ms, TIME_MAX_MS)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
@@ -123,8 +147,16 @@ class OperatorRunner:
             self._prepare_input(batch.schema)
         keys = self._key_reader.keys(batch)
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
-        rows = self._row_reader.rows(batch)
         timestamps = self._timestamps(batch)
+        self._backend.records += batch.num_rows
+        if self._grouped is not None:
+            try:
+                late = self._grouped.is_late(timestamps or ())
+                self._grouped.add(batch, key_groups, keys, late, self._columns)
+            except Exception as error:  # noqa: BLE001  a column that the function's form cannot take
+                self.fail(error, None)
+            return []
+        rows = self._row_reader.rows(batch)
         self._backend.prefetch(key_groups, keys)
         out: list[Any] = []
         self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
@@ -151,8 +183,13 @@ class OperatorRunner:
             self.fail(error, key if thaw is None else thaw(key))
 
     def fire_timers(self) -> Iterator[list[Any]]:
-        """Execute the function for every due timer, after the last row; the rows it yields, in pieces."""
-        if self.error is None and self._function is not None:
+        """After the last row: groups of rows and every due timer; the rows that the function yields, in pieces."""
+        if self.error is not None:
+            return
+        self._context.element_timestamp = None  # event time is now the watermark, to which these timers were due
+        if self._grouped is not None:
+            yield from self._grouped.finish(self.fail)
+        elif self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
 
     def _prepare_input(self, schema: pa.Schema) -> None:
@@ -161,8 +198,8 @@ class OperatorRunner:
         key_type = parse_type_string(self._request.key_type)
         thaw = key_type.thaw
         self._thaw_key = None if key_type.immutable else lambda key: None if key is None else thaw(key)
-        columns = [n for n in schema.names if n not in _INTERNAL_COLUMNS]
-        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, columns)
+        self._columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
+        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, self._columns)
         self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
 
     def _timestamps(self, batch: pa.RecordBatch) -> list[int | None] | None:
@@ -246,7 +283,7 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
 def upstream_tags(batch: pa.RecordBatch) -> list[int]:
     """Row tags of the upstream attempts that the rows of this batch came from."""
     index = batch.schema.get_field_index(UPSTREAM_TAG_COLUMN)
-    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).to_pylist()
+    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).drop_null().to_pylist()
     return tags
 
 

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.custom_store import FACTORY_NAME
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
 CONF_PREFIX: Final = "spark.varve."
 """What stands before an option's key in Spark's configuration."""
 _SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
+_BACKENDS: Final = ("hashmap", "rocksdb")
 _DURATIONS: Final = ((3_600_000, "h"), (60_000, "min"), (1_000, "s"))
 
 
@@ -160,6 +163,36 @@ def _show_in(units: tuple[tuple[int, str], ...], smallest: str) -> Callable[[int
     return show
 
 
+def _fraction(given: Any) -> float:
+    try:
+        value = float(given) if not isinstance(given, bool) else 0.0
+    except (TypeError, ValueError):
+        value = 0.0
+    if not 0 < value < 1:
+        raise InvalidRequestError(f"{given!r} is not a number between 0 and 1")
+    return value
+
+
+def _backend(given: Any) -> str:
+    text = _text(given)
+    if text.lower() in _BACKENDS:
+        return text.lower()
+    if FACTORY_NAME.fullmatch(text):
+        return text
+    raise InvalidRequestError(
+        f"{given!r} is unknown; use {' or '.join(_BACKENDS)}, or module:qualified.name of a factory of working stores"
+    )
+
+
+def _predefined(given: Any) -> PredefinedOptions:
+    if isinstance(given, PredefinedOptions):
+        return given
+    found = PredefinedOptions.__members__.get(_text(given).upper().replace("-", "_"))
+    if found is None:
+        raise InvalidRequestError(f"{given!r} is unknown; use one of {', '.join(PredefinedOptions.__members__)}")
+    return found
+
+
 def choice(*allowed: str) -> OptionType:
     """One of some words."""
 
@@ -178,6 +211,11 @@ DURATION: Final = OptionType("duration", _duration, _show_in(_DURATIONS, "ms"))
 """Kept in milliseconds."""
 MEMORY_SIZE: Final = OptionType("memory size", _memory_size, _show_in(_SIZES, "bytes"))
 """Kept in bytes."""
+FRACTION: Final = OptionType("number", _fraction)
+BACKEND: Final = OptionType("`hashmap`, `rocksdb` or `module:qualified.name`", _backend)
+PREDEFINED_OPTIONS: Final = OptionType(
+    " or ".join(f"`{name}`" for name in PredefinedOptions.__members__), _predefined, lambda value: value.name
+)
 STRING: Final = OptionType("string", _text)
 URL: Final = OptionType("URL or path", _url)
 PARAMETERS: Final = OptionType("map `key:value,...`", _parameters, lambda value: ",".join(map(":".join, value.items())))

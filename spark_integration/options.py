@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.materializer.config import MaterializerConfig
 from varve.spark_integration.option_types import (
+    BACKEND,
     BOOLEAN,
     DURATION,
     INTEGER,
@@ -22,6 +22,7 @@ from varve.spark_integration.option_types import (
     ConfigOption,
     choice,
 )
+from varve.spark_integration.rocksdb_settings import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
 from varve.storage.upload import UploadPolicy
@@ -44,7 +45,6 @@ def _defaults(of: type[Any]) -> dict[str, Any]:
     return {f.name: f.default for f in dataclasses.fields(of) if f.default is not dataclasses.MISSING}
 
 
-_ROCKSDB: Final = _defaults(RocksDBOptions)
 _MATERIALIZER: Final = _defaults(MaterializerConfig)
 
 JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
@@ -59,12 +59,19 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ),
     ConfigOption(
         key="state.backend.type",
-        type=choice("hashmap", "rocksdb"),
+        type=BACKEND,
         default="hashmap",
         field="backend_type",
         deprecated_keys=("state.backend",),
-        description="Where a state worker keeps its working state: in Python objects (fast, must fit into memory) or "
-        "in a local RocksDB.",
+        description="Where a state worker keeps its working state: in Python objects (`hashmap`: fast, must fit into "
+        "memory), in a local RocksDB (`rocksdb`), or in a store of your own, by the name of its factory.",
+    ),
+    ConfigOption(
+        key="state.backend.custom.options",
+        type=PARAMETERS,
+        default=None,
+        field="custom_backend_options",
+        description="Options for the factory of a store of your own.",
     ),
     ConfigOption(
         key="state.changelog.periodic-materialize.enabled",
@@ -143,6 +150,15 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         deprecated_keys=("state.checkpoints.dir",),
         description="Root of the storage: a path or URL; the job's objects are in the directory named like the query. "
         "Required.",
+    ),
+    ConfigOption(
+        key="execution.checkpointing.interval",
+        type=DURATION,
+        default=None,
+        at_least=1,
+        field="checkpoint_interval_ms",
+        description="Time between the starts of two batches, each of which ends with a checkpoint. A trigger of the "
+        "query's writer wins. Not set: as Spark does, a batch follows the one before at once.",
     ),
     ConfigOption(
         key="execution.checkpointing.num-retained",
@@ -245,101 +261,6 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ),
 )
 
-ROCKSDB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
-    ConfigOption(
-        key="state.backend.rocksdb.block.cache-size",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["block_cache_size_bytes"],
-        at_least=64 << 10,
-        field="block_cache_size_bytes",
-        description="Cache of uncompressed blocks, index and filters included, of each operator and partition.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.writebuffer.size",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["write_buffer_size_bytes"],
-        at_least=64 << 10,
-        field="write_buffer_size_bytes",
-        description="Size at which a memtable is flushed. Larger: fewer and larger files, more memory.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.writebuffer.count",
-        type=INTEGER,
-        default=_ROCKSDB["write_buffer_count"],
-        at_least=2,
-        field="write_buffer_count",
-        description="Memtables of each operator and partition, the one being flushed included.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.block.blocksize",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["block_size_bytes"],
-        at_least=1 << 10,
-        field="block_size_bytes",
-        description="Uncompressed bytes per block. Larger: smaller index, more read for one value.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.bloom-filter.bits-per-key",
-        type=INTEGER,
-        default=_ROCKSDB["bloom_filter_bits_per_key"],
-        at_least=0,
-        field="bloom_filter_bits_per_key",
-        description="Bits per key of the Bloom filters, 0 for none. More: fewer reads for keys without state, more "
-        "memory.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.files.open",
-        type=INTEGER,
-        default=_ROCKSDB["max_open_files"],
-        at_least=-1,
-        field="max_open_files",
-        description="Open files of each operator and partition; -1 for no limit.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.compaction.level.target-file-size-base",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["target_file_size_bytes"],
-        at_least=64 << 10,
-        field="target_file_size_bytes",
-        description="Size of the files that compaction writes. Smaller: less to upload after a small change, more "
-        "objects.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.compaction.level.max-size-level-base",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["level_base_size_bytes"],
-        at_least=64 << 10,
-        field="level_base_size_bytes",
-        description="Size of the first compacted level.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.thread.num",
-        type=INTEGER,
-        default=_ROCKSDB["background_jobs"],
-        at_least=1,
-        field="background_jobs",
-        description="Threads that flush and compact, of each operator and partition.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.compression",
-        type=choice("none", "snappy", "lz4", "zstd"),
-        default=_ROCKSDB["compression"],
-        field="compression",
-        description="Compression of all levels.",
-    ),
-    ConfigOption(
-        key="state.backend.rocksdb.recent-values.size",
-        type=MEMORY_SIZE,
-        default=_ROCKSDB["recent_values_size_bytes"],
-        at_least=0,
-        field="recent_values_size_bytes",
-        description=(
-            "About the memory for decoded values of recent batches, to save reads, of each value state, operator and "
-            "partition; 0 for none."
-        ),
-    ),
-)
-
 MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ConfigOption(
         key="materializer.log-bytes",
@@ -405,7 +326,7 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ),
 )
 
-ALL_OPTIONS: Final = (*JOB_OPTIONS, *ROCKSDB_OPTIONS, *MATERIALIZER_OPTIONS)
+ALL_OPTIONS: Final = (*JOB_OPTIONS, *ROCKSDB_SETTINGS, *ROCKSDB_OPTIONS, *MATERIALIZER_OPTIONS)
 OPTIONS: Final[Mapping[str, ConfigOption]] = {option.key: option for option in ALL_OPTIONS}
 """By current key."""
 CURRENT_KEYS: Final[Mapping[str, str]] = {old: option.key for option in ALL_OPTIONS for old in option.deprecated_keys}

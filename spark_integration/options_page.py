@@ -8,7 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS, STORAGE_OPTION_PREFIX
+from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, STORAGE_OPTION_PREFIX
+from varve.spark_integration.rocksdb_settings import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +42,7 @@ def render() -> str:
     parts = [
         _HEAD,
         _table("Job", JOB_OPTIONS),
-        _table("RocksDB", ROCKSDB_OPTIONS),
+        _table("RocksDB", (*ROCKSDB_SETTINGS, *ROCKSDB_OPTIONS)),
         _table("Materializer", MATERIALIZER_OPTIONS),
     ]
     return "\n".join(parts)

@@ -75,6 +75,10 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    states: tuple[StateSchema, ...] = ()
+    """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,6 +99,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """By partition: the tag that won at `base` for this operator, "" if it had none."""
     time_ms: int
     watermark_ms: int | None
+    input_ends: bool = False
+    """No element comes after those of this batch: once they are processed, every event-time timer is due."""
 
 
 class TaskRequest(msgspec.Struct, frozen=True, kw_only=True):

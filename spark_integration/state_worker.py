@@ -15,6 +15,7 @@ import gc
 import logging
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
@@ -22,8 +23,11 @@ from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
+from varve.spark_integration.vectorized_attempt import VectorizedAttempt
+from varve.spark_integration.vectorized_runner import VectorizedRunner
+from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
-from varve.storage.errors import InvariantError, VarveError
+from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
@@ -62,6 +66,7 @@ class StateWorker:
         self._clock = clock or SystemClock()
         self._operators: dict[str, OperatorState] = {}
         self._stores: dict[str, ObjectStore] = {}
+        self._working_stores = WorkingStores()
         self._batches = 0
         # The usual thresholds cost more than the row loop itself; `idle` collects, these bound a long batch.
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -82,7 +87,9 @@ class StateWorker:
         if state is None or not state.serves(request):
             if state is not None:
                 state.close()
-            state = OperatorState(request, self._partition, self._home, self._job_store(request), self._clock)
+            state = OperatorState(
+                request, self._partition, self._home, self._job_store(request), self._working_stores, self._clock
+            )
             self._operators[request.operator] = state
         return state.begin(task, function)
 
@@ -111,7 +118,13 @@ class OperatorState:
     """Working state, pending attempt and function of one operator on this partition."""
 
     def __init__(
-        self, request: OperatorRequest, partition: int, home: WorkerHome, store: ObjectStore, clock: Clock
+        self,
+        request: OperatorRequest,
+        partition: int,
+        home: WorkerHome,
+        store: ObjectStore,
+        stores: WorkingStores,
+        clock: Clock,
     ) -> None:
         self.request = request
         self.partition = partition
@@ -130,7 +143,7 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
-        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory)
+        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory, stores)
 
     def serves(self, request: OperatorRequest) -> bool:
         """Whether this state can go on under that request: only the function may differ."""
@@ -155,19 +168,25 @@ class OperatorState:
         if self.function_hash != self.request.function_hash:
             self._drop_runner()  # only now: what was pending under the old function is folded or dropped
             self._function, self.function_hash = function(), self.request.function_hash
-        runner = self._open_runner()
         backend = self._open_backend()
+        backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
+        runner = self._open_runner()
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
-        attempt = Attempt(self, task, runner, backend, how)
+        if isinstance(runner, VectorizedRunner):
+            attempt = VectorizedAttempt(self, task, runner, backend, how)
+        else:
+            attempt = Attempt(self, task, runner, backend, how)
         attempt.timings_ms["restore"] = (self.clock.monotonic_s() - started_s) * 1000
         self._pending = attempt
         return attempt
 
     def prepare(self) -> None:
-        """Do the fold's work ahead, while nobody waits."""
+        """Clean up, and do the fold's work ahead, while nobody waits."""
         pending = self._pending
-        if pending is not None and pending.finished and not pending.folded and self._backend is not None:
-            self._backend.prepare(pending.task.batch.slot)
+        if pending is not None and pending.finished and self._backend is not None:
+            self._backend.clean_up()  # first, because it would undo what is prepared
+            if not pending.folded:
+                self._backend.prepare(pending.task.batch.slot)
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""
@@ -206,12 +225,13 @@ class OperatorState:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
             key_type = parse_type_string(self.request.key_type)
-            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator)
+            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
         return self._backend
 
     def _open_runner(self) -> OperatorRunner:
         if self._runner is None:
-            self._runner = OperatorRunner(self.request, self.partition, self._function, self._open_backend())
+            make = VectorizedRunner if self.request.vectorized else OperatorRunner
+            self._runner = make(self.request, self.partition, self._function, self._open_backend())
         return self._runner
 
     def _drop_pending(self) -> None:
@@ -243,5 +263,5 @@ class OperatorState:
         if store is not None:
             try:
                 store.close()
-            except VarveError:
+            except Exception:  # noqa: BLE001  a store of the user's may raise anything
                 _log.exception("closing the store of operator %s failed", self.request.operator)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.custom_store import check_factory
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.element_sinks import OutputSinks
 from varve.spark_integration.file_sink import FileSink, check_format
@@ -20,6 +21,7 @@ from varve.spark_integration.job_plan import (
     take_option,
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
+from varve.spark_integration.rocksdb_config import expected_executors
 from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat
@@ -164,6 +166,7 @@ class StreamWriter:
             at_end[:0] = [collection.end for collection in collections.values()]
             if len(collections) == len(sources_of(self._transformation)):
                 trigger = trigger or {"availableNow": True}
+        trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
         from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
 
         run = Coordinator.create(spark, plan, sink)
@@ -189,13 +192,6 @@ class StreamWriter:
         """Partitions of the operators, unless one has its own."""
         return self._parallelism(self._environment.spark, self._config(self._environment.spark))
 
-    def default_trigger(self, **trigger: Any) -> StreamWriter:
-        """The trigger to use if no other is set; not for collections, which end by themselves."""
-        ends = all(isinstance(source, CollectionSource) for source in sources_of(self._transformation))
-        if not self._trigger and not ends:
-            self.trigger(**trigger)
-        return self
-
     def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
         """Call this when the query has ended, with whether it ended by itself, its input used up."""
         self._at_end.append(call)
@@ -209,6 +205,8 @@ class StreamWriter:
             raise missing_checkpoint_location(options)
         config = self._config(spark)
         _check_not_running(spark, job)
+        if config.has_custom_backend:
+            check_factory(config.backend_type, dict(config.custom_backend_options))
         graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
         for operator in graph.operators:
             if (operator.parallelism or 1) > config.max_parallelism:
@@ -227,6 +225,7 @@ class StreamWriter:
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
+            input_ends=all(isinstance(source, CollectionSource) for source in graph.sources),
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
@@ -234,6 +233,7 @@ class StreamWriter:
             watermark_delay_ms=graph.watermark_delay_ms,
             input_delays_ms=graph.input_delays_ms,
             config=config,
+            executors=expected_executors(spark.sparkContext.getConf().get),
         )
 
     def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
@@ -300,6 +300,11 @@ def _rows(
         for number, source in enumerate(sources)
     ]
     return side_by_side(frames) if branched else frames[0]
+
+
+def trigger_every(interval_ms: int | None) -> dict[str, Any]:
+    """Spark's trigger for an interval; none without one."""
+    return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
 
 
 def _check_not_running(spark: SparkSession, job: str) -> None:

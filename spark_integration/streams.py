@@ -8,26 +8,23 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark import SparkContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
+from varve.spark_integration.aggregate_operation import AggregateOperation
 from varve.spark_integration.branch_plan import check_can_meet
 from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.declared_elements import elements_of
-from varve.spark_integration.element_type import (
-    ElementType,
-    TypedElements,
-    united_elements,
-)
-from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.element_type import ElementType, TypedElements, united_elements
+from varve.spark_integration.function_shipment import pickle_step
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varve.spark_integration.operator_plan import UNNAMED, check_uid, key_type_of, plan_operator
 from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.protocol import KEY_COLUMN
+from varve.spark_integration.spark_operations import SparkOperations, event_time_before
 from varve.spark_integration.stream_functions import (
     FilterFunction,
     FlatMapFunction,
@@ -48,9 +45,11 @@ from varve.spark_integration.transformations import (
     Transformation,
     UnionTransformation,
     operator_uids,
-    sources_of,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
+from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -60,12 +59,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varve.changelog.types import TypeLike
-    from varve.changelog.wire_type import WireType
     from varve.spark_integration.element_sinks import CloseableIterator
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
     from varve.spark_integration.functions import KeyedProcessFunction
+    from varve.spark_integration.initial_state import InitialState
+    from varve.spark_integration.map_side_combine import MapSideCombine
     from varve.spark_integration.sinks import Sink
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+    from varve.spark_integration.windows import WindowAssigner
 
 
 class DataStream:
@@ -203,7 +205,7 @@ class DataStream:
             inputs=(self._transformation,),
             elements=elements,
             step=kind,
-            function=_pickle(func, kind),
+            function=pickle_step(func, kind),
             watermark_delay_ms=delay_ms,
         )
         return DataStream(self._environment, node)
@@ -321,7 +323,7 @@ class DataStream:
         if not kind.hashable:
             raise InvalidRequestError(f"{kind} cannot be the type of a key: its values have no canonical bytes")
         return KeyedStream(
-            self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(_pickle(key[0], "key_by"), kind)
+            self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(pickle_step(key[0], "key_by"), kind)
         )
 
     def _check_key_columns(self, columns: tuple[str, ...]) -> None:
@@ -329,7 +331,7 @@ class DataStream:
         elements = self._elements
         if not isinstance(elements, TypedElements):
             return
-        declared = _declared_types(elements)
+        declared = elements.declared_types()
         wrong = [c for c in columns if as_type(self.schema[c].dataType) != declared[c]]
         if wrong:
             raise InvalidRequestError(
@@ -377,7 +379,7 @@ class DataStream:
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
-class KeyedStream(DataStream):
+class KeyedStream(SparkOperations, AggregateOperation, DataStream):
     """A stream divided by key."""
 
     def __init__(
@@ -393,12 +395,12 @@ class KeyedStream(DataStream):
 
     def process(  # pyright: ignore[reportIncompatibleMethodOverride]  PyFlink's streams differ in it as well
         self,
-        func: KeyedProcessFunction[Any, Any, Any],
+        func: KeyedProcessFunction[Any, Any, Any] | VectorizedProcessFunction,
         output_type: StructType | str | TypeLike | None = None,
         uid: str | None = None,
         name: str | None = None,
     ) -> DataStream:
-        """Call a function for every element, with the state of the element's key.
+        """Call a function for every element, with the state of its key; a vectorised one for every batch of rows.
 
         Args:
             func: An instance; it is copied (pickled) now.
@@ -441,11 +443,30 @@ class KeyedStream(DataStream):
         key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
         return StreamKey(self._columns, self._key, key_type)
 
+    def window(self, window_assigner: WindowAssigner) -> WindowedStream:
+        """Divide the elements of each key by time; see `varve.spark_integration.windows` for what there is.
+
+        Raises:
+            InvalidRequestError: Not a window assigner.
+        """
+        return WindowedStream(self._elements, self._operator, window_assigner)
+
+    def count_window(self, size: int) -> WindowedStream:
+        """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
+        return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
+
     def _operator(
-        self, kind: str, func: Any, elements: ElementType, uid: str | None = None, name: str | None = None
+        self,
+        kind: str,
+        func: Any,
+        elements: ElementType,
+        uid: str | None = None,
+        name: str | None = None,
+        *,
+        initial_state: InitialState | None = None,
+        event_time_column: str | None = None,
+        prepare: MapSideCombine | None = None,
     ) -> DataStream:
-        sources = sources_of(self._transformation)
-        event_time = sources[0].event_time if isinstance(sources[0], DataFrameSource) and len(sources) == 1 else None
         schema = self.schema
         if self._key is not None:
             # Of any type that may be a key; the plan gets the key function's below.
@@ -457,31 +478,20 @@ class KeyedStream(DataStream):
             elements.schema,
             uid=UNNAMED if uid is None else uid,
             name=name,
-            event_time=event_time.column if event_time else None,
+            event_time=event_time_before(self._transformation),
+            prepare=prepare,
         )
         if self._key is not None:
             plan = replace(plan, key_type=self._key.key_type.type_string())
         node = KeyedTransformation(
-            kind=kind, inputs=(self._transformation,), elements=elements, key=self._key, plan=plan
+            kind=kind,
+            inputs=(self._transformation,),
+            elements=elements,
+            key=self._key,
+            plan=replace(plan, initial_state=initial_state),
+            event_time_column=event_time_column,
         )
         made = DataStream(self._environment, node)
         if name is not None:
             made.name(name)
         return made if uid is None else made.uid(uid)
-
-
-def _declared_types(elements: TypedElements) -> dict[str, WireType]:
-    kind = elements.state_type
-    names = elements.schema.names
-    return dict(zip(names, getattr(kind, "types", (kind,)), strict=True))
-
-
-def _pickle(function: Any, caller: str) -> PickledFunction:
-    """A stateless function as bytes. Raises `InvalidRequestError` if it cannot be pickled."""
-    try:
-        return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
-    except Exception as error:
-        raise InvalidRequestError(
-            f"the function of {caller} cannot be sent to the workers: {error}; make connections, locks and sessions in "
-            "open(), not before"
-        ) from error

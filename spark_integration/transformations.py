@@ -112,6 +112,8 @@ class KeyedTransformation(Transformation):
     """None: the plan's key columns are columns of the input."""
     plan: OperatorPlan
     """As if its input were the elements of the transformation before; uid, name and parallelism are in the settings."""
+    event_time_column: str | None = None
+    """Output column with the event time; None: as before."""
     connected: tuple[StreamKey, ...] = ()
     """Of an operator on connected streams: the key of each input."""
 

@@ -1,11 +1,14 @@
-"""A user function's exception as it reaches the user: with key, operator and batch, and the original as its cause."""
+"""A user function's exception as it reaches the user: with key, operator and batch, and the original as its cause.
+
+State that the function declares in `open` otherwise than it is stored is another matter: that error is raised as it is.
+"""
 
 from __future__ import annotations
 
 import pickle
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import UserFunctionError
+from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
     from varve.spark_integration.protocol import UserError
@@ -21,7 +24,7 @@ class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carrie
         self.partition = partition
 
 
-def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> UserFunctionError:
+def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> UserFunctionError | IncompatibleError:
     """The error that the user gets to see."""
     error = raised_in.error
     key = "" if error.key is None else f" at key {error.key}"
@@ -38,6 +41,9 @@ def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> Use
             cause = pickle.loads(error.pickled)  # noqa: S301  made by this job's own worker from its own function
         except Exception:  # noqa: BLE001  a class that only exists on the executor
             cause = None
+        if isinstance(cause, IncompatibleError) and error.key is None:
+            cause.with_context(job=job, operator=raised_in.operator, partition=raised_in.partition, batch=batch)
+            return cause
         if isinstance(cause, BaseException):
             raised.__cause__ = cause
     return raised

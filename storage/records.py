@@ -51,6 +51,14 @@ class BlobSlice(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
+class ValueVersion(Record, frozen=True, kw_only=True):
+    """An earlier version of a state's value schema."""
+
+    value_type: str
+    defaults: dict[str, bytes] | None = None
+    """As in `StateSchema`: of the step that led to this version."""
+
+
 class StateSchema(Record, frozen=True, kw_only=True):
     """One keyed state of an operator, self-describing: all that replay and materialization need to know."""
 
@@ -62,8 +70,14 @@ class StateSchema(Record, frozen=True, kw_only=True):
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None
+    """What `varve.changelog.ttl_record` keeps of a state that has or had TTL."""
     version: int = 0
-    """Counts the changes of the value schema; stored with every value."""
+    """Counts the changes of the value schema; stored with every value, modulo 128."""
+    defaults: dict[str, bytes] | None = None
+    """What fields that this version added have in older values: path → wire form; a field that is not here has null."""
+    earlier: tuple[ValueVersion, ...] = ()
+    """The versions right before this one, oldest first, that stored values may still be of. A version that a migration
+    function made begins anew: the whole state was written again with it, and nothing is earlier."""
 
 
 class OperatorLayout(Record, frozen=True, kw_only=True):
@@ -75,7 +89,7 @@ class OperatorLayout(Record, frozen=True, kw_only=True):
     """Type string of the key."""
     changelog: bool
     backend: str
-    """hashmap or rocksdb: only informative, both read the same snapshots."""
+    """hashmap, rocksdb, or the name of a user's factory: only informative, all read the same snapshots."""
     states: tuple[StateSchema, ...] = ()
 
 

@@ -7,6 +7,7 @@ import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
 from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -19,6 +20,8 @@ from varve.changelog.key_wire import key_writer
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.replay import FlooredSegment, replay
 from varve.changelog.segment import SegmentHeader, decode_segment, encode_segment
+from varve.changelog.stamped_type import STAMP
+from varve.changelog.ttl_record import record_of
 from varve.changelog.types import as_type
 from varve.storage.records import ORIGIN, Link
 from varve.storage.tile_cover import KeyGroupFloor
@@ -27,10 +30,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.type_information import TypeInformation
+    from varve.storage.records import StateSchema
 
 MAX_PARALLELISM = 8
 
 Changelog = Literal["on", "off"]
+
+
+class Row:
+    """The current row, as far as state asks for it."""
+
+    element_timestamp: int | None = None
 
 
 class KeyedJob:
@@ -47,6 +57,11 @@ class KeyedJob:
     def __init__(self, kind: str, changelog: Changelog, directory: Path, key_type: Any = "string") -> None:
         self.kind = kind
         self.changelog = changelog
+        self.now = BatchTime(0)
+        self.row = Row()
+        """The row that is being processed."""
+        self.cleans_up = True
+        """Whether every commit is followed by a cleanup of what has expired."""
         self.key_type: TypeInformation = as_type(key_type)
         self._directory = directory
         self._directories = 0
@@ -55,7 +70,13 @@ class KeyedJob:
         self._segments: list[bytes] = []
         self._parts: list[bytes] = []
         """Of the batch that is pending."""
+        self._states: tuple[StateSchema, ...] = ()
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
+
+    def move_time(self, time_ms: int, watermark_ms: int | None = None) -> None:
+        """From now on it is this time."""
+        self.now = BatchTime(time_ms, watermark_ms)
+        self.backend.begin_batch(self.now)
 
     def at(self, key: Any, descriptor: StateDescriptor) -> Any:
         """The handle of a state, with this key as the current one."""
@@ -92,8 +113,15 @@ class KeyedJob:
         self.backend.fold(version)
         self._parts.clear()
         self._seq = version.seq
+        if self.cleans_up:
+            self.backend.clean_up()
+        self._states = self.backend.schemas
         if self.changelog == "off":
             self.materialize()
+
+    def redeploy(self) -> None:
+        """Go on with new code over the same store; what was not committed is lost."""
+        self._open(self.backend.store)
 
     def drop(self) -> None:
         """End the batch as if it never was."""
@@ -102,8 +130,12 @@ class KeyedJob:
 
     def materialize(self) -> None:
         """Write a snapshot of the confirmed state, and forget the segments that it holds."""
+        self.materialize_at(self.now.time_ms)
+
+    def materialize_at(self, time_ms: int) -> None:
+        """The same when the confirmed state's time is not that of the current batch."""
         snapshot = self._new_directory()
-        self.backend.store.write_snapshot(snapshot)
+        self.backend.store.write_snapshot(snapshot, BatchTime(time_ms))
         self._snapshot = snapshot, self.backend.store.version
         self._segments.clear()
 
@@ -112,6 +144,7 @@ class KeyedJob:
 
         What is restored is what the store held: replaying the parts of the batches in order gives what folding did.
         """
+        self._open(self.backend.store)  # forgets what was declared in a batch that never was
         held = self._contents(self.backend.store)
         self.backend.store.close()
         self._parts.clear()
@@ -126,19 +159,25 @@ class KeyedJob:
         floors = (KeyGroupFloor(0, MAX_PARALLELISM, store.version.seq),)
         segments = [FlooredSegment(decode_segment(data, "segment"), floors) for data in self._segments]
         replay(store, segments, _link(self._seq), low=0, high=MAX_PARALLELISM)
-        assert self._contents(store) == held
         self._open(store)
+        assert self._contents(store) == held
 
     def close(self) -> None:
         """Release the store."""
         self.backend.store.close()
 
     def _open(self, store: Any) -> None:
-        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR)
+        self.backend = KeyedStateBackend(store, self.key_type, OPERATOR, self._states)
+        self.backend.row = self.row
+        self.backend.begin_batch(self.now)
 
     def _contents(self, store: Any) -> dict[str, dict[Any, Any]]:
-        """What is not empty."""
+        """What is not empty, without what has expired, which may have been cleaned up or not."""
         found = contents(store, self.key_type.type_string())
+        for schema in store.schemas:
+            record = record_of(schema)
+            if record is not None:
+                found[schema.name] = _live(found[schema.name], record.expired_up_to(self.now))
         return {name: cells for name, cells in found.items() if cells}
 
     def _new_directory(self) -> Path:
@@ -150,6 +189,19 @@ class KeyedJob:
             job_id="job", operator=OPERATOR, partition=0, low=0, high=MAX_PARALLELISM, seq=seq, tag=f"token-{seq}",
             part=len(self._parts), key_type=self.key_type.type_string(),
         )  # fmt: skip
+
+
+def _live(cells: dict[Any, Any], expired_up_to_ms: int) -> dict[Any, Any]:
+    """The stamped wire forms, or lists of them, with a later stamp."""
+
+    def is_live(wire: bytes) -> bool:
+        return STAMP.unpack_from(wire)[0] > expired_up_to_ms
+
+    kept = {
+        place: [wire for wire in cell if is_live(wire)] if isinstance(cell, list) else cell
+        for place, cell in cells.items()
+    }
+    return {place: cell for place, cell in kept.items() if (cell if isinstance(cell, list) else is_live(cell))}
 
 
 def _link(seq: int) -> Link:

@@ -43,7 +43,7 @@ class LivingJob(KeyedJob):
         self.commit()
         if self.life == SWITCHED:
             self.materialize()
-            self.crash(KINDS[(KINDS.index(self.kind) + 1) % 2])
+            self.crash(KINDS[(KINDS.index(self.kind) + 1) % len(KINDS)])
         elif self.life != FOLDED:
             if self.life == LOG and self._steps % 3 == 0:
                 self.materialize()

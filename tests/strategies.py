@@ -1,18 +1,12 @@
-"""Hypothesis strategies for the types of keyed state and their values.
-
-Importing this module also loads the profile of all property tests: no deadline, because the machine may be busy.
-Under CI the examples are the same in every run, so that a change is judged by what it changed; elsewhere they are new.
-"""
+"""Hypothesis strategies for the types of keyed state and their values."""
 
 from __future__ import annotations
 
-import os
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from functools import cache
 from typing import Any
 
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from varve.changelog import basic_types as basic
@@ -23,11 +17,6 @@ from varve.changelog.composite_types import RowType, TupleType
 from varve.changelog.row import make_row, row_class
 from varve.changelog.types import Types, as_type
 from varve.changelog.wire_type import WireType
-
-settings.register_profile(
-    "varve", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
-)
-settings.load_profile("varve")
 
 ZONES = (UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9, minutes=-30)))
 

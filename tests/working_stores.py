@@ -1,4 +1,4 @@
-"""Both working stores for the suites that run over them, and what a store holds in a form that can be compared."""
+"""All working stores for the suites that run over them, and what a store holds in a form that can be compared."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from examples.sqlite_store import SQLiteStore
+from varve.changelog.custom_store import copy_store
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.table_store import StoreTarget
 from varve.changelog.types import parse_type_string
 
 if TYPE_CHECKING:
@@ -18,7 +21,8 @@ if TYPE_CHECKING:
 
     from varve.changelog.working_store import WorkingStore
 
-KINDS = ("hashmap", "rocksdb")
+KINDS = ("hashmap", "rocksdb", "sqlite")
+"""The last one is a store that a user could have written."""
 OPERATOR = "counter"
 _MEMORY = Path("/dev/shm")
 _NEEDED_BYTES = 512 * 1024**2
@@ -33,9 +37,11 @@ def quick_directory() -> Iterator[Path]:
 
 
 def open_store(kind: str, directory: Path, key_type: str = "1:string", low: int = 0, high: int = 8) -> WorkingStore:
-    """A new empty store; `directory` is where a RocksDB store is, and must not exist."""
+    """A new empty store; `directory` is where a store with files is, and must not exist."""
     if kind == "hashmap":
         return HashMapStore(operator=OPERATOR, key_type=key_type, low=low, high=high)
+    if kind == "sqlite":
+        return SQLiteStore(StoreTarget(operator=OPERATOR, key_type=key_type, low=low, high=high, directory=directory))
     return RocksDBStore.open(directory, OPERATOR, key_type, low, high)
 
 
@@ -44,10 +50,12 @@ def open_snapshot(kind: str, snapshot: Path) -> WorkingStore:
     source = RocksDBStore.open_existing(snapshot)
     if kind == "rocksdb":
         return source
-    store = HashMapStore(
-        operator=OPERATOR, key_type=source.key_type, low=source.key_groups.start, high=source.key_groups.stop
-    )
-    store.load_from(source)
+    groups = source.key_groups
+    store = open_store(kind, snapshot.with_name(f"{snapshot.name}-{kind}"), source.key_type, groups.start, groups.stop)
+    if isinstance(store, HashMapStore):
+        store.load_from(source)
+    else:
+        copy_store(source, store)
     source.close()
     return store
 

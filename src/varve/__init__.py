@@ -20,14 +20,29 @@ if TYPE_CHECKING:
     from varve.changelog.functions import AggregateFunction, ReduceFunction
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.table_store import StoreTarget, TableStore
     from varve.changelog.timer_state import TimeDomain
+    from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
-    from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+    from varve.spark_integration.aggregations import Aggregation
+    from varve.spark_integration.checkpoint_config import (
+        CheckpointConfig,
+        CheckpointingMode,
+        ExternalizedCheckpointRetention,
+    )
+    from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+    from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
+    from varve.spark_integration.predefined_options import PredefinedOptions
     from varve.spark_integration.sinks import Sink
-    from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varve.spark_integration.state_backends import (
+        CustomStateBackend,
+        EmbeddedRocksDBStateBackend,
+        HashMapStateBackend,
+    )
     from varve.spark_integration.timer_service import TimerService
+    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
@@ -36,54 +51,84 @@ _MODULE_OF: Final = {
     "AggregateFunction": "varve.changelog.functions",
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
+    "Aggregation": "varve.spark_integration.aggregations",
+    "CheckpointConfig": "varve.spark_integration.checkpoint_config",
+    "CheckpointingMode": "varve.spark_integration.checkpoint_config",
+    "CustomStateBackend": "varve.spark_integration.state_backends",
     "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
-    "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_config",
+    "ExternalizedCheckpointRetention": "varve.spark_integration.checkpoint_config",
+    "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_storage",
+    "FsStateBackend": "varve.spark_integration.deprecated_backends",
     "HashMapStateBackend": "varve.spark_integration.state_backends",
+    "JobManagerCheckpointStorage": "varve.spark_integration.checkpoint_storage",
     "KeyedProcessFunction": "varve.spark_integration.functions",
     "ListState": "varve.changelog.state",
     "ListStateDescriptor": "varve.changelog.descriptors",
     "MapState": "varve.changelog.state",
     "MapStateDescriptor": "varve.changelog.descriptors",
+    "MemoryStateBackend": "varve.spark_integration.deprecated_backends",
+    "PredefinedOptions": "varve.spark_integration.predefined_options",
     "ReduceFunction": "varve.changelog.functions",
     "ReducingState": "varve.changelog.state",
     "ReducingStateDescriptor": "varve.changelog.descriptors",
+    "RocksDBStateBackend": "varve.spark_integration.deprecated_backends",
     "Row": "varve.changelog.row",
     "RuntimeContext": "varve.spark_integration.functions",
     "Sink": "varve.spark_integration.sinks",
+    "StoreTarget": "varve.changelog.table_store",
+    "StateTtlConfig": "varve.changelog.ttl_config",
     "StreamExecutionEnvironment": "varve.spark_integration.environment",
+    "TableStore": "varve.changelog.table_store",
     "TimeDomain": "varve.changelog.timer_state",
     "TimerService": "varve.spark_integration.timer_service",
+    "Time": "varve.changelog.ttl_config",
     "Types": "varve.changelog.types",
     "ValueState": "varve.changelog.state",
     "ValueStateDescriptor": "varve.changelog.descriptors",
     "VarveError": "varve.storage.errors",
+    "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
 }
 
 __all__ = [
     "AggregateFunction",
     "AggregatingState",
     "AggregatingStateDescriptor",
+    "Aggregation",
+    "CheckpointConfig",
+    "CheckpointingMode",
+    "CustomStateBackend",
     "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
+    "FsStateBackend",
     "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeyedProcessFunction",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
+    "MemoryStateBackend",
+    "PredefinedOptions",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
+    "RocksDBStateBackend",
     "Row",
     "RuntimeContext",
     "Sink",
+    "StateTtlConfig",
+    "StoreTarget",
     "StreamExecutionEnvironment",
+    "TableStore",
+    "Time",
     "TimeDomain",
     "TimerService",
     "Types",
     "ValueState",
     "ValueStateDescriptor",
     "VarveError",
+    "VectorizedProcessFunction",
     "__version__",
 ]
 

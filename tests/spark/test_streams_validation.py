@@ -11,7 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.heartbeat import HEARTBEAT_COLUMN
@@ -151,7 +151,9 @@ def test_a_watermark_is_named_once_and_on_the_input(
     for wrong in (named, processed):
         with pytest.raises(InvalidRequestError, match="with_watermark"):
             wrong.with_watermark("ts", "5 s")
-    assert stream.key_by("k").process(Same(), "k string", uid="one")._graph.event_time is None
+    writer = stream.key_by("k").process(Same(), "k string", uid="two").foreach_batch(lambda rows, batch: None)
+    unnamed = plan_of(writer.query_name("other").option("checkpointLocation", str(tmp_path / "d")), spark)
+    assert (unnamed.watermark_delay_ms, unnamed.operators[0].timestamp_column) == (None, None)
 
 
 def test_heartbeats_come_with_the_option(writer: StreamWriter, spark: SparkSession) -> None:

@@ -29,10 +29,16 @@ COVERED: dict[str, str] = {
 
 RUN_BY: dict[str, str] = {
     "docs/connected-streams.md": "tests/spark/test_connected_streams.py::test_the_programs_of_the_page_run",
-    "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
     "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
+    "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
+    "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
+    "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
+    "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
+    "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+    "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
+    "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }
 """Document with blocks marked `python run` → the test that runs them."""
 

@@ -1,6 +1,7 @@
 """`pyflink.common`'s names that varve has."""
 
 from varve.changelog.row import Row
+from varve.changelog.ttl_config import Time
 from varve.changelog.type_information import TypeInformation
 from varve.changelog.types import Types
 from varve.spark_integration.configuration import Configuration
@@ -12,6 +13,7 @@ __all__ = [
     "Duration",
     "JobExecutionResult",
     "Row",
+    "Time",
     "TimestampAssigner",
     "TypeInformation",
     "Types",

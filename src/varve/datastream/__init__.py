@@ -1,14 +1,30 @@
 """`pyflink.datastream`'s names that varve has; see docs/pyflink.md."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
-from varve.spark_integration.checkpoint_config import CheckpointConfig, FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_config import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
+from varve.spark_integration.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
 from varve.spark_integration.connected_streams import ConnectedStreams
+from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
 from varve.spark_integration.output_tag import OutputTag
-from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend, StateBackend
+from varve.spark_integration.predefined_options import PredefinedOptions
+from varve.spark_integration.state_backends import (
+    CustomStateBackend,
+    EmbeddedRocksDBStateBackend,
+    HashMapStateBackend,
+    StateBackend,
+)
 from varve.spark_integration.stream_functions import (
     FilterFunction,
     FlatMapFunction,
@@ -18,31 +34,45 @@ from varve.spark_integration.stream_functions import (
 )
 from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.streams import DataStream, KeyedStream
+from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
+from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
+    "CheckpointStorage",
+    "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
     "ConnectedStreams",
+    "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
     "EmbeddedRocksDBStateBackend",
+    "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FilterFunction",
     "FlatMapFunction",
+    "FsStateBackend",
     "Function",
     "HashMapStateBackend",
+    "JobManagerCheckpointStorage",
     "KeySelector",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
+    "MemoryStateBackend",
     "OutputTag",
+    "PredefinedOptions",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
+    "RocksDBStateBackend",
     "RuntimeContext",
     "RuntimeExecutionMode",
     "StateBackend",
     "StreamExecutionEnvironment",
+    "WindowFunction",
+    "WindowedStream",
 ]

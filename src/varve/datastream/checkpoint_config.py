@@ -1,7 +1,13 @@
 """`pyflink.datastream.checkpoint_config`'s names that varve has."""
 
-from varve.spark_integration.checkpoint_config import CheckpointConfig
+from varve.spark_integration.checkpoint_config import (
+    CheckpointConfig,
+    CheckpointingMode,
+    ExternalizedCheckpointRetention,
+)
 
 __all__ = [
     "CheckpointConfig",
+    "CheckpointingMode",
+    "ExternalizedCheckpointRetention",
 ]

@@ -1,7 +1,13 @@
 """`pyflink.datastream.checkpoint_storage`'s names that varve has."""
 
-from varve.spark_integration.checkpoint_config import FileSystemCheckpointStorage
+from varve.spark_integration.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
 
 __all__ = [
+    "CheckpointStorage",
     "FileSystemCheckpointStorage",
+    "JobManagerCheckpointStorage",
 ]

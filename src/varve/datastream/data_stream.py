@@ -4,6 +4,7 @@ from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.element_sinks import CloseableIterator
 from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.streams import DataStream, KeyedStream
+from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "CloseableIterator",
@@ -11,4 +12,5 @@ __all__ = [
     "DataStream",
     "DataStreamSink",
     "KeyedStream",
+    "WindowedStream",
 ]

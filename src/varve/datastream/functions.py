@@ -10,6 +10,7 @@ from varve.spark_integration.stream_functions import (
     MapFunction,
     ProcessFunction,
 )
+from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
 
 __all__ = [
     "AggregateFunction",
@@ -24,6 +25,8 @@ __all__ = [
     "KeyedStateStore",
     "MapFunction",
     "ProcessFunction",
+    "ProcessWindowFunction",
     "ReduceFunction",
     "RuntimeContext",
+    "WindowFunction",
 ]

@@ -18,6 +18,7 @@ from varve.changelog.state import (
     State,
     ValueState,
 )
+from varve.changelog.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",
@@ -32,6 +33,7 @@ __all__ = [
     "ReducingStateDescriptor",
     "State",
     "StateDescriptor",
+    "StateTtlConfig",
     "ValueState",
     "ValueStateDescriptor",
 ]

@@ -1,9 +1,9 @@
 """The conformance suite of keyed state, in the manner of Flink's StateBackendTestBase.
 
-Every test runs over both stores and seven ways of life: what it wrote is still pending, is folded, or went through a
-crash and a restore at each `job.step()`: from the log, from a snapshot, or with the backend changed as well; or it was
-cut off as a part of the batch, which either goes on and on or crashes and is restored from its parts at every other
-step.
+Every test runs over all stores, one of them as a user would write it, and seven ways of life: what it wrote is still
+pending, is folded, or went through a crash and a restore at each `job.step()`: from the log, from a snapshot, or with
+the backend changed as well; or it was cut off as a part of the batch, which either goes on and on or crashes and is
+restored from its parts at every other step.
 """
 
 from __future__ import annotations

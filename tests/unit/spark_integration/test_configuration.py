@@ -38,7 +38,7 @@ def test_batch_mode_is_refused() -> None:
 
 def test_a_checkpoint_interval_is_a_number_of_milliseconds() -> None:
     env = StreamExecutionEnvironment(None)  # type: ignore[arg-type]
-    assert env.enable_checkpointing(500).checkpoint_interval_ms == 500
+    assert env.enable_checkpointing(500).get_checkpoint_interval() == 500
     for wrong in (0, "1 s"):
         with pytest.raises(InvalidRequestError):
             env.enable_checkpointing(wrong)  # type: ignore[arg-type]

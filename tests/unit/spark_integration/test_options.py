@@ -29,7 +29,7 @@ def config(*levels: dict[str, Any]) -> JobConfig:
 
 def test_every_option_sets_a_field_and_every_field_has_an_option() -> None:
     fields = {f.name for f in dataclasses.fields(JobConfig)}
-    made = {"storage_options", "rocksdb", "materializer"}
+    made = {"storage_options", "rocksdb", "rocksdb_memory", "materializer"}
     assert {o.field for o in JOB_OPTIONS} | made == fields
 
 
@@ -70,7 +70,7 @@ def test_durations_are_read_as_in_flink(given: Any, milliseconds: int) -> None:
 def test_sizes_are_read_as_in_flink(given: Any, size: int) -> None:
     level = {"state.backend.rocksdb.writebuffer.size": given, "state.backend.type": "rocksdb"}
     assert config(level).rocksdb.write_buffer_size_bytes == size
-    assert config(level).backend_options["write_buffer_size_bytes"] == size
+    assert config(level).backend_options(1, 1, 1)["options"]["write_buffer_size_bytes"] == size
 
 
 def test_the_limits_of_uploads_travel_to_the_state_workers_as_they_are() -> None:
@@ -250,8 +250,10 @@ def test_policies_carry_the_options() -> None:
 
 
 def test_backend_options_are_complete_for_rocksdb_and_empty_for_hashmap() -> None:
-    assert config({"state.backend.type": "hashmap"}).backend_options == {}
-    assert set(config({"state.backend.type": "rocksdb"}).backend_options) == {o.field for o in ROCKSDB_OPTIONS}
+    assert config({"state.backend.type": "hashmap"}).backend_options(2, 4, 1) == {}
+    given = config({"state.backend.type": "rocksdb"}).backend_options(2, 4, 1)
+    assert set(given.pop("options")) == {o.field for o in ROCKSDB_OPTIONS}
+    assert given == {"memory_bytes": 128 << 20, "write_buffer_ratio": 0.5, "stores": 2}
 
 
 def test_the_inline_budget_is_shared_by_all_tasks() -> None:

@@ -1,0 +1,216 @@
+"""`NamespacedStateStore`: handles of all kinds of state for the current key and one namespace, such as a window.
+
+Invariants: as of `namespaced_state`. Reading a list or a map looks at what the key has in all namespaces.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from varve.changelog.descriptors import MapStateDescriptor
+from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
+from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from varve.changelog.types import Types
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.changelog.descriptors import (
+        AggregatingStateDescriptor,
+        ListStateDescriptor,
+        ReducingStateDescriptor,
+        StateDescriptor,
+        ValueStateDescriptor,
+    )
+    from varve.changelog.namespaced_state import MapStates, NamespacedAccumulators
+
+
+class NamespacedStateStore:
+    """States of (key, namespace); a handle is about the namespace that the store has when it is used.
+
+    Args:
+        states: Where the states beneath come from.
+        prefix: Of their names.
+    """
+
+    def __init__(self, states: MapStates, prefix: str) -> None:
+        self._states = states
+        self._prefix = prefix
+        self.namespace = 0
+        """The namespace of all handles."""
+
+    def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
+        """One value per key and namespace."""
+        return _Value(self, self._map(state_descriptor, NAMESPACE_TYPE))
+
+    def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
+        """A list per key and namespace; adding an element writes that element."""
+        return _List(self, NamespacedLists(self._states, self._name(state_descriptor), state_descriptor.stored_type))
+
+    def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
+        """A map per key and namespace."""
+        return _Map(self, self._map(state_descriptor, Types.TUPLE([NAMESPACE_TYPE, state_descriptor.map_key_type])))
+
+    def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
+        """A reduced value per key and namespace."""
+        reduce = state_descriptor.get_reduce_function().reduce
+        held = reducing(self._states, self._name(state_descriptor), state_descriptor.stored_type, reduce)
+        return _Reducing(self, held)
+
+    def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
+        """An accumulator per key and namespace."""
+        function = state_descriptor.get_agg_function()
+        held = aggregating(self._states, self._name(state_descriptor), state_descriptor.stored_type, function)
+        return _Aggregating(self, held, function.get_result)
+
+    def _name(self, descriptor: StateDescriptor) -> str:
+        return f"{self._prefix}/{descriptor.kind}/{descriptor.name}"
+
+    def _map(self, descriptor: StateDescriptor, key_type: Any) -> MapState[Any, Any]:
+        return self._states.get_map_state(MapStateDescriptor(self._name(descriptor), key_type, descriptor.stored_type))
+
+
+class _Value(ValueState[Any]):
+    __slots__ = ("_map", "_store")
+
+    def __init__(self, store: NamespacedStateStore, held: MapState[Any, Any]) -> None:
+        self._store = store
+        self._map = held
+
+    def value(self) -> Any:
+        return self._map.get(self._store.namespace)
+
+    def update(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._map.put(self._store.namespace, value)
+
+    def clear(self) -> None:
+        self._map.remove(self._store.namespace)
+
+
+class _Reducing(ReducingState[Any]):
+    __slots__ = ("_held", "_store")
+
+    def __init__(self, store: NamespacedStateStore, held: NamespacedAccumulators) -> None:
+        self._store = store
+        self._held = held
+
+    def get(self) -> Any:
+        return self._held.get(self._store.namespace)
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._held.add(self._store.namespace, value)
+
+    def clear(self) -> None:
+        self._held.remove(self._store.namespace)
+
+
+class _Aggregating(AggregatingState[Any, Any]):
+    __slots__ = ("_held", "_result", "_store")
+
+    def __init__(self, store: NamespacedStateStore, held: NamespacedAccumulators, result: Any) -> None:
+        self._store = store
+        self._held = held
+        self._result = result
+
+    def get(self) -> Any:
+        accumulator = self._held.get(self._store.namespace)
+        return None if accumulator is None else self._result(accumulator)
+
+    def add(self, value: Any) -> None:
+        if value is None:
+            self.clear()
+        else:
+            self._held.add(self._store.namespace, value)
+
+    def clear(self) -> None:
+        self._held.remove(self._store.namespace)
+
+
+class _List(ListState[Any]):
+    __slots__ = ("_lists", "_store")
+
+    def __init__(self, store: NamespacedStateStore, lists: NamespacedLists) -> None:
+        self._store = store
+        self._lists = lists
+
+    def get(self) -> list[Any]:
+        namespace = self._store.namespace
+        return self._lists.elements(namespace, namespace + 1)
+
+    def add(self, value: Any) -> None:
+        self._lists.add(self._store.namespace, value)
+
+    def add_all(self, values: Sequence[Any]) -> None:
+        for value in _checked(values):
+            self.add(value)
+
+    def update(self, values: Sequence[Any]) -> None:
+        checked = _checked(values)
+        self.clear()
+        for value in checked:
+            self.add(value)
+
+    def clear(self) -> None:
+        namespace = self._store.namespace
+        self._lists.remove_between(namespace, namespace + 1)
+
+
+def _checked(values: Sequence[Any]) -> list[Any]:
+    if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InvalidRequestError(f"a list of values is needed, not {values!r}")
+    elements = list(values)
+    if any(element is None for element in elements):
+        raise InvalidRequestError("an element of a ListState cannot be None")
+    return elements
+
+
+class _Map(MapState[Any, Any]):
+    __slots__ = ("_map", "_store")
+
+    def __init__(self, store: NamespacedStateStore, held: MapState[Any, Any]) -> None:
+        self._store = store
+        self._map = held
+
+    def get(self, key: Any) -> Any:
+        return self._map.get((self._store.namespace, key))
+
+    def put(self, key: Any, value: Any) -> None:
+        self._map.put((self._store.namespace, key), value)
+
+    def put_all(self, dict_value: dict[Any, Any]) -> None:
+        if not isinstance(dict_value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequestError(f"put_all needs a dict, not {dict_value!r}")
+        namespace = self._store.namespace
+        self._map.put_all({(namespace, key): value for key, value in dict_value.items()})
+
+    def remove(self, key: Any) -> None:
+        self._map.remove((self._store.namespace, key))
+
+    def contains(self, key: Any) -> bool:
+        return self._map.contains((self._store.namespace, key))
+
+    def items(self) -> list[tuple[Any, Any]]:
+        namespace = self._store.namespace
+        return [(place[1], value) for place, value in self._map.items() if place[0] == namespace]
+
+    def keys(self) -> list[Any]:
+        namespace = self._store.namespace
+        return [place[1] for place in self._map.keys() if place[0] == namespace]  # noqa: SIM118  a state, not a dict
+
+    def values(self) -> list[Any]:
+        return [value for _, value in self.items()]
+
+    def is_empty(self) -> bool:
+        return not self.keys()
+
+    def clear(self) -> None:
+        for key in self.keys():
+            self.remove(key)

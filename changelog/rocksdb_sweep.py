@@ -1,0 +1,150 @@
+"""Sweeping expired values out of RocksDB: the counterpart of the compaction filter that Flink gives to RocksDB.
+
+rocksdict offers no compaction filter, so a sweep looks at the rows of a state a slice at a time, round and round, and
+remembers where it is. Each sweep looks at
+
+* one slice (`slice_entries` rows), or as many more as `period_ms` needs to look at every row once within that time;
+* then further slices as long as the last one was worth it, because a quarter of it had expired, but at most
+  `ROWS_PER_WRITE` times as many rows as were written since the last sweep.
+
+So a sweep costs about as much as the writes before it, and where values expire as fast as they are written, about a
+quarter of the rows at most have expired.
+
+Invariants: I5 (rows that have expired for every later batch are removed and no others; what is stamped before TTL was
+switched on has `STAMP_MIN`), I10 (a slice is in memory at once).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from rocksdict import WriteBatch
+
+from varve.changelog.rocksdb_key import metadata_key, split_value, successor
+from varve.changelog.stamped_type import STAMP_MIN
+from varve.storage.errors import CorruptDataError
+from varve.storage.records import Record
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from varve.changelog.rocksdb_database import Database
+    from varve.changelog.ttl_record import SweepSettings
+
+SWEEP_KEY: Final = metadata_key("sweep")
+ROWS_PER_WRITE: Final = 4
+WORTH_IT: Final = 4
+"""A slice was worth it if one row in so many had expired."""
+
+
+class SweepMark(Record, frozen=True, kw_only=True):
+    """Where the sweep of a state has come to."""
+
+    after: bytes = b""
+    """The last row that was looked at; none yet, or the end was reached, if it is empty."""
+    swept_ms: int = 0
+    """Processing time of the last sweep."""
+
+
+class SweepWork(NamedTuple):
+    """What there is to sweep."""
+
+    prefixes: tuple[bytes, ...]
+    """Beginnings of the state's rows, ascending."""
+    expired_up_to_ms: int
+    """Rows with a stamp up to this one have expired."""
+    settings: SweepSettings
+    rows_written: int
+    """Since the last sweep."""
+    now_ms: int
+    """Processing time."""
+
+
+class Swept(NamedTuple):
+    """What a sweep did."""
+
+    mark: SweepMark
+    looked_at: int
+    removed: int
+
+
+def sweep(database: Database, work: SweepWork, mark: SweepMark | None) -> Swept:
+    """One sweep of a state, from its mark on; from the end it goes on at the beginning, for one round at most."""
+    known = mark or SweepMark(swept_ms=work.now_ms)
+    size = work.settings.slice_entries
+    needed = max(size, _due(database, work, known))
+    most = max(needed, ROWS_PER_WRITE * work.rows_written)
+    after, looked_at, removed, wraps = known.after, 0, 0, 0
+    while looked_at < most:
+        found = _slice(database, work, after, size)
+        _remove(database, found.expired)
+        looked_at += found.looked_at
+        removed += len(found.expired)
+        after = found.after
+        if not after:
+            wraps += 1
+            if wraps > bool(known.after):
+                break
+        elif looked_at >= needed and len(found.expired) * WORTH_IT < found.looked_at:
+            break
+    return Swept(SweepMark(after=after, swept_ms=work.now_ms), looked_at, removed)
+
+
+def read_marks(database: Database) -> dict[str, SweepMark]:
+    """State name → where its sweep has come to."""
+    data = database.get(SWEEP_KEY)
+    if data is None:
+        return {}
+    try:
+        return msgspec.json.decode(data, type=dict[str, SweepMark])
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        place = str(database.directory)
+        raise CorruptDataError(f"the store's sweep record does not parse: {error}", object_name=place) from error
+
+
+def write_marks(database: Database, marks: Mapping[str, SweepMark]) -> None:
+    """Remember them."""
+    batch = WriteBatch(raw_mode=True)
+    batch.put(SWEEP_KEY, msgspec.json.encode(marks))
+    database.write(batch)
+
+
+class _Slice(NamedTuple):
+    looked_at: int
+    expired: list[bytes]
+    after: bytes
+    """Where the next slice begins; empty: at the beginning."""
+
+
+def _due(database: Database, work: SweepWork, mark: SweepMark) -> int:
+    """Rows to look at so that all are looked at once per period."""
+    period_ms = work.settings.period_ms
+    elapsed_ms = work.now_ms - mark.swept_ms
+    return -(-database.count_estimate() * elapsed_ms // period_ms) if period_ms else 0
+
+
+def _slice(database: Database, work: SweepWork, after: bytes, size: int) -> _Slice:
+    """The next rows of the state after this one."""
+    looked_at, expired = 0, list[bytes]()
+    for start in work.prefixes:
+        end = successor(start)
+        if after >= end:
+            continue
+        for row, value in database.scan(max(start, after + b"\0") if after else start, end):
+            stamp = split_value(value).time_stamp_ms
+            if (STAMP_MIN if stamp is None else stamp) <= work.expired_up_to_ms:
+                expired.append(row)
+            looked_at += 1
+            if looked_at == size:
+                return _Slice(looked_at, expired, row)
+    return _Slice(looked_at, expired, b"")
+
+
+def _remove(database: Database, rows: list[bytes]) -> None:
+    if not rows:
+        return
+    batch = WriteBatch(raw_mode=True)
+    for row in rows:
+        batch.delete(row)
+    database.write(batch)

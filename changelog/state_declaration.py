@@ -1,0 +1,137 @@
+"""What it takes to give a function the state that it declares: a decision over what is stored, and perhaps a migration.
+
+A migration makes every value of the state again, as changes of the batch that the declaration is in: so it is in the
+log, and neither replay nor the materializer need the user's function (I5). All values of the state of one partition are
+in memory until that batch is folded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from varve.changelog.descriptors import schema_of
+from varve.changelog.list_state import ListOverlay
+from varve.changelog.map_state import MapOverlay
+from varve.changelog.schema_history import change
+from varve.changelog.segment_columns import type_of
+from varve.changelog.stamped_type import unstamped
+from varve.changelog.ttl_record import record_of, wanted_settings, with_ttl
+from varve.changelog.value_state import ValueOverlay
+from varve.storage.errors import InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.changelog.batch_time import BatchTime
+    from varve.changelog.descriptors import StateDescriptor
+    from varve.changelog.overlay import Overlay
+    from varve.changelog.wire_type import WireType
+    from varve.changelog.working_store import WorkingStore
+    from varve.storage.records import StateSchema
+
+
+class Declared(NamedTuple):
+    """A state that the store knows now."""
+
+    schema: StateSchema
+    """Under which it is written."""
+    migrated: bool
+    """The values must be put again: `rewrite`."""
+
+
+def wanted_schema(
+    descriptor: StateDescriptor, stored: StateSchema | None, now: BatchTime | None, operator: str
+) -> StateSchema:
+    """What a descriptor says of a state, with its TTL as it is from this batch on; version 0, without history.
+
+    Args:
+        descriptor: What the user says.
+        stored: What the state is so far; None for a new one.
+        now: The time of the batch; None if none has begun.
+        operator: The operator's uid, for errors.
+    """
+    schema, settings = schema_of(descriptor), wanted_settings(descriptor.get_ttl_config())
+    if settings is None and (stored is None or record_of(stored) is None):
+        return schema
+    if now is None:
+        raise InvariantError(f"state {schema.name!r} has TTL, and no batch has begun", operator=operator)
+    return with_ttl(schema, stored, settings, now)
+
+
+def declare(
+    store: WorkingStore,
+    descriptor: StateDescriptor,
+    wanted: StateSchema,
+    stored: StateSchema | None,
+    operator: str,
+    *,
+    is_opening: bool,
+) -> Declared:
+    """Register the state of a descriptor with the store.
+
+    Args:
+        store: The confirmed state.
+        descriptor: What the user says.
+        wanted: The same as a schema, see `wanted_schema`.
+        stored: What the store knows of the state; None if nothing.
+        operator: The operator's uid, for errors.
+        is_opening: No key is current. Only then may the type change: so every partition takes the new version, and
+            every stored value is migrated, in the same batch. (To switch TTL on is no such change: nothing is migrated,
+            and all partitions come to the same version, sooner or later.)
+
+    Raises:
+        IncompatibleError: the stored state cannot become the declared one; names the operator, the state, both schemas
+            and the ways out.
+        InvalidRequestError: the type changes while a key is current; or what `migrate` returned does not fit the type.
+    """
+    if stored is None:
+        store.register(wanted)
+        return Declared(wanted, migrated=False)
+    stored_type = unstamped(type_of(stored.value_type))
+    migrate = descriptor.migration_from(stored_type)
+    decision = change(stored, wanted, descriptor.defaults, operator, migrates=migrate is not None)
+    if decision.is_new_version and stored_type != descriptor.stored_type and not is_opening:
+        raise InvalidRequestError(
+            f"the type of state {wanted.name!r} has changed: ask for it in open(), before any row is processed",
+            operator=operator,
+        )
+    if decision.migrates and migrate is not None:
+        store.register(decision.schema, _stored_migration(descriptor, stored_type, migrate, operator))
+    else:
+        store.register(decision.schema)
+    return Declared(decision.schema, migrated=decision.migrates)
+
+
+def rewrite(overlay: Overlay[Any]) -> None:
+    """Put every confirmed value again, as pending."""
+    pending = overlay.pending
+    if isinstance(overlay, ValueOverlay):
+        for key_group, key, value in overlay.table.items():
+            pending[key_group][key] = value
+    elif isinstance(overlay, MapOverlay):
+        for key_group, key, map_key, value in overlay.table.items():
+            pending[key_group].setdefault(key, {})[map_key] = value
+    elif isinstance(overlay, ListOverlay):
+        for key_group, key, elements in overlay.table.items():
+            overlay.replace(key_group, key, elements)
+    else:
+        raise InvariantError(f"values of state {overlay.schema.name!r} cannot be put again")
+
+
+def _stored_migration(
+    descriptor: StateDescriptor, old: WireType, migrate: Callable[[Any], Any], operator: str
+) -> Callable[[Any], Any]:
+    """The user's function as one between stored forms."""
+    thaw, freeze, name = old.thaw, descriptor.stored_type.freeze, descriptor.name
+
+    def convert(stored: Any) -> Any:
+        made = migrate(thaw(stored))
+        if made is None:
+            problem = "migrate returned None; it must return a value for every value"
+            raise InvalidRequestError(f"state {name!r}: {problem}", operator=operator)
+        try:
+            return freeze(made)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"state {name!r}: migrate: {error.message}", operator=operator) from error
+
+    return convert

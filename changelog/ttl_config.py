@@ -1,0 +1,403 @@
+"""`StateTtlConfig`: how long a state's values live, with PyFlink's names and signatures; and `Time`.
+
+Unlike PyFlink's, the whole is plain Python and needs no JVM, wrong values are refused when they are given, and there is
+event-time TTL (docs/ttl.md).
+"""
+
+from __future__ import annotations
+
+from abc import ABC
+from datetime import timedelta
+from enum import Enum
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+def _integer(given: Any, what: str) -> int:
+    if not isinstance(given, int) or isinstance(given, bool):
+        raise InvalidRequestError(f"{what} is {given!r}; give an int")
+    return given
+
+
+class Time:
+    """A span of time in milliseconds, as in PyFlink."""
+
+    __slots__ = ("_milliseconds",)
+
+    def __init__(self, milliseconds: int) -> None:
+        self._milliseconds = _integer(milliseconds, "milliseconds")
+
+    @staticmethod
+    def milliseconds(milliseconds: int) -> Time:
+        """So many milliseconds."""
+        return Time(milliseconds)
+
+    @staticmethod
+    def seconds(seconds: int) -> Time:
+        """So many seconds."""
+        return Time(_integer(seconds, "seconds") * 1000)
+
+    @staticmethod
+    def minutes(minutes: int) -> Time:
+        """So many minutes."""
+        return Time.seconds(_integer(minutes, "minutes") * 60)
+
+    @staticmethod
+    def hours(hours: int) -> Time:
+        """So many hours."""
+        return Time.minutes(_integer(hours, "hours") * 60)
+
+    @staticmethod
+    def days(days: int) -> Time:
+        """So many days, of 24 hours."""
+        return Time.hours(_integer(days, "days") * 24)
+
+    def to_milliseconds(self) -> int:
+        """The span in milliseconds."""
+        return self._milliseconds
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Time) and self._milliseconds == other._milliseconds
+
+    def __hash__(self) -> int:
+        return hash(self._milliseconds)
+
+    def __repr__(self) -> str:
+        return f"Time({self._milliseconds})"
+
+
+TimeLike: TypeAlias = Time | timedelta
+"""Wherever a `Time` is taken, a `timedelta` is as well."""
+
+PERIODIC_COMPACTION_TIME: Final = Time.days(30)
+"""Unless another is given, as in Flink."""
+_YEARS_MAX: Final = Time.days(365 * 10_000)
+
+
+class UpdateType(Enum):
+    """What renews a value's life."""
+
+    Disabled = 0
+    """TTL is off."""
+    OnCreateAndWrite = 1
+    """Writing it."""
+    OnReadAndWrite = 2
+    """Writing and reading it."""
+
+
+class StateVisibility(Enum):
+    """Whether a value can be seen after its time."""
+
+    ReturnExpiredIfNotCleanedUp = 0
+    """As long as it has not been removed; a read that sees it removes it."""
+    NeverReturnExpired = 1
+    """Never."""
+
+
+class TtlTimeCharacteristic(Enum):
+    """Which time counts."""
+
+    ProcessingTime = 0
+    """The time of the batches."""
+    EventTime = 1
+    """Values are stamped with the event time of the row that wrote them, and expire when the watermark has come so far.
+    Flink has no such thing."""
+
+
+class CleanupStrategy(ABC):  # noqa: B024 - PyFlink's base; nothing in it must be implemented
+    """Base of the strategies' settings."""
+
+
+class EmptyCleanupStrategy(CleanupStrategy):
+    """Of a strategy without settings."""
+
+
+class IncrementalCleanupStrategy(CleanupStrategy):
+    """Settings of `cleanup_incrementally`."""
+
+    def __init__(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> None:
+        self._cleanup_size = _positive(cleanup_size, "cleanup_size")
+        self._run_cleanup_for_every_record = _boolean(run_cleanup_for_every_record, "run_cleanup_for_every_record")
+
+    def get_cleanup_size(self) -> int:
+        """Entries that are checked per access."""
+        return self._cleanup_size
+
+    def run_cleanup_for_every_record(self) -> bool:
+        """Whether every row counts as an access."""
+        return self._run_cleanup_for_every_record
+
+
+class RocksdbCompactFilterCleanupStrategy(CleanupStrategy):
+    """Settings of `cleanup_in_rocksdb_compact_filter`."""
+
+    def __init__(self, query_time_after_num_entries: int, periodic_compaction_time: TimeLike | None = None) -> None:
+        self._query_time_after_num_entries = _positive(query_time_after_num_entries, "query_time_after_num_entries")
+        # As in PyFlink, what is falsy means the default; a span of zero is a span.
+        is_given = bool(periodic_compaction_time) or isinstance(periodic_compaction_time, timedelta)
+        given = periodic_compaction_time if is_given else PERIODIC_COMPACTION_TIME
+        self._periodic_compaction_time = as_time(given, "periodic_compaction_time")
+
+    def get_query_time_after_num_entries(self) -> int:
+        """Entries that are checked before it is decided anew whether to go on."""
+        return self._query_time_after_num_entries
+
+    def get_periodic_compaction_time(self) -> Time:
+        """Within this time every entry is checked once; zero: no such promise."""
+        return self._periodic_compaction_time
+
+
+class Strategies(Enum):
+    """The ways of cleaning up."""
+
+    FULL_STATE_SCAN_SNAPSHOT = 0
+    INCREMENTAL_CLEANUP = 1
+    ROCKSDB_COMPACTION_FILTER = 2
+
+
+class CleanupStrategies:
+    """Which ways of cleaning up are on, besides the removal of what a read finds expired."""
+
+    Strategies = Strategies
+    CleanupStrategy = CleanupStrategy
+    EmptyCleanupStrategy = EmptyCleanupStrategy
+    IncrementalCleanupStrategy = IncrementalCleanupStrategy
+    RocksdbCompactFilterCleanupStrategy = RocksdbCompactFilterCleanupStrategy
+    EMPTY_STRATEGY: Final = EmptyCleanupStrategy()
+
+    def __init__(self, strategies: Mapping[Strategies, CleanupStrategy], is_cleanup_in_background: bool) -> None:
+        self._strategies = MappingProxyType(dict(strategies))
+        self._is_cleanup_in_background = _boolean(is_cleanup_in_background, "is_cleanup_in_background")
+
+    def is_cleanup_in_background(self) -> bool:
+        """Whether incremental and compaction cleanup are on with defaults unless they were set."""
+        return self._is_cleanup_in_background
+
+    def in_full_snapshot(self) -> bool:
+        """Whether whole snapshots leave out what has expired."""
+        return Strategies.FULL_STATE_SCAN_SNAPSHOT in self._strategies
+
+    def get_incremental_cleanup_strategy(self) -> IncrementalCleanupStrategy | None:
+        """Its settings; None if it is off."""
+        default = IncrementalCleanupStrategy(5, False) if self._is_cleanup_in_background else None
+        found: Any = self._strategies.get(Strategies.INCREMENTAL_CLEANUP, default)
+        return found
+
+    def get_rocksdb_compact_filter_cleanup_strategy(self) -> RocksdbCompactFilterCleanupStrategy | None:
+        """Its settings; None if it is off."""
+        default = RocksdbCompactFilterCleanupStrategy(1000) if self._is_cleanup_in_background else None
+        found: Any = self._strategies.get(Strategies.ROCKSDB_COMPACTION_FILTER, default)
+        return found
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return CleanupStrategies, (dict(self._strategies), self._is_cleanup_in_background)
+
+
+class StateTtlConfig:
+    """How long values live; made by `StateTtlConfig.new_builder(Time.hours(1)).build()`. Immutable.
+
+    Args:
+        update_type: What renews a value's life.
+        state_visibility: Whether an expired value can be seen.
+        ttl_time_characteristic: Which time counts.
+        ttl: The life; positive.
+        cleanup_strategies: How expired values are removed.
+
+    Raises:
+        InvalidRequestError: one of them is not such a value.
+    """
+
+    UpdateType = UpdateType
+    StateVisibility = StateVisibility
+    TtlTimeCharacteristic = TtlTimeCharacteristic
+    CleanupStrategies = CleanupStrategies
+    Builder: type[Builder]
+
+    def __init__(
+        self,
+        update_type: UpdateType,
+        state_visibility: StateVisibility,
+        ttl_time_characteristic: TtlTimeCharacteristic,
+        ttl: TimeLike,
+        cleanup_strategies: CleanupStrategies,
+    ) -> None:
+        self._update_type = _member(update_type, UpdateType, "update_type")
+        self._state_visibility = _member(state_visibility, StateVisibility, "state_visibility")
+        self._characteristic = _member(ttl_time_characteristic, TtlTimeCharacteristic, "ttl_time_characteristic")
+        self._ttl = _life(ttl)
+        self._cleanup_strategies = _member(cleanup_strategies, CleanupStrategies, "cleanup_strategies")
+
+    @staticmethod
+    def new_builder(ttl: TimeLike) -> Builder:
+        """A builder with this life."""
+        return Builder(ttl)
+
+    def get_update_type(self) -> UpdateType:
+        """What renews a value's life."""
+        return self._update_type
+
+    def get_state_visibility(self) -> StateVisibility:
+        """Whether an expired value can be seen."""
+        return self._state_visibility
+
+    def get_ttl(self) -> Time:
+        """The life."""
+        return self._ttl
+
+    def get_ttl_time_characteristic(self) -> TtlTimeCharacteristic:
+        """Which time counts."""
+        return self._characteristic
+
+    def is_enabled(self) -> bool:
+        """False: the update type is Disabled, which is the same as no config."""
+        return self._update_type is not UpdateType.Disabled
+
+    def get_cleanup_strategies(self) -> CleanupStrategies:
+        """How expired values are removed."""
+        return self._cleanup_strategies
+
+    def __repr__(self) -> str:
+        parts = (self._update_type.name, self._state_visibility.name, self._characteristic.name, self._ttl)
+        return f"StateTtlConfig({', '.join(map(str, parts))})"
+
+
+class Builder:
+    """Makes a `StateTtlConfig`; every method returns the builder itself.
+
+    Unless told otherwise: OnCreateAndWrite, NeverReturnExpired, ProcessingTime, cleanup in the background.
+    """
+
+    def __init__(self, ttl: TimeLike) -> None:
+        self._ttl = _life(ttl)
+        self._update_type = UpdateType.OnCreateAndWrite
+        self._state_visibility = StateVisibility.NeverReturnExpired
+        self._characteristic = TtlTimeCharacteristic.ProcessingTime
+        self._is_cleanup_in_background = True
+        self._strategies: dict[Strategies, CleanupStrategy] = {}
+
+    def set_update_type(self, update_type: UpdateType) -> Builder:
+        """What renews a value's life."""
+        self._update_type = _member(update_type, UpdateType, "update_type")
+        return self
+
+    def update_ttl_on_create_and_write(self) -> Builder:
+        """Writing a value renews its life."""
+        return self.set_update_type(UpdateType.OnCreateAndWrite)
+
+    def update_ttl_on_read_and_write(self) -> Builder:
+        """Reading and writing a value renews its life."""
+        return self.set_update_type(UpdateType.OnReadAndWrite)
+
+    def set_state_visibility(self, state_visibility: StateVisibility) -> Builder:
+        """Whether an expired value can be seen."""
+        self._state_visibility = _member(state_visibility, StateVisibility, "state_visibility")
+        return self
+
+    def return_expired_if_not_cleaned_up(self) -> Builder:
+        """An expired value can be seen until it is removed."""
+        return self.set_state_visibility(StateVisibility.ReturnExpiredIfNotCleanedUp)
+
+    def never_return_expired(self) -> Builder:
+        """An expired value is never seen."""
+        return self.set_state_visibility(StateVisibility.NeverReturnExpired)
+
+    def set_ttl_time_characteristic(self, ttl_time_characteristic: TtlTimeCharacteristic) -> Builder:
+        """Which time counts."""
+        self._characteristic = _member(ttl_time_characteristic, TtlTimeCharacteristic, "ttl_time_characteristic")
+        return self
+
+    def use_processing_time(self) -> Builder:
+        """The time of the batches counts."""
+        return self.set_ttl_time_characteristic(TtlTimeCharacteristic.ProcessingTime)
+
+    def use_event_time(self) -> Builder:
+        """The event time of the rows and the watermark count."""
+        return self.set_ttl_time_characteristic(TtlTimeCharacteristic.EventTime)
+
+    def cleanup_full_snapshot(self) -> Builder:
+        """Whole snapshots leave out what has expired."""
+        self._strategies[Strategies.FULL_STATE_SCAN_SNAPSHOT] = CleanupStrategies.EMPTY_STRATEGY
+        return self
+
+    def cleanup_incrementally(self, cleanup_size: int, run_cleanup_for_every_record: bool) -> Builder:
+        """Every access pays for a check of a few entries; for state in memory.
+
+        Args:
+            cleanup_size: Entries per access; positive.
+            run_cleanup_for_every_record: Every row counts as an access as well.
+        """
+        strategy = IncrementalCleanupStrategy(cleanup_size, run_cleanup_for_every_record)
+        self._strategies[Strategies.INCREMENTAL_CLEANUP] = strategy
+        return self
+
+    def cleanup_in_rocksdb_compact_filter(
+        self, query_time_after_num_entries: int, periodic_compaction_time: TimeLike | None = None
+    ) -> Builder:
+        """State in RocksDB, and what the materializer folds, is swept; see docs/ttl.md.
+
+        Args:
+            query_time_after_num_entries: Entries of one step of a sweep; positive.
+            periodic_compaction_time: Within this time every entry is checked once; 30 days unless it is given. A time
+                of zero makes no such promise.
+        """
+        strategy = RocksdbCompactFilterCleanupStrategy(query_time_after_num_entries, periodic_compaction_time)
+        self._strategies[Strategies.ROCKSDB_COMPACTION_FILTER] = strategy
+        return self
+
+    def disable_cleanup_in_background(self) -> Builder:
+        """Only what was set explicitly cleans up."""
+        self._is_cleanup_in_background = False
+        return self
+
+    def set_ttl(self, ttl: TimeLike) -> Builder:
+        """The life; positive."""
+        self._ttl = _life(ttl)
+        return self
+
+    def build(self) -> StateTtlConfig:
+        """The config."""
+        cleanup = CleanupStrategies(self._strategies, self._is_cleanup_in_background)
+        return StateTtlConfig(self._update_type, self._state_visibility, self._characteristic, self._ttl, cleanup)
+
+
+StateTtlConfig.Builder = Builder
+
+
+def as_time(given: Any, what: str) -> Time:
+    """A `Time` of one or of a timedelta, not negative. Raises `InvalidRequestError`."""
+    found = Time(given // _MILLISECOND) if isinstance(given, timedelta) else given
+    if not isinstance(found, Time) or not 0 <= found.to_milliseconds() <= _YEARS_MAX.to_milliseconds():
+        raise InvalidRequestError(f"{what} is {given!r}; give a Time such as Time.hours(1), or a timedelta")
+    return found
+
+
+def _life(given: Any) -> Time:
+    found = as_time(given, "the TTL")
+    if not found.to_milliseconds():
+        raise InvalidRequestError(f"the TTL is {given!r}; it must be positive: give at least one millisecond")
+    return found
+
+
+def _positive(given: Any, what: str) -> int:
+    if _integer(given, what) <= 0:
+        raise InvalidRequestError(f"{what} is {given}; give at least 1")
+    return given
+
+
+def _boolean(given: Any, what: str) -> bool:
+    if not isinstance(given, bool):
+        raise InvalidRequestError(f"{what} is {given!r}; give True or False")
+    return given
+
+
+def _member(given: Any, kind: type[Any], what: str) -> Any:
+    if not isinstance(given, kind):
+        raise InvalidRequestError(f"{what} is {given!r}; give a {kind.__name__}")
+    return given

@@ -1,0 +1,113 @@
+"""Where checkpoints go, with PyFlink's names: `FileSystemCheckpointStorage` and `JobManagerCheckpointStorage`."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import warnings
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from os import PathLike
+
+
+class CheckpointStorage(ABC):
+    """A place for checkpoints; a small value that can be pickled."""
+
+    @abstractmethod
+    def location(self) -> str | PathLike[str]:
+        """The path or URL; what is only there for a while is made now."""
+
+
+@dataclass(frozen=True)
+class FileSystemCheckpointStorage(CheckpointStorage):
+    """Checkpoints below a path or URL.
+
+    Args:
+        checkpoint_path: A path, `file:///path`, `s3://bucket/path` or any other fsspec URL.
+        file_state_size_threshold: Without effect, which a warning says; `checkpoint.inline-size-max` is alike.
+        write_buffer_size: Without effect, which a warning says.
+
+    Raises:
+        InvalidRequestError: There is no path.
+    """
+
+    checkpoint_path: str | PathLike[str]
+    file_state_size_threshold: int | None = None
+    write_buffer_size: int = -1
+
+    def __post_init__(self) -> None:
+        given: Any = self.checkpoint_path
+        if given is None or not str(given):
+            raise InvalidRequestError("FileSystemCheckpointStorage needs a path or URL, such as 's3://bucket/varve'")
+        if self.file_state_size_threshold is not None:
+            warn_useless("file_state_size_threshold", "set the option checkpoint.inline-size-max", stacklevel=4)
+        if self.write_buffer_size != -1:
+            warn_useless("write_buffer_size", "leave it out", stacklevel=4)
+
+    def location(self) -> str | PathLike[str]:
+        return self.checkpoint_path
+
+    def get_checkpoint_path(self) -> str:
+        """The path or URL."""
+        return str(self.checkpoint_path)
+
+
+@dataclass(frozen=True)
+class JobManagerCheckpointStorage(CheckpointStorage):
+    """Checkpoints for tests and first steps: in a temporary directory of the driver's machine.
+
+    Flink keeps such checkpoints in the memory of its job manager. Here state workers are processes of their own, so a
+    directory takes that place: it is made when the storage is set, and deleted when the driver's Python process ends.
+    A query that begins again in a new process finds no state, which is an error and never the empty state. It works
+    only where driver and executors share a machine (`local[...]`).
+
+    Args:
+        checkpoint_path: Keep checkpoints there instead, as `FileSystemCheckpointStorage` does.
+        max_state_size: Without effect, which a warning says: nothing is kept in the driver's memory.
+    """
+
+    checkpoint_path: str | PathLike[str] | None = None
+    max_state_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_state_size is not None:
+            warn_useless("max_state_size", "leave it out: nothing is kept in the driver's memory", stacklevel=4)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether checkpoints end with the driver."""
+        return self.checkpoint_path is None
+
+    def location(self) -> str | PathLike[str]:
+        """Raises nothing; warns if checkpoints end with the driver."""
+        if self.checkpoint_path is not None:
+            return self.checkpoint_path
+        warnings.warn(
+            "JobManagerCheckpointStorage keeps checkpoints in a temporary directory of this machine until the driver "
+            "ends; for state that must survive use FileSystemCheckpointStorage",
+            UserWarning,
+            stacklevel=4,
+        )
+        return temporary_directory()
+
+    def get_checkpoint_path(self) -> str | None:
+        """The path that was given."""
+        return None if self.checkpoint_path is None else str(self.checkpoint_path)
+
+
+def temporary_directory() -> str:
+    """A new directory on this machine for state that ends with the driver's Python process, which deletes it."""
+    directory = tempfile.mkdtemp(prefix="varve-")
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
+    return directory
+
+
+def warn_useless(name: str, advice: str, stacklevel: int = 3) -> None:
+    """Say that a setting of PyFlink's has no effect, at the caller's caller's line."""
+    warnings.warn(f"{name} has no effect in varve; {advice}", UserWarning, stacklevel=stacklevel)

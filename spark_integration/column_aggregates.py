@@ -1,0 +1,81 @@
+"""The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+
+from varve.changelog.column_values import canonical_column
+from varve.changelog.descriptors import ValueStateDescriptor
+from varve.changelog.types import Types
+from varve.spark_integration.grouped_rows import GroupedRows
+from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.spark_integration.aggregations import AggregateColumn
+    from varve.spark_integration.functions import RuntimeContext
+
+
+def partial_name(name: str, kind: str) -> str:
+    """The column with that partial of an aggregation (see `map_side_combine`)."""
+    return f"__varve_{kind} {name}"
+
+
+STATE_NAME: Final = "aggregates"
+"""Name of the value state with the accumulators; not that of an output column's own state, which has a dot."""
+arrow: Any = pa
+
+
+class ColumnAggregates(VectorizedProcessFunction):
+    """Keeps aggregates per key.
+
+    Args:
+        key_columns: Names of the key columns.
+        columns: What is computed.
+        combined: The rows are those of `map_side_combine`.
+    """
+
+    def __init__(
+        self, key_columns: Sequence[str], columns: Sequence[AggregateColumn], *, combined: bool = False
+    ) -> None:
+        self._combined = combined
+        self._key_columns = tuple(key_columns)
+        self._columns = tuple(columns)
+        fields = [field for column in columns for field in column.accumulator.fields]
+        self._type: Any = Types.ROW_NAMED([name for name, _ in fields], [kind for _, kind in fields])
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._state = runtime_context.get_state(ValueStateDescriptor(STATE_NAME, self._type))
+        for column in self._columns:
+            column.accumulator.open(runtime_context)
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> pa.RecordBatch:
+        keys = ctx.keys()
+        state = self._state.get_many(keys)
+        rows = GroupedRows(keys, state.is_valid())
+        before: list[Any] = state.flatten()
+        after: list[Any] = []
+        outputs: list[Any] = [keys.array] if len(self._key_columns) == 1 else keys.array.flatten()
+        for column in self._columns:
+            count = len(column.accumulator.fields)
+            own, before = before[:count], before[count:]
+            if self._combined:
+                partials = [batch.column(partial_name(column.name, kind)) for kind in column.accumulator.partials]
+                fields = column.accumulator.merge(rows, partials, own)
+            else:
+                fields = column.accumulator.add(rows, self._input(batch, column), own)
+            after += fields
+            outputs.append(column.accumulator.result(fields))
+        self._state.put_many(keys, arrow.StructArray.from_arrays(after, fields=list(self._type.arrow_type)))
+        return arrow.RecordBatch.from_arrays(outputs, [*self._key_columns, *(c.name for c in self._columns)])
+
+    @staticmethod
+    def _input(batch: Any, column: AggregateColumn) -> Any:
+        if column.column is None:
+            return None
+        given = batch.column(column.column)
+        what = f"aggregation {column.name}"
+        return given if column.input_type is None else canonical_column(column.input_type, given, what)

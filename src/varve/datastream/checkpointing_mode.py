@@ -1,0 +1,7 @@
+"""`pyflink.datastream.checkpointing_mode`'s names that varve has."""
+
+from varve.spark_integration.checkpoint_config import CheckpointingMode
+
+__all__ = [
+    "CheckpointingMode",
+]

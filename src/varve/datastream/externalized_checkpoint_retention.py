@@ -1,0 +1,7 @@
+"""`pyflink.datastream.externalized_checkpoint_retention`'s names that varve has."""
+
+from varve.spark_integration.checkpoint_config import ExternalizedCheckpointRetention
+
+__all__ = [
+    "ExternalizedCheckpointRetention",
+]

@@ -1,0 +1,278 @@
+"""Windows and namespaced state over every backend: what they keep, what they log, what survives a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.keyed_job import Changelog, KeyedJob
+from tests.window_job import Element, WindowJob, window_operator
+from tests.working_stores import KINDS
+from varve.changelog.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
+from varve.changelog.functions import AggregateFunction
+from varve.changelog.namespaced_handles import NamespacedStateStore
+from varve.changelog.namespaced_state import NamespacedLists, aggregating
+from varve.changelog.types import Types
+from varve.spark_integration.window_contents import ListedContents, ReducedContents
+from varve.spark_integration.window_functions import ProcessWindowFunction
+from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.windows import (
+    EventTimeSessionWindows,
+    GlobalWindows,
+    ProcessingTimeSessionWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from varve.storage.errors import InvalidRequestError
+
+SUM = ReducedContents(lambda a, b: a + b, Types.LONG())
+ALL = ListedContents(Types.LONG())
+
+
+@pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)
+def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyedJob]:
+    kind: str = request.param[0]
+    changelog: Changelog = request.param[1]
+    made = KeyedJob(kind, changelog, tmp_path)
+    yield made
+    made.close()
+
+
+class Mean(AggregateFunction[float, tuple[int, float], float]):
+    """A mean cannot be merged of results."""
+
+    def create_accumulator(self) -> tuple[int, float]:
+        return 0, 0.0
+
+    def add(self, value: float, accumulator: tuple[int, float]) -> tuple[int, float]:
+        return accumulator[0] + 1, accumulator[1] + value
+
+    def get_result(self, accumulator: tuple[int, float]) -> float:
+        return accumulator[1] / accumulator[0]
+
+    def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
+        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
+
+
+ACCUMULATOR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
+
+
+def test_merging_namespaces_merges_accumulators(job: KeyedJob) -> None:
+    def means() -> Any:
+        return aggregating(job.backend, "means", ACCUMULATOR, Mean())
+
+    job.set_key("a")
+    for namespace, value in ((1, 1.0), (1, 2.0), (1, 3.0), (5, 10.0), (7, 99.0)):
+        means().add(namespace, value)
+    job.commit()
+    job.crash()
+    job.set_key("a")
+    means().merge_namespaces(0, [1, 5, 6])
+    job.commit()
+    job.crash()
+    job.set_key("a")
+    assert means().namespaces() == [0, 7]
+    assert means().get(0) == (4, 16.0)
+    assert means().merged(0, 8) == (5, 115.0)
+    job.set_key("b")
+    assert means().namespaces() == []
+
+
+def test_lists_of_namespaces_keep_the_order_of_arrival(job: KeyedJob) -> None:
+    def lists() -> NamespacedLists:
+        return NamespacedLists(job.backend, "lists", Types.STRING())
+
+    job.set_key("a")
+    for namespace, value in ((2, "first"), (1, "second"), (2, "third")):
+        lists().add(namespace, value)
+    job.commit()
+    job.crash()
+    job.set_key("a")
+    lists().add(1, "fourth")
+    assert [len(changes) for changes in job.backend.changes()] == [1, 1], "an element, and the counter"
+    job.set_key("a")
+    assert lists().elements(0, 9) == ["first", "second", "third", "fourth"]
+    lists().merge_namespaces(1, [1, 2])
+    assert lists().elements(1, 2) == ["first", "second", "third", "fourth"]
+    lists().remove_between(0, 9)
+    job.commit()
+    assert not any(job._contents(job.backend.store).values()), "the counter is gone as well"
+    job.set_key("a")
+    with pytest.raises(InvalidRequestError):
+        lists().add(1, None)
+
+
+def test_every_kind_of_state_has_namespaces(job: KeyedJob) -> None:
+    value = ValueStateDescriptor("s", Types.LONG())
+    items = ListStateDescriptor("s", Types.LONG())
+    entries = MapStateDescriptor("s", Types.STRING(), Types.LONG())
+    total = ReducingStateDescriptor("s", lambda a, b: a + b, Types.LONG())
+    mean = AggregatingStateDescriptor("s", Mean(), ACCUMULATOR)
+    for number in (1, 2):
+        job.set_key("a")
+        store = NamespacedStateStore(job.backend, "window-state")
+        store.namespace = number
+        store.get_state(value).update(number)
+        store.get_list_state(items).add_all([number, number])
+        store.get_list_state(items).update([7, number])
+        store.get_map_state(entries).put_all({"x": number, "y": 0})
+        store.get_map_state(entries).remove("y")
+        for added in (number, 10):
+            store.get_reducing_state(total).add(added)
+            store.get_aggregating_state(mean).add(float(added))
+        job.commit()
+        job.crash()
+    job.set_key("a")
+    store = NamespacedStateStore(job.backend, "window-state")
+    for number in (1, 2):
+        store.namespace = number
+        assert store.get_state(value).value() == number
+        assert store.get_list_state(items).get() == [7, number]
+        mapped = store.get_map_state(entries)
+        assert (mapped.items(), mapped.keys(), mapped.values()) == ([("x", number)], ["x"], [number])
+        assert (mapped.get("x"), mapped.contains("y"), mapped.is_empty()) == (number, False, False)
+        assert store.get_reducing_state(total).get() == number + 10
+        assert store.get_aggregating_state(mean).get() == (number + 10) / 2
+    store.get_state(value).update(None)
+    store.get_reducing_state(total).add(None)
+    store.get_aggregating_state(mean).add(None)
+    store.get_list_state(items).clear()
+    store.get_map_state(entries).clear()
+    assert (store.get_state(value).value(), store.get_reducing_state(total).get()) == (None, None)
+    assert (store.get_aggregating_state(mean).get(), store.get_list_state(items).get()) == (None, [])
+    assert store.get_map_state(entries).is_empty()
+    store.namespace = 1
+    assert store.get_state(value).value() == 1
+    for wrong in (None, "text", [1, None]):
+        with pytest.raises(InvalidRequestError):
+            store.get_list_state(items).update(wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("contents", [SUM, ALL], ids=["sum", "all"])
+def test_a_batch_logs_an_element_once_however_many_windows_it_is_in(job: KeyedJob, contents: Any) -> None:
+    rows: dict[int, dict[str, int]] = {}
+    for count in (5, 45):
+        windows = WindowJob(job, window_operator(SlidingEventTimeWindows.of(count * 10, 10), contents))
+        key = f"of {count}"
+        windows.batch([Element(key, 1, 5)])
+        job.commit()
+        windows.batch([Element(key, value, 12) for value in range(3)])
+        rows[count] = windows.changes()
+        job.commit()
+    assert rows[5] == rows[45]
+    assert rows[45]["window-contents"] == (1 if contents is SUM else 3)
+    assert rows[45]["_timer_state/event_user-timers"] == 1, "of 45 windows only one is new"
+
+
+def test_late_elements_are_dropped_or_fire_again(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), ALL, Tell(), lateness_ms=5))
+    assert windows.batch([Element("a", 1, 3)]) == []
+    job.commit()
+    job.crash()
+    windows.restart()
+    late = [Element("a", 2, 4), Element("a", 3, 5)]
+    assert windows.batch(late, watermark_ms=9) == [("a", 0, [1]), ("a", 0, [1, 2]), ("a", 0, [1, 2, 3])]
+    job.commit()
+    assert windows.batch([Element("a", 4, 4)], watermark_ms=14) == [], "dropped"
+    assert windows.changes() != {}, "the window is removed"
+    job.commit()
+    assert windows.batch(watermark_ms=100) == []
+    with pytest.raises(InvalidRequestError, match="no time stamp"):
+        windows.batch([Element("a", 1)])
+
+
+class Tell(ProcessWindowFunction[Any, Any, str, Any]):
+    """(key, begin of the window, its elements)."""
+
+    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
+        return [(key, context.window().start, list(elements))]
+
+
+def test_windows_of_processing_time_follow_the_time_of_the_batch(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(SlidingProcessingTimeWindows.of(10, 5), SUM, Tell()))
+    assert windows.batch([Element("a", 1)], time_ms=7) == []
+    job.commit()
+    assert windows.batch([Element("a", 2)], time_ms=12) == [("a", 0, [1])]
+    job.commit()
+    assert windows.batch(time_ms=30) == [("a", 5, [3]), ("a", 10, [2])]
+    sessions = WindowJob(job, window_operator(ProcessingTimeSessionWindows.with_gap(10), SUM, Tell()))
+    job.commit()
+    assert sessions.batch([Element("b", 1)], time_ms=40) == []
+    assert sessions.batch([Element("b", 2)], time_ms=49) == []
+    assert sessions.batch([Element("b", 5)], time_ms=59) == [("b", 40, [3])], "what has ended fires before the elements"
+    assert sessions.batch(time_ms=70) == [("b", 59, [5])]
+
+
+def test_a_count_fires_and_purges(job: KeyedJob) -> None:
+    count = PurgingTrigger.of(CountTrigger.of(2))
+    windows = WindowJob(job, window_operator(GlobalWindows.create(), ALL, trigger=count))
+    assert windows.batch([Element("a", 1), Element("b", 2), Element("a", 3)]) == [1, 3]
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch([Element("b", 4), Element("a", 5)]) == [2, 4]
+    fixed = window_operator(TumblingProcessingTimeWindows.of(10), ALL, trigger=CountTrigger.of(2))
+    job.drop()
+    windows = WindowJob(job, fixed)
+    assert windows.batch([Element("c", v) for v in (1, 2, 3, 4)], time_ms=1) == [1, 2, 1, 2, 3, 4]
+    assert windows.batch([Element("c", 1)], time_ms=2) == []
+    assert windows.batch([Element("c", 1)], time_ms=12) == [], "the window and its count are gone"
+
+
+def test_sessions_merge_their_counts_and_accumulators(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(EventTimeSessionWindows.with_gap(10), SUM, trigger=CountTrigger.of(3)))
+    assert windows.batch([Element("a", 1, 0), Element("a", 2, 18)]) == []
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch([Element("a", 4, 9)]) == [7], "the third element joins the two sessions"
+    assert windows.batch(watermark_ms=27) == []
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+
+
+class Firings(ProcessWindowFunction[Any, Any, str, Any]):
+    """Counts the firings of a window and of its key."""
+
+    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
+        count = ValueStateDescriptor("count", Types.LONG())
+        states = [context.window_state().get_state(count), context.global_state().get_state(count)]
+        for state in states:
+            state.update((state.value() or 0) + 1)
+        times = context.current_processing_time(), context.current_watermark()
+        return [(key, *[state.value() for state in states], sum(elements), *times)]
+
+    def clear(self, context: Any) -> None:
+        context.window_state().get_state(ValueStateDescriptor("count", Types.LONG())).clear()
+
+
+def test_a_window_function_has_state_of_the_window_and_of_the_key(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), ALL, Firings(), lateness_ms=10))
+    elements = [Element("a", 1, 1), Element("a", 2, 11)]
+    assert windows.batch(elements, time_ms=5) == []
+    job.commit()
+    late = [Element("a", 4, 2)]
+    assert windows.batch(late, time_ms=6, watermark_ms=10) == [("a", 1, 1, 1, 6, 10), ("a", 2, 2, 5, 6, 10)]
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch(time_ms=7, watermark_ms=40) == [("a", 1, 3, 2, 7, 40)]
+    job.commit()
+    left = {name for name, rows in job._contents(job.backend.store).items() if rows}
+    assert left == {"count"}, "only the key's state stays"
+    sessions = WindowJob(job, window_operator(EventTimeSessionWindows.with_gap(1), ALL, Firings()))
+    sessions.batch([Element("z", 1, 50)])
+    with pytest.raises(AssertionError) as raised:
+        sessions.batch(watermark_ms=60)
+    assert "use global_state()" in str(raised.value.__cause__)

@@ -1,0 +1,123 @@
+"""Assigners and triggers: which windows and panes there are, and what cannot be."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from varve.common import Duration, Time
+from varve.datastream.window import (
+    CountTrigger,
+    EventTimeSessionWindows,
+    EventTimeTrigger,
+    GlobalWindow,
+    GlobalWindows,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+    SessionWindowTimeGapExtractor,
+    SlidingEventTimeWindows,
+    TimeWindow,
+    Trigger,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from varve.spark_integration.timer_service import TimeDomain
+from varve.spark_integration.window_triggers import Firing, firing_of
+from varve.storage.errors import InvalidRequestError
+
+SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
+"""A busy machine is no failure."""
+
+
+@SETTINGS
+@given(st.integers(1, 30), st.integers(1, 30), st.integers(-200, 200), st.integers(0, 1000))
+def test_windows_of_a_time_are_those_that_hold_it_and_a_pane_is_in_the_same_windows(
+    size: int, slide: int, time_ms: int, number: int
+) -> None:
+    offset = number % (2 * slide - 1) - slide + 1
+    windows = SlidingEventTimeWindows.of(size, slide, offset)
+    holding = [s for s in range(time_ms - size + 1, time_ms + 1) if (s - offset) % slide == 0]
+    assert list(windows.starts(time_ms)) == holding
+    pane = windows.pane(time_ms)
+    assert pane <= time_ms
+    assert all(list(windows.starts(t)) == holding for t in range(pane, time_ms + 1))
+    assert all(windows.is_start(start) for start in holding)
+
+
+@SETTINGS
+@given(st.integers(1, 40), st.integers(1, 40))
+def test_there_are_at_most_two_panes_per_slide(size: int, slide: int) -> None:
+    windows = SlidingEventTimeWindows.of(size, slide)
+    assert len({windows.pane(time_ms) for time_ms in range(slide * 3)}) <= 2 * 3 + 1
+
+
+def test_spans_of_time_may_be_said_in_several_ways() -> None:
+    same = {TumblingEventTimeWindows.of(span) for span in (60_000, Time.minutes(1), Duration.of_minutes(1))}
+    assert len(same) == 1
+    assert Time.days(1) == Time.hours(24) == Time.seconds(86_400) == Time.milliseconds(86_400_000)
+    assert TumblingEventTimeWindows.of(10, Time.milliseconds(-3)).pane(0) == -3
+    assert TimeWindow(0, 10).max_timestamp() == 9
+    assert GlobalWindow().max_timestamp() == 2**63 - 1
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: TumblingEventTimeWindows.of(0),
+        lambda: TumblingEventTimeWindows.of("10 minutes"),
+        lambda: TumblingEventTimeWindows.of(10, 10),
+        lambda: SlidingEventTimeWindows.of(10, -1),
+        lambda: SlidingEventTimeWindows.of(10, 5, 7),
+        lambda: EventTimeSessionWindows.with_gap(timedelta(0)),
+        lambda: EventTimeSessionWindows.with_dynamic_gap(lambda element: 3),  # type: ignore[arg-type]
+        lambda: CountTrigger.of(0),
+        lambda: PurgingTrigger.of(3),
+    ],
+    ids=[f"{number}" for number in range(9)],
+)
+def test_what_is_no_window_is_refused(make: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        make()
+
+
+def test_a_gap_of_an_element_must_be_a_span() -> None:
+    class Gap(SessionWindowTimeGapExtractor):
+        def extract(self, element: Any) -> int:
+            return element
+
+    gap_of = EventTimeSessionWindows.with_dynamic_gap(Gap()).gap_of()
+    assert gap_of(5) == 5
+    with pytest.raises(InvalidRequestError, match="gave the gap 0"):
+        gap_of(0)
+
+
+def test_triggers_mean_what_they_mean_in_flink() -> None:
+    event, processing = TumblingEventTimeWindows.of(5), TumblingProcessingTimeWindows.of(5)
+    assert firing_of(None, event) == firing_of(EventTimeTrigger.create(), event) == Firing(TimeDomain.EVENT_TIME)
+    assert firing_of(ProcessingTimeTrigger.create(), processing) == Firing(TimeDomain.PROCESSING_TIME)
+    assert firing_of(CountTrigger.of(3), event) == Firing(None, 3)
+    assert firing_of(PurgingTrigger.of(CountTrigger.of(3)), GlobalWindows.create()) == Firing(None, 3, purges=True)
+
+
+class OwnTrigger(Trigger):
+    """A trigger of the user's own."""
+
+
+@pytest.mark.parametrize(
+    ("trigger", "assigner"),
+    [
+        (None, GlobalWindows.create()),
+        (EventTimeTrigger.create(), GlobalWindows.create()),
+        (OwnTrigger(), TumblingEventTimeWindows.of(5)),
+        (EventTimeTrigger.create(), TumblingProcessingTimeWindows.of(5)),
+        (PurgingTrigger.of(CountTrigger.of(3)), SlidingEventTimeWindows.of(10, 5)),
+    ],
+    ids=["none", "global", "own", "clock", "purge"],
+)
+def test_a_trigger_that_these_windows_cannot_have_is_refused(trigger: Any, assigner: Any) -> None:
+    with pytest.raises(InvalidRequestError):
+        firing_of(trigger, assigner)

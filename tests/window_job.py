@@ -1,0 +1,85 @@
+"""A window operator without Spark: over a job's keyed state, batch by batch, as a state worker runs it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
+from varve.spark_integration.timer_firing import TimerFiring
+from varve.spark_integration.timer_service import KeyedTimerService
+from varve.spark_integration.window_operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
+from varve.spark_integration.window_triggers import firing_of
+from varve.spark_integration.windows import FixedWindows, SessionWindows
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tests.keyed_job import KeyedJob
+    from varve.spark_integration.window_contents import ContentsPlan
+    from varve.spark_integration.window_operator import WindowOperator
+    from varve.spark_integration.window_triggers import Trigger
+    from varve.spark_integration.windows import WindowAssigner
+
+
+class Element(NamedTuple):
+    """What comes in."""
+
+    key: str
+    value: Any
+    time_ms: int | None = None
+
+
+def window_operator(
+    assigner: WindowAssigner,
+    contents: ContentsPlan,
+    function: Any = None,
+    *,
+    trigger: Trigger | None = None,
+    lateness_ms: int = 0,
+) -> WindowOperator:
+    """The operator that `WindowedStream` would make."""
+    kind: Any = GlobalWindowOperator
+    if isinstance(assigner, FixedWindows | SessionWindows):
+        kind = FixedWindowOperator if isinstance(assigner, FixedWindows) else SessionWindowOperator
+    return kind(assigner, firing_of(trigger, assigner), lateness_ms, contents, function)
+
+
+class WindowJob:
+    """One operator over the state of a job; `restart` opens the operator anew, as after a crash."""
+
+    def __init__(self, job: KeyedJob, operator: WindowOperator) -> None:
+        self.job = job
+        self.operator = operator
+        self.restart()
+
+    def restart(self) -> None:
+        """The operator gets its state from the job's backend."""
+        backend = self.job.backend
+        self._service = KeyedTimerService(backend)
+        self._context = KeyedProcessContext(self._service)
+        self._firing = TimerFiring(backend, self._service, "windows")
+        self.operator.open(OperatorRuntimeContext(backend, "windows", 0, 1, 8))
+
+    def batch(
+        self, elements: Iterable[Element] = (), *, time_ms: int = 0, watermark_ms: int | None = None
+    ) -> list[Any]:
+        """Run a batch, and leave its changes pending; what came out, in order."""
+        self._context.begin_batch(time_ms, watermark_ms)
+        self._service.begin_batch(time_ms, watermark_ms)
+        out = self._fire()
+        for element in elements:
+            self.job.set_key(element.key)
+            self._context.key = element.key
+            self._context.element_timestamp = element.time_ms
+            out.extend(self.operator.process_element(element.value, self._context) or ())
+        return out + self._fire()
+
+    def changes(self) -> dict[str, int]:
+        """State → its rows that are pending."""
+        return {changes.schema.name: len(changes) for changes in self.job.backend.changes()}
+
+    def _fire(self) -> list[Any]:
+        def failed(error: Exception, key: Any) -> None:
+            raise AssertionError(f"at {key!r}") from error
+
+        return [row for rows in self._firing.fire(self.operator.on_timer, failed) for row in rows]
