@@ -16,6 +16,8 @@ from varve.spark_integration.batch_execution import (
 )
 from varve.spark_integration.chain_task import StepFailures, raise_failures
 from varve.spark_integration.function_chain import ChainPlace
+from varve.spark_integration.input_branches import BranchedPreparation
+from varve.spark_integration.input_watermarks import LatestEventTimes
 from varve.spark_integration.protocol import BatchRequest
 from varve.spark_integration.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
@@ -24,8 +26,10 @@ from varve.storage.records import ORIGIN
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
+    from varve.spark_integration.chain_task import StepFailure
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import OperatorRequest
@@ -67,6 +71,8 @@ class BatchAttempt:
         is_local = master == "local" or master.startswith("local[")
         self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL)
         self._prepared: DataFrame | None = None
+        self.latest_ms: dict[int, int] = {}
+        """By branch of the preparation: the largest event time of the batch."""
 
     @property
     def prepared_rows(self) -> DataFrame:
@@ -85,12 +91,11 @@ class BatchAttempt:
         self._execution.close()
         executed = self._spark.sparkContext.accumulator([], ExecutionNotes())
         failures = self._spark.sparkContext.accumulator([], StepFailures())
+        latest = self._spark.sparkContext.accumulator({}, LatestEventTimes())
         results: list[OperatorResult] = []
-        rows = asked.rows
-        if self._plan.preparation is not None:
-            config = self._plan.config
-            place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
-            rows = self._plan.preparation.apply(rows, place, failures)
+        config = self._plan.config
+        place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
+        rows = self._prepare(asked.rows, place, failures, latest)
         if not self._plan.operators:
             self._prepared = self._execution.cache(rows)
             raise_failures(failures.value)
@@ -120,7 +125,20 @@ class BatchAttempt:
             results.append(result)
             rows = chained_rows(result)
         check_executed(executed.value, [s for r in results for s in r.summaries], asked.batch)
+        self.latest_ms = latest.value
         return results
+
+    def _prepare(
+        self,
+        rows: DataFrame,
+        place: ChainPlace,
+        failures: Accumulator[list[StepFailure]],
+        latest: Accumulator[dict[int, int]],
+    ) -> DataFrame:
+        preparation = self._plan.preparation
+        if isinstance(preparation, BranchedPreparation):
+            return preparation.apply(rows, place, failures, latest)
+        return rows if preparation is None else preparation.apply(rows, place, failures)
 
     def close(self) -> None:
         """Free the cached answers."""

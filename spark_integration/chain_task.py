@@ -22,12 +22,13 @@ from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame
 
     from varve.spark_integration.element_type import ElementType
+    from varve.spark_integration.input_branches import BranchedPreparation
 
 StepFailure = tuple[int, UserError]
 """Partition and what was raised there."""
@@ -76,36 +77,65 @@ class Preparation:
     @property
     def changes_elements(self) -> bool:
         """Whether the input's own columns do not simply stay."""
-        return any(step.kind in CHANGING or step.kind == "filter" for step in self.steps)
+        return changes_elements(self.steps)
 
     def apply(self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]]) -> DataFrame:
         """The prepared rows; what functions raise goes into `failures`."""
         return rows.mapInArrow(ChainTask(self, place, failures), self.output_schema)
 
+    def at(self, place: ChainPlace) -> ChainRun:
+        """The chain, for one task."""
+        return ChainRun(self, place)
+
+
+class ChainRun:
+    """A preparation as it runs in a task."""
+
+    def __init__(self, plan: Preparation, place: ChainPlace) -> None:
+        self._plan = plan
+        self._chain = FunctionChain(plan.steps, plan.key, place)
+        self.open = self._chain.open
+        self.close = self._chain.close
+        self.latest: dict[int, int] = {}
+        """No event times: the operator finds them itself."""
+
+    def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What the chain makes of a batch. Raises `StepError`, `InvalidRequestError`."""
+        yield prepared(self._plan, self._chain, batch)
+
 
 class ChainTask:
     """The function for `mapInArrow`; picklable. It runs in Spark's Python worker."""
 
-    def __init__(self, plan: Preparation, place: ChainPlace, failures: Accumulator[list[StepFailure]]) -> None:
+    def __init__(
+        self,
+        plan: Preparation | BranchedPreparation,
+        place: ChainPlace,
+        failures: Accumulator[list[StepFailure]],
+        latest: Accumulator[dict[int, int]] | None = None,
+    ) -> None:
         self._plan = plan
         self._place = place
         self._failures = failures
+        self._latest = latest
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Rows in, prepared rows out; after a user's exception nothing more."""
         context = TaskContext.get()
         if context is None:
             raise InvalidRequestError("the chain runs outside of a Spark task; give it to DataFrame.mapInArrow")
-        partition, plan, at = context.partitionId(), self._plan, self._place
+        partition, at = context.partitionId(), self._place
         place = ChainPlace(partition, at.parallelism, at.max_parallelism, at.job_parameters)
-        chain = FunctionChain(plan.steps, plan.key, place)
+        run = self._plan.at(place)
         try:
             try:
-                chain.open()
+                run.open()
                 for batch in batches:
-                    yield prepared(plan, chain, batch)
+                    yield from run.prepared(batch)
             finally:
-                chain.close()
+                run.close()
+            if self._latest is not None:
+                self._latest.add(run.latest)
         except StepError as failed:
             self._failures.add([(partition, user_error(failed.cause, None, failed.where))])
         except InvalidRequestError as error:
@@ -135,6 +165,11 @@ def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> 
         names.append(KEY_COLUMN)
         columns.append(chain.keys(elements))
     return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def changes_elements(steps: Sequence[Step]) -> bool:
+    """Whether the elements that come out are not simply those that went in."""
+    return any(step.kind in CHANGING or step.kind == "filter" for step in steps)
 
 
 def event_times(batch: pa.RecordBatch, column: str | None) -> Stamps:

@@ -60,7 +60,16 @@ def empty_frame(spark: SparkSession, source: CollectionSource) -> DataFrame:
 class CollectionInput:
     """The file of a collection, in a query's checkpoint location."""
 
-    def __init__(self, spark: SparkSession, source: CollectionSource, checkpoint_location: str) -> None:
+    def __init__(self, spark: SparkSession, source: CollectionSource, checkpoint_location: str, number: int) -> None:
+        """Make ready.
+
+        Args:
+            spark: The session.
+            source: The elements.
+            checkpoint_location: Of the query.
+            number: Which of the job's sources it is, from 0.
+        """
+        self._directory = _DIRECTORY if number == 0 else f"{_DIRECTORY}-{number}"
         self._spark = spark
         self._source = source
         self._files = HadoopDirectory(spark, checkpoint_location)
@@ -69,17 +78,17 @@ class CollectionInput:
         """The stream; the file is written unless an earlier run has left it. Raises `MayHaveHappenedError`."""
         data = _file(self._source.table)
         digest = hashlib.sha256(data).hexdigest()[:32]
-        if not any(name.startswith(digest) for name in self._files.list_names(_DIRECTORY)):
+        if not any(name.startswith(digest) for name in self._files.list_names(self._directory)):
             # Spark remembers the files that it has read by their names.
-            self._files.create(f"{_DIRECTORY}/{digest}-{tokens.token()}.parquet", data)
+            self._files.create(f"{self._directory}/{digest}-{tokens.token()}.parquet", data)
         reader = self._spark.readStream.schema(self._source.elements.schema)
-        return reader.parquet(self._files.url(_DIRECTORY))
+        return reader.parquet(self._files.url(self._directory))
 
     def end(self, complete: bool) -> None:
         """The query has ended; if everything was processed, remove the files."""
         if complete:
-            for name in list(self._files.list_names(_DIRECTORY)):
-                self._files.delete(f"{_DIRECTORY}/{name}")
+            for name in list(self._files.list_names(self._directory)):
+                self._files.delete(f"{self._directory}/{name}")
 
 
 def _file(table: pa.Table) -> bytes:

@@ -24,6 +24,7 @@ from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.heartbeat import without_heartbeat
+from varve.spark_integration.input_watermarks import InputWatermarks
 from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
@@ -105,6 +106,7 @@ class Coordinator:
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
+        self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays_ms)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
@@ -272,8 +274,11 @@ class Coordinator:
             raise AssertionError
         executed_s = self._clock.monotonic_s()
         summaries = tuple(s for r in results for s in r.summaries)
-        acknowledged = self._commit(summaries, batch, source_hash, time_ms, commit_token)
+        inputs = self._inputs.after(attempt.latest_ms)
+        watermark_ms = next_watermark(state.base, self._plan, summaries, inputs)
+        acknowledged = self._commit(summaries, batch, source_hash, (time_ms, watermark_ms), commit_token)
         acked_s = self._clock.monotonic_s()
+        self._inputs = inputs
         self._note_winners(acknowledged.commit)
         output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
         return Executed(
@@ -286,14 +291,20 @@ class Coordinator:
         )
 
     def _commit(
-        self, summaries: tuple[Summary, ...], batch: int, source_hash: str, time_ms: int, token: str
+        self,
+        summaries: tuple[Summary, ...],
+        batch: int,
+        source_hash: str,
+        times_ms: tuple[int, int | None],
+        token: str,
     ) -> Acknowledged:
+        time_ms, watermark_ms = times_ms
         facts = BatchFacts(
             batch=batch,
             query_id=self._query_id,
             source_hash=source_hash,
             time_ms=time_ms,
-            watermark_ms=next_watermark(self._run.state.base, self._plan, summaries),
+            watermark_ms=watermark_ms,
             operators=tuple(operator_layout(r, summaries) for r in self._requests),
             results=tuple(partition_result(s) for s in summaries),
             dropped=self._dropped(),
@@ -355,14 +366,20 @@ def partition_result(summary: Summary) -> PartitionResult:
     )
 
 
-def next_watermark(base: Commit | None, plan: JobPlan, summaries: Sequence[Summary]) -> int | None:
-    """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5)."""
+def next_watermark(
+    base: Commit | None, plan: JobPlan, summaries: Sequence[Summary], inputs: InputWatermarks
+) -> int | None:
+    """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5).
+
+    Of several inputs the one that is least far counts.
+    """
     before = base.watermark_ms if base else None
     if not plan.operators or plan.input_ends:
         return before
-    first = plan.operators[0].uid
-    times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
-    if plan.watermark_delay_ms is None or not times:
-        return before
-    reached = max(times) - plan.watermark_delay_ms
-    return reached if before is None else max(before, reached)
+    if plan.input_delays_ms:
+        reached = inputs.watermark_ms
+    else:
+        first = plan.operators[0].uid
+        times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
+        reached = None if plan.watermark_delay_ms is None or not times else max(times) - plan.watermark_delay_ms
+    return max((time for time in (before, reached) if time is not None), default=None)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from varve.spark_integration.protocol import PARTITION_COLUMN
+from varve.spark_integration.side_by_side import rows_of_output
 from varve.spark_integration.sinks import Sink
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.streaming_query import VarveStreamingQuery
+    from varve.storage.base_decision import SinkCommit
 
 BATCHES_MAX: Final = 4
 """Batches that a collecting query is ahead of its reader."""
@@ -70,6 +72,30 @@ class SeveralSinks(Sink):
     def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
         for sink in self._sinks:
             sink.write(df, batch_id, seq)
+
+
+class OutputSinks(Sink):
+    """Writes the outputs of an operator, each to a sink of its own, in order."""
+
+    def __init__(self, sinks: tuple[tuple[int | None, Sink], ...]) -> None:
+        """Keep the sinks.
+
+        Args:
+            sinks: Each with the number of its side output; None for the main output.
+        """
+        self._sinks = sinks
+
+    def prepare(self, job_id: str) -> None:
+        for _, sink in self._sinks:
+            sink.prepare(job_id)
+
+    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+        for number, sink in self._sinks:
+            sink.write(rows_of_output(df, number), batch_id, seq)
+
+    def last_committed(self) -> SinkCommit | None:
+        # A batch is complete when the last of several sinks has it; they are written in order.
+        return self._sinks[-1][1].last_committed()
 
 
 class CollectSink(Sink):

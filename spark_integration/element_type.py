@@ -20,6 +20,7 @@ from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_columns import value_column
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -111,6 +112,11 @@ class TypedElements(ElementType):
         self._columns = [(name, value_column(field)) for name, field in fields or [(VALUE_COLUMN, kind)]]
         self.schema = StructType([StructField(n, from_arrow_type(c.arrow_type)) for n, c in self._columns])
 
+    def declared_types(self) -> dict[str, WireType]:
+        """Column → type of its values."""
+        kind = self.state_type
+        return dict(zip(self.schema.names, kind.types if isinstance(kind, CompositeType) else (kind,), strict=True))
+
     def reader(self, schema: pa.Schema) -> ElementReader:
         return _TypedReader(self, schema)
 
@@ -171,3 +177,21 @@ class _TypedWriter(ElementWriter):
 def pickled_elements() -> TypedElements:
     """Elements of which nothing is known."""
     return TypedElements(as_type(Types.PICKLED_BYTE_ARRAY()))
+
+
+def united_elements(one: ElementType, other: ElementType) -> ElementType:
+    """Elements that may come from either stream.
+
+    Raises:
+        InvalidRequestError: They are of different types, or rows with different columns.
+    """
+    if isinstance(one, RowElements) and isinstance(other, RowElements):
+        columns = [[(f.name, f.dataType.simpleString()) for f in rows.schema.fields] for rows in (one, other)]
+        if columns[0] == columns[1]:
+            return RowElements(StructType([StructField(f.name, f.dataType) for f in one.schema.fields]))
+    elif one == other:
+        return one
+    raise InvalidRequestError(
+        "streams that are united have elements of one type, not "
+        f"{one.schema.simpleString()} and {other.schema.simpleString()}; map them to one type before"
+    )

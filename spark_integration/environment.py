@@ -11,13 +11,13 @@ from pyspark.sql import SparkSession
 from varve.spark_integration.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varve.spark_integration.collection_source import collection_source
 from varve.spark_integration.configuration import Configuration, RuntimeExecutionMode
+from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.element_type import RowElements
 from varve.spark_integration.job_execution import JobExecutionResult, collect, start_job
 from varve.spark_integration.job_plan import check_input, event_time_of
 from varve.spark_integration.option_levels import OptionLevel, read_level
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS
-from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.state_backends import StateBackend
 from varve.spark_integration.streams import DataStream
 from varve.spark_integration.transformations import DataFrameSource, GraphSettings

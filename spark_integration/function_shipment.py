@@ -10,14 +10,12 @@ from __future__ import annotations
 import hashlib
 import pickle
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark import cloudpickle
+from pyspark import SparkContext, cloudpickle
 
 from varve.spark_integration.worker_wire import BroadcastValue, FunctionPackage
-
-if TYPE_CHECKING:
-    from pyspark import SparkContext
+from varve.storage.errors import InvalidRequestError
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,3 +87,18 @@ def _broadcast_value(broadcast_id: int, broadcast: Any) -> BroadcastValue:
     if path is not None:
         return BroadcastValue(broadcast_id=broadcast_id, path=path)
     return BroadcastValue(broadcast_id=broadcast_id, pickled=pickle.dumps(broadcast.value, pickle.HIGHEST_PROTOCOL))
+
+
+def pickle_step(function: Any, caller: str) -> PickledFunction:
+    """A stateless function as bytes; `caller` names the method that got it.
+
+    Raises:
+        InvalidRequestError: It cannot be pickled.
+    """
+    try:
+        return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
+    except Exception as error:  # what user objects raise while they are pickled is anybody's guess
+        raise InvalidRequestError(
+            f"the function of {caller} cannot be sent to the workers: {error}; make connections, locks and sessions in "
+            "open(), not before"
+        ) from error

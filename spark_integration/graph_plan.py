@@ -16,21 +16,26 @@ from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from varve.spark_integration.chain_task import CHANGING, Preparation
-from varve.spark_integration.element_operator import ElementOperator
+from varve.spark_integration.branch_plan import plan_branches
+from varve.spark_integration.chain_task import Preparation
+from varve.spark_integration.element_operator import ElementOperator, SideOutput
 from varve.spark_integration.element_type import RowElements
-from varve.spark_integration.function_chain import KeyStep, Step
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.job_plan import EventTime
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varve.spark_integration.side_by_side import ConnectedElements, side_output_fields
+from varve.spark_integration.step_fusion import broadcasts_of, fused_steps, key_step
 from varve.spark_integration.transformations import (
     CollectionSource,
     DataFrameSource,
     GraphSettings,
     KeyedTransformation,
+    SideOutputTransformation,
     StepTransformation,
     Transformation,
+    UnionTransformation,
     operator_uids,
+    sources_of,
 )
 from varve.storage.errors import InvalidRequestError
 
@@ -38,19 +43,26 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.spark_integration.element_type import ElementType
+    from varve.spark_integration.function_chain import KeyStep, Step
+    from varve.spark_integration.input_branches import BranchedPreparation
     from varve.spark_integration.operator_plan import OperatorPlan
+
+_Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransformation
 
 
 @dataclass(frozen=True, kw_only=True)
 class GraphPlan:
     """What leads to one sink."""
 
-    source: DataFrameSource | CollectionSource
-    preparation: Preparation | None
-    """What happens to the source's rows first; None: nothing."""
+    sources: tuple[DataFrameSource | CollectionSource, ...]
+    """In order; a preparation of branches reads them side by side."""
+    preparation: Preparation | BranchedPreparation | None
+    """What happens to the sources' rows first; None: nothing."""
     operators: tuple[OperatorPlan, ...]
     """In order; the first reads the prepared rows. There may be none."""
     watermark_delay_ms: int | None
+    input_delays_ms: tuple[int | None, ...]
+    """By branch: how far its watermark is behind its event times. Empty: there are no branches."""
     elements: ElementType
     """What comes out at the end."""
 
@@ -63,16 +75,30 @@ class _Segment:
     operator: KeyedTransformation | None
 
 
-def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
+def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
     """The plan of what leads to this transformation.
+
+    Args:
+        end: The end of the main output.
+        settings: What was said about the transformations.
+        sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
 
     Raises:
         InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
     """
-    source, segments = _segments(end)
+    head, segments = _segments(end)
     uids = operator_uids(end, settings)
-    preparation, event_time = _preparation(source, segments[0], settings)
+    sources = tuple(sources_of(end))
+    first, delays = segments[0], ()
+    preparation: Preparation | BranchedPreparation | None
+    if isinstance(head, DataFrameSource | CollectionSource):
+        preparation, event_time = _preparation(head, first, settings)
+    else:
+        preparation, delays = plan_branches(head, first.steps, first.operator, sources, settings)
+        event_time = EventTime(EVENT_TIME_COLUMN, None) if preparation.event_time_out else None
     operators: list[OperatorPlan] = []
+    last = next((segment.operator for segment in reversed(segments) if segment.operator), None)
+    side_plans = _side_plans(last, sides, settings)
     for here, after in pairwise(segments):
         node = here.operator
         if node is None:
@@ -87,62 +113,79 @@ def plan_graph(end: Transformation, settings: GraphSettings) -> GraphPlan:
             timestamp_column=column,
             prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
         )
-        operators.append(_with_elements(plan, node, after, settings))
+        operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
     return GraphPlan(
-        source=source,
+        sources=sources,
         preparation=preparation,
         operators=tuple(operators),
         watermark_delay_ms=event_time.delay_ms if event_time else None,
+        input_delays_ms=delays,
         elements=end.elements,
     )
 
 
-def _segments(end: Transformation) -> tuple[DataFrameSource | CollectionSource, list[_Segment]]:
-    """The source, and the way to the end cut after each stateful operator; the last segment has no operator."""
+def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
+    """Where the way to the end begins to be one, and the way cut after each stateful operator.
+
+    The last segment has no operator.
+    """
+    way: list[StepTransformation | KeyedTransformation] = []
+    node: Transformation = end
+    while isinstance(node, StepTransformation | KeyedTransformation):
+        way.insert(0, node)
+        if isinstance(node, KeyedTransformation) and node.connected:
+            break
+        node = node.inputs[0]
     segments: list[_Segment] = []
     steps: list[StepTransformation] = []
-    source: DataFrameSource | CollectionSource | None = None
-    for node in end.lineage():
-        if isinstance(node, StepTransformation):
-            steps.append(node)
-        elif isinstance(node, KeyedTransformation):
-            segments.append(_Segment(tuple(steps), node))
-            steps = []
-        elif isinstance(node, DataFrameSource | CollectionSource) and source is None:
-            source = node
+    for at in way:
+        if isinstance(at, StepTransformation):
+            steps.append(at)
         else:
-            raise InvalidRequestError(f"a stream of several inputs cannot run yet: {node.kind}")
-    if source is None:
-        raise InvalidRequestError("the stream has no source")
-    return source, [*segments, _Segment(tuple(steps), None)]
-
-
-def step_name(node: StepTransformation, settings: GraphSettings) -> str:
-    """A step's name, for people."""
-    return settings.of(node).name or node.kind
+            segments.append(_Segment(tuple(steps), at))
+            steps = []
+    if not isinstance(node, _Head):
+        raise InvalidRequestError(
+            f"a {node.kind} cannot be read by another stateful operator; write it, and read it in a job of its own"
+        )
+    return node, [*segments, _Segment(tuple(steps), None)]
 
 
 def _steps(segment: _Segment, settings: GraphSettings) -> tuple[Step, ...]:
-    """The steps; each but the last brings its elements to their declared type, as if they had been sent."""
-    followed = len(segment.steps) - (0 if _key_step(segment.operator) else 1)
-    return tuple(
-        Step(
-            node.step,
-            step_name(node, settings),
-            node.function.function,
-            node.elements if place < followed and node.step in CHANGING else None,
-        )
-        for place, node in enumerate(segment.steps)
-    )
+    return fused_steps(segment.steps, settings, is_followed=_key_step(segment.operator) is not None)
 
 
 def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
-    key = operator.key if operator else None
-    return KeyStep(key.function.function, key.key_type) if key else None
+    return key_step(operator.key if operator else None)
 
 
-def _broadcasts(functions: Sequence[PickledFunction]) -> dict[int, object]:
-    return {i: b for function in functions for i, b in function.broadcasts.items()}
+def side_output_of(end: Transformation) -> SideOutputTransformation | None:
+    """The side output that leads to an end by stateless steps; None: it is a main output."""
+    while isinstance(end, StepTransformation):
+        end = end.inputs[0]
+    return end if isinstance(end, SideOutputTransformation) else None
+
+
+def _side_plans(
+    node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
+) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
+    """Each side output as it travels, with the functions that its steps call."""
+    made: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
+    for end in ends:
+        found = side_output_of(end)
+        if found is None or node is None or found.inputs[0] is not node:
+            raise InvalidRequestError(
+                "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
+                f"this {end.kind} comes from another operator: write it with a job of its own"
+            )
+        before = set(node.lineage())
+        steps = [s for s in end.lineage() if isinstance(s, StepTransformation) and s not in before]
+        if any(step.step == "timestamps" for step in steps):
+            raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
+        fused = fused_steps(steps, settings, is_followed=False)
+        side = SideOutput(tag_id=found.tag_id, yields=found.elements, output=end.elements, steps=fused)
+        made.append((side, tuple(step.function for step in steps)))
+    return tuple(made)
 
 
 def _preparation(
@@ -167,7 +210,7 @@ def _preparation(
         key=key,
         event_time_from=own.column if own else None,
         event_time_out=beside and first.operator is not None,
-        broadcasts=_broadcasts(functions),
+        broadcasts=broadcasts_of(functions),
     )
     if not beside:
         return preparation, own
@@ -176,7 +219,11 @@ def _preparation(
 
 
 def _with_elements(
-    plan: OperatorPlan, node: KeyedTransformation, after: _Segment, settings: GraphSettings
+    plan: OperatorPlan,
+    node: KeyedTransformation,
+    after: _Segment,
+    settings: GraphSettings,
+    sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
 ) -> OperatorPlan:
     """The operator with the steps that follow it and with the next operator's key; rows in and out need nothing."""
     late = next((step for step in after.steps if step.step == "timestamps"), None)
@@ -185,9 +232,12 @@ def _with_elements(
             "assign_timestamps_and_watermarks is possible before the first stateful operator only; call it there",
             operator=plan.uid,
         )
-    given, key = node.inputs[0].elements, _key_step(after.operator)
+    given = ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
+    key = _key_step(after.operator)
     output = after.steps[-1].elements if after.steps else node.elements
     plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
+    # Nor are event times columns of the user's rows.
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
     if plain and node.key is None and key is None and not after.steps:
         return plan
     if plan.vectorized:
@@ -206,10 +256,13 @@ def _with_elements(
         output=output,
         steps=_steps(after, settings),
         key=key,
+        sides=tuple(side for side, _ in sides),
     )
     pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
     schema = output.schema
     if key is not None:
         schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
-    shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **_broadcasts(functions)})
+    schema = StructType([*schema.fields, *side_output_fields([side.output.schema for side, _ in sides])])
+    functions += [function for _, of_side in sides for function in of_side]
+    shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **broadcasts_of(functions)})
     return replace(plan, output_schema=schema, function=shipped)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.spark_integration.checkpoint_config import CHECKPOINT_DIR
 from varve.spark_integration.checkpoint_storage import temporary_directory
 from varve.spark_integration.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
+from varve.spark_integration.graph_plan import side_output_of
 from varve.spark_integration.option_levels import session_level
 from varve.spark_integration.stream_writer import StreamWriter
 from varve.spark_integration.transformations import KeyedTransformation
@@ -78,13 +79,15 @@ def start_job(
     """
     if not sinks:
         raise InvalidRequestError("there is nothing to execute: end a stream with print(), or write it with start()")
-    ends = {end for end, _ in sinks}
-    if len(ends) > 1:
+    ends = list(dict.fromkeys(end for end, _ in sinks))
+    mains = [end for end in ends if side_output_of(end) is None]
+    if len(mains) > 1:
         raise InvalidRequestError(
-            f"{len(ends)} different streams are printed, but a job writes one; execute() after each of them, under "
-            "names of their own, or print only the last"
+            f"{len(mains)} different streams are printed, but a job writes one and its side outputs; execute() after "
+            "each of them, under names of their own, or print only the last"
         )
-    writer = StreamWriter(environment, ends.pop()).query_name(job_name_of(name))
+    first = mains[0] if mains else ends[0]
+    writer = StreamWriter(environment, first).query_name(job_name_of(name))
     if at_end is not None:
         writer.at_end(at_end)
     set_defaults(environment, writer, job_name_of(name))
@@ -93,8 +96,10 @@ def start_job(
             operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
             own = environment.graph_settings.of(operators[-1]).parallelism if operators else None
             sink.parallelism = own or writer.parallelism
-    only = [sink for _, sink in sinks]
-    writer.foreach_batch(only[0] if len(only) == 1 else SeveralSinks(tuple(only)))
+    for end in ends:
+        own = tuple(sink for of, sink in sinks if of is end)
+        sink = own[0] if len(own) == 1 else SeveralSinks(own)
+        writer = writer.foreach_batch(sink) if end is first else writer.side_output(end, sink)
     return writer.start()
 
 

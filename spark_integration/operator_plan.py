@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from varve.spark_integration.map_side_combine import MapSideCombine
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
+UNNAMED: Final = "unnamed"
+"""Stands for the uid in a plan until the job starts."""
 RESERVED_PREFIX: Final = "__varve_"
 """Columns with such names are varve's own."""
 _UID_BYTES_MAX: Final = 200

@@ -21,6 +21,7 @@ from varve.spark_integration.element_operator import ElementOperator, OperatorEl
 from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
+from varve.spark_integration.output_tag import untagged
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -224,7 +225,13 @@ class OperatorRunner:
         None if they do not fit the declared schema or a function raised; `error` is set then.
         """
         try:
-            columns = self._writer.columns(rows)
+            try:
+                columns = self._writer.columns(rows)
+            except InvalidRequestError:
+                kept = untagged(rows)
+                if len(kept) == len(rows):
+                    raise
+                columns = self._writer.columns(kept)  # for side outputs that nobody reads
         except InvalidRequestError as error:
             self.fail(error, None)
             return None

@@ -14,7 +14,7 @@ from varve.spark_integration.operator_plan import output_schema_of, timestamp_co
 from varve.spark_integration.processor_handle import TimeMode
 from varve.spark_integration.processor_states import columns_type
 from varve.spark_integration.stateful_processor import PandasProcessorFunction, ProcessorFunction, check_processor
-from varve.spark_integration.transformations import DataFrameSource, KeyedTransformation, StepTransformation
+from varve.spark_integration.transformations import DataFrameSource, KeyedTransformation, StepTransformation, sources_of
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -210,10 +210,11 @@ def output_of(given: StructType | str, event_time_column: str) -> StructType:
 
 def event_time_before(end: Transformation) -> str | None:
     """Name of the event time column of a stream; None if it has none, or its time stamps are no column."""
+    is_only = len(sources_of(end)) == 1  # rows of several sources have their time stamps beside them
     for node in reversed(list(end.lineage())):
         if isinstance(node, KeyedTransformation) and node.event_time_column:
             return node.event_time_column
-        if isinstance(node, DataFrameSource) and node.event_time is not None:
+        if is_only and isinstance(node, DataFrameSource) and node.event_time is not None:
             return node.event_time.column
     return None
 

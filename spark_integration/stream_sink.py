@@ -1,4 +1,4 @@
-"""What a stream that was printed gives back."""
+"""`DataStreamSink`: what `DataStream.print` gives, for PyFlink's signature."""
 
 from __future__ import annotations
 

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.custom_store import check_factory
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
+from varve.spark_integration.element_sinks import OutputSinks
 from varve.spark_integration.file_sink import FileSink, check_format
-from varve.spark_integration.graph_plan import plan_graph
+from varve.spark_integration.graph_plan import plan_graph, side_output_of
 from varve.spark_integration.hadoop_files import HadoopDirectory
 from varve.spark_integration.heartbeat import with_heartbeat
 from varve.spark_integration.job_config import resolve
@@ -21,21 +22,22 @@ from varve.spark_integration.job_plan import (
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
 from varve.spark_integration.rocksdb_config import expected_executors
+from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat
 from varve.spark_integration.streaming_query import BatchFunction, VarveStreamingQuery
-from varve.spark_integration.transformations import CollectionSource, DataFrameSource
+from varve.spark_integration.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.job_config import JobConfig
-    from varve.spark_integration.transformations import Transformation
+    from varve.spark_integration.streams import DataStream
 
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
@@ -48,6 +50,10 @@ class StreamWriter:
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
         self._environment = environment
         self._transformation = transformation
+        side = side_output_of(transformation)
+        self._main = transformation if side is None else side.inputs[0]
+        self._sides: list[Transformation] = [] if side is None else [transformation]
+        self._side_sinks: list[Sink] = []
         self._at_end: list[Callable[[bool], None]] = []
         self._own: dict[str, Any] = {}
         self._options: dict[str, Any] = {}
@@ -65,6 +71,23 @@ class StreamWriter:
         if not isinstance(func, Sink) and not callable(func):
             raise InvalidRequestError(f"foreach_batch takes a function of (rows, batch id), not {func!r}")
         self._sink, self._format = func if isinstance(func, Sink) else ForeachBatchSink(func), None
+        return self
+
+    def side_output(
+        self, end: DataStream | Transformation, func: Callable[[DataFrame, int], None] | Sink
+    ) -> StreamWriter:
+        """Write a side output of the same operator with a function of (rows, batch id), or with a `Sink`, as well.
+
+        Side outputs are written after the stream itself, in the order of these calls.
+
+        Raises:
+            InvalidRequestError: That is no side output.
+        """
+        node = end if isinstance(end, Transformation) else end.transformation
+        if side_output_of(node) is None:
+            raise InvalidRequestError(f"{node.kind} does not come from get_side_output; a job writes one main output")
+        self._sides.append(node)
+        self._side_sinks.append(func if isinstance(func, Sink) else ForeachBatchSink(func))
         return self
 
     def format(self, source: str) -> StreamWriter:
@@ -133,14 +156,16 @@ class StreamWriter:
         spark = self._environment.spark
         options = dict(self._options)
         plan = self._plan(spark, options)
-        sink = self._make_sink(spark, plan, options, path)
+        sink = self._with_sides(self._make_sink(spark, plan, options, path))
         at_end = list(self._at_end)
-        source, trigger = next(iter(self._transformation.lineage())), self._trigger
-        if isinstance(source, CollectionSource):
-            collection = CollectionInput(spark, source, plan.checkpoint_location)
-            plan = replace(plan, input=collection.open(SystemTokens()))
-            at_end.insert(0, collection.end)
-            trigger = trigger or {"availableNow": True}
+        trigger = self._trigger
+        collections = self._collections(spark, plan.checkpoint_location)
+        if collections:
+            opened = {number: collection.open(SystemTokens()) for number, collection in collections.items()}
+            plan = replace(plan, input=self._input(spark, plan, opened))
+            at_end[:0] = [collection.end for collection in collections.values()]
+            if len(collections) == len(sources_of(self._transformation)):
+                trigger = trigger or {"availableNow": True}
         trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
         from varve.spark_integration.coordinator import Coordinator  # late: it loads everything else
 
@@ -182,8 +207,7 @@ class StreamWriter:
         _check_not_running(spark, job)
         if config.has_custom_backend:
             check_factory(config.backend_type, dict(config.custom_backend_options))
-        graph = plan_graph(self._transformation, self._environment.graph_settings)
-        source = graph.source
+        graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
         for operator in graph.operators:
             if (operator.parallelism or 1) > config.max_parallelism:
                 raise InvalidRequestError(
@@ -191,25 +215,39 @@ class StreamWriter:
                     f"{config.max_parallelism} key groups (max parallelism)",
                     operator=operator.uid,
                 )
-        rows = source.dataframe if isinstance(source, DataFrameSource) else empty_frame(spark, source)
-        heartbeat = isinstance(source, DataFrameSource) and settle_heartbeat(
+        heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
             HadoopDirectory(spark, str(location)),
             option=config.heartbeat_enabled,
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
+        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays_ms))
         return JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
             heartbeat=heartbeat,
-            input_ends=isinstance(source, CollectionSource),
+            input_ends=all(isinstance(source, CollectionSource) for source in graph.sources),
             preparation=graph.preparation,
             operators=graph.operators,
             checkpoint_location=str(location),
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
+            input_delays_ms=graph.input_delays_ms,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),
         )
+
+    def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
+        """The sources that are collections, by the number of the source."""
+        return {
+            number: CollectionInput(spark, source, checkpoint_location, number)
+            for number, source in enumerate(sources_of(self._transformation))
+            if isinstance(source, CollectionSource)
+        }
+
+    def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
+        """The job's input with the collections as they stream."""
+        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays_ms))
+        return with_heartbeat(rows) if plan.heartbeat else rows
 
     @staticmethod
     def _parallelism(spark: SparkSession, config: JobConfig) -> int:
@@ -219,6 +257,13 @@ class StreamWriter:
     def _config(self, spark: SparkSession) -> JobConfig:
         code = self._environment.code_level()
         return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
+
+    def _with_sides(self, sink: Sink) -> Sink:
+        if not self._sides:
+            return sink
+        own = len(self._sides) - len(self._side_sinks)
+        sides = enumerate(self._side_sinks, own)
+        return OutputSinks(((0 if own else None, sink), *sides))
 
     def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
         path = path or take_option(options, "path")
@@ -231,11 +276,30 @@ class StreamWriter:
             raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
         if not path:
             raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
-        if BATCH_COLUMN in (name.lower() for name in plan.output_schema.names):
+        if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
             raise InvalidRequestError(
                 f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
             )
         return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def _rows(
+    spark: SparkSession,
+    sources: Sequence[DataFrameSource | CollectionSource],
+    opened: Mapping[int, DataFrame],
+    *,
+    branched: bool,
+) -> DataFrame:
+    """The rows of all sources; collections that are not opened have none."""
+    frames = [
+        source.dataframe
+        if isinstance(source, DataFrameSource)
+        else opened[number]
+        if number in opened
+        else empty_frame(spark, source)
+        for number, source in enumerate(sources)
+    ]
+    return side_by_side(frames) if branched else frames[0]
 
 
 def trigger_every(interval_ms: int | None) -> dict[str, Any]:

@@ -8,26 +8,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
-from pyspark import SparkContext
 from pyspark.sql.types import StringType, StructField, StructType
 
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import as_type
-from varve.spark_integration.aggregations import aggregate_columns
-from varve.spark_integration.column_aggregates import ColumnAggregates
-from varve.spark_integration.element_type import ElementType, RowElements, TypedElements
-from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.aggregate_operation import AggregateOperation
+from varve.spark_integration.branch_plan import check_can_meet
+from varve.spark_integration.connected_streams import ConnectedStreams
+from varve.spark_integration.declared_elements import elements_of
+from varve.spark_integration.element_type import ElementType, TypedElements, united_elements
+from varve.spark_integration.function_shipment import pickle_step
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.map_side_combine import map_side_combine
-from varve.spark_integration.operator_plan import (
-    check_uid,
-    key_type_of,
-    plan_operator,
-    timestamp_column_of,
-)
-from varve.spark_integration.output_type import elements_of
+from varve.spark_integration.operator_plan import UNNAMED, check_uid, key_type_of, plan_operator
+from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.spark_operations import SparkOperations, event_time_before
 from varve.spark_integration.stream_functions import (
@@ -44,8 +39,11 @@ from varve.spark_integration.transformations import (
     DataFrameSource,
     KeyedTransformation,
     KeyFunction,
+    SideOutputTransformation,
     StepTransformation,
+    StreamKey,
     Transformation,
+    UnionTransformation,
     operator_uids,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
@@ -55,13 +53,12 @@ from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from datetime import timedelta
 
     from pyspark.sql import DataFrame
 
     from varve.changelog.types import TypeLike
-    from varve.changelog.wire_type import WireType
     from varve.spark_integration.element_sinks import CloseableIterator
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.function_chain import StepKind
@@ -71,9 +68,6 @@ if TYPE_CHECKING:
     from varve.spark_integration.sinks import Sink
     from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
     from varve.spark_integration.windows import WindowAssigner
-
-_UNNAMED = "unnamed"
-"""Stands for the uid in a plan until the job starts."""
 
 
 class DataStream:
@@ -87,6 +81,26 @@ class DataStream:
     def schema(self) -> StructType:
         """Columns of the stream's DataFrame; see `varve.spark_integration.element_type`."""
         return self._elements.schema
+
+    @property
+    def transformation(self) -> Transformation:
+        """The last step."""
+        return self._transformation
+
+    def followed_by(self, node: Transformation) -> DataStream:
+        """The stream that a transformation makes of this one."""
+        return DataStream(self._environment, node)
+
+    def stream_key(self) -> StreamKey:
+        """How the stream is divided, for an operator that reads it beside another.
+
+        Raises:
+            InvalidRequestError: It is not.
+        """
+        raise InvalidRequestError(
+            "connected streams need keys, by which their elements meet: connect(...).key_by(key1, key2), or key both "
+            "before"
+        )
 
     @property
     def _elements(self) -> ElementType:
@@ -191,7 +205,7 @@ class DataStream:
             inputs=(self._transformation,),
             elements=elements,
             step=kind,
-            function=_pickle(func, kind),
+            function=pickle_step(func, kind),
             watermark_delay_ms=delay_ms,
         )
         return DataStream(self._environment, node)
@@ -221,6 +235,62 @@ class DataStream:
                 f"the stream has the event time column {source.event_time.column!r} already; call with_watermark once"
             )
         return DataStream(self._environment, replace(source, event_time=event_time_column(self.schema, column, delay)))
+
+    def get_side_output(self, output_tag: OutputTag) -> DataStream:
+        """What the function of this stateful operator yields as `(output_tag, value)`.
+
+        It may go through stateless functions and be printed or written, beside the main output or alone.
+
+        Raises:
+            InvalidRequestError: Not an `OutputTag`, or the stream is not what a stateful operator yields.
+        """
+        if not isinstance(output_tag, OutputTag):
+            raise InvalidRequestError(f"get_side_output takes an OutputTag, not {output_tag!r}")
+        operator = self._transformation
+        if not isinstance(operator, KeyedTransformation):
+            raise InvalidRequestError(
+                f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
+                "stream has made"
+            )
+        elements = elements_of(output_tag.type_info)
+        node = SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=output_tag.tag_id)
+        return DataStream(self._environment, node)
+
+    # --- several streams ---------------------------------------------------------------------------------------------
+
+    def union(self, *streams: DataStream) -> DataStream:
+        """The elements of this stream and of others with the same type; possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
+                output.
+        """
+        inputs = [self._with(stream, "union") for stream in (self, *streams)]
+        elements = inputs[0].elements
+        for other in inputs[1:]:
+            elements = united_elements(elements, other.elements)
+        node = UnionTransformation(inputs=tuple(inputs), elements=elements)
+        return DataStream(self._environment, node)
+
+    def connect(self, ds: DataStream) -> ConnectedStreams:
+        """This stream beside another of any type, to be read by one function.
+
+        Possible before the first stateful operator.
+
+        Raises:
+            InvalidRequestError: See `union`.
+        """
+        for stream in (self, ds):
+            self._with(stream, "connect")
+        return ConnectedStreams(self, ds)
+
+    def _with(self, stream: DataStream, caller: str) -> Transformation:
+        if not isinstance(stream, DataStream):
+            raise InvalidRequestError(f"{caller} takes streams, not {type(stream).__name__}")
+        if stream._environment is not self._environment:
+            raise InvalidRequestError(f"{caller}: the streams are of different environments; make all with one")
+        check_can_meet(stream.transformation)
+        return stream.transformation
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -253,7 +323,7 @@ class DataStream:
         if not kind.hashable:
             raise InvalidRequestError(f"{kind} cannot be the type of a key: its values have no canonical bytes")
         return KeyedStream(
-            self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(_pickle(key[0], "key_by"), kind)
+            self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(pickle_step(key[0], "key_by"), kind)
         )
 
     def _check_key_columns(self, columns: tuple[str, ...]) -> None:
@@ -261,7 +331,7 @@ class DataStream:
         elements = self._elements
         if not isinstance(elements, TypedElements):
             return
-        declared = _declared_types(elements)
+        declared = elements.declared_types()
         wrong = [c for c in columns if as_type(self.schema[c].dataType) != declared[c]]
         if wrong:
             raise InvalidRequestError(
@@ -309,7 +379,7 @@ class DataStream:
         return self._environment.collect(self._transformation, job_execution_name, limit)
 
 
-class KeyedStream(SparkOperations, DataStream):
+class KeyedStream(SparkOperations, AggregateOperation, DataStream):
     """A stream divided by key."""
 
     def __init__(
@@ -369,6 +439,10 @@ class KeyedStream(SparkOperations, DataStream):
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
 
+    def stream_key(self) -> StreamKey:
+        key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
+        return StreamKey(self._columns, self._key, key_type)
+
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
         """Divide the elements of each key by time; see `varve.spark_integration.windows` for what there is.
 
@@ -380,47 +454,6 @@ class KeyedStream(SparkOperations, DataStream):
     def count_window(self, size: int) -> WindowedStream:
         """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
         return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
-
-    def aggregate(
-        self,
-        aggregations: Mapping[str, Any] | None = None,
-        /,
-        *,
-        uid: str | None = None,
-        name: str | None = None,
-        **columns: Any,
-    ) -> DataStream:
-        """Keep aggregates of all rows of each key, and yield those of every key that has rows in a micro-batch.
-
-        An output row has the key columns and a column for each aggregation, typed as by Spark's `groupBy().agg()`.
-
-        Args:
-            aggregations: Output column → aggregation, for names that are no Python names, or are `uid` or `name`.
-            uid: Required. Names the operator's state for ever; other aggregations are another state, which needs
-                another uid.
-            name: For people; the uid unless given.
-            columns: Output column = aggregation: "count" (of rows), `("amount", "sum")`, `("amount", "top", 10)` or an
-                `Aggregation`, which names the functions.
-
-        Raises:
-            InvalidRequestError: Any of these cannot be right, the uid is taken, or the stream is not keyed by columns.
-        """
-        checked = check_uid(uid)
-        if self._key is not None or not isinstance(self._elements, RowElements):
-            raise InvalidRequestError("aggregate works on columns: key a stream of rows by columns", operator=checked)
-        schema = self.schema
-        wanted = aggregate_columns(schema, {**(aggregations or {}), **columns})
-        output = StructType(
-            [
-                *[StructField(key, schema[key].dataType) for key in self._columns],
-                *[StructField(column.name, column.output_type) for column in wanted],
-            ]
-        )
-        combine = map_side_combine(
-            self._columns, wanted, timestamp_column_of(schema, event_time_before(self._transformation))
-        )
-        function = ColumnAggregates(self._columns, wanted, combined=combine.combines)
-        return self._operator("aggregate", function, elements_of(output, checked), checked, name, prepare=combine)
 
     def _operator(
         self,
@@ -443,7 +476,7 @@ class KeyedStream(SparkOperations, DataStream):
             self._columns,
             func,
             elements.schema,
-            uid=_UNNAMED if uid is None else uid,
+            uid=UNNAMED if uid is None else uid,
             name=name,
             event_time=event_time_before(self._transformation),
             prepare=prepare,
@@ -462,20 +495,3 @@ class KeyedStream(SparkOperations, DataStream):
         if name is not None:
             made.name(name)
         return made if uid is None else made.uid(uid)
-
-
-def _declared_types(elements: TypedElements) -> dict[str, WireType]:
-    kind = elements.state_type
-    names = elements.schema.names
-    return dict(zip(names, getattr(kind, "types", (kind,)), strict=True))
-
-
-def _pickle(function: Any, caller: str) -> PickledFunction:
-    """A stateless function as bytes. Raises `InvalidRequestError` if it cannot be pickled."""
-    try:
-        return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
-    except Exception as error:
-        raise InvalidRequestError(
-            f"the function of {caller} cannot be sent to the workers: {error}; make connections, locks and sessions in "
-            "open(), not before"
-        ) from error

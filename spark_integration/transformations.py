@@ -78,11 +78,29 @@ class StepTransformation(Transformation):
     """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnionTransformation(Transformation):
+    """The elements of all inputs, which are of the same type."""
+
+    kind: str = "union"
+
+
 @dataclass(frozen=True, slots=True)
 class KeyFunction:
     """A key that is computed."""
 
     function: PickledFunction
+    key_type: WireType
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """The key of one of several connected streams."""
+
+    columns: tuple[str, ...]
+    """Columns that make the key; of a computed one: where it is put."""
+    function: KeyFunction | None
+    """None: the key is in the columns."""
     key_type: WireType
 
 
@@ -96,6 +114,16 @@ class KeyedTransformation(Transformation):
     """As if its input were the elements of the transformation before; uid, name and parallelism are in the settings."""
     event_time_column: str | None = None
     """Output column with the event time; None: as before."""
+    connected: tuple[StreamKey, ...] = ()
+    """Of an operator on connected streams: the key of each input."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideOutputTransformation(Transformation):
+    """What a stateful operator yields with an `OutputTag`."""
+
+    kind: str = "side_output"
+    tag_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +148,11 @@ class GraphSettings:
     def update(self, node: Transformation, **changes: Any) -> None:
         """Say more."""
         self._settings[node] = replace(self.of(node), **changes)
+
+
+def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
+    """The sources that lead to a transformation, in order."""
+    return [node for node in end.lineage() if isinstance(node, DataFrameSource | CollectionSource)]
 
 
 def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:

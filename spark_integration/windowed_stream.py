@@ -8,8 +8,8 @@ from pyspark.sql.types import StructType
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction
 from varve.changelog.types import Types, as_type
+from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.operator_plan import check_uid
-from varve.spark_integration.output_type import elements_of
 from varve.spark_integration.stream_functions import check_function
 from varve.spark_integration.window_contents import AggregatedContents, ListedContents, ReducedContents
 from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction

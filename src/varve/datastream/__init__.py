@@ -11,10 +11,13 @@ from varve.spark_integration.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
+from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
+from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
+from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.spark_integration.state_backends import (
     CustomStateBackend,
@@ -39,6 +42,9 @@ __all__ = [
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
+    "CoFlatMapFunction",
+    "CoMapFunction",
+    "ConnectedStreams",
     "CustomStateBackend",
     "DataStream",
     "DataStreamSink",
@@ -52,10 +58,12 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",
     "MapFunction",
     "MemoryStateBackend",
+    "OutputTag",
     "PredefinedOptions",
     "ProcessFunction",
     "ProcessWindowFunction",

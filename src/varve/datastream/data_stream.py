@@ -1,5 +1,6 @@
 """`pyflink.datastream.data_stream`'s names that varve has."""
 
+from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.element_sinks import CloseableIterator
 from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.streams import DataStream, KeyedStream
@@ -7,6 +8,7 @@ from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "CloseableIterator",
+    "ConnectedStreams",
     "DataStream",
     "DataStreamSink",
     "KeyedStream",

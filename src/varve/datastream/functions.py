@@ -1,6 +1,7 @@
 """`pyflink.datastream.functions`' names that varve has."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varve.spark_integration.stream_functions import (
     FilterFunction,
@@ -13,10 +14,13 @@ from varve.spark_integration.window_functions import ProcessWindowFunction, Wind
 
 __all__ = [
     "AggregateFunction",
+    "CoFlatMapFunction",
+    "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "KeySelector",
+    "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",

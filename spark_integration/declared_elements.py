@@ -1,14 +1,17 @@
-"""What a function makes, by what the user says of it: the `output_type` of PyFlink, or columns as Spark names them."""
+"""What a function makes, from what the user declares as its output type."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructType
 
 from varve.changelog.types import as_type
-from varve.spark_integration.element_type import ElementType, RowElements, TypedElements, pickled_elements
+from varve.spark_integration.element_type import RowElements, TypedElements, pickled_elements
 from varve.spark_integration.operator_plan import check_columns, output_schema_of
+
+if TYPE_CHECKING:
+    from varve.spark_integration.element_type import ElementType
 
 
 def elements_of(output_type: Any, operator: str | None = None) -> ElementType:

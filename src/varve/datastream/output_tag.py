@@ -1,0 +1,5 @@
+"""`pyflink.datastream.output_tag`'s names."""
+
+from varve.spark_integration.output_tag import OutputTag
+
+__all__ = ["OutputTag"]
