@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -178,11 +177,14 @@ def test_cancelled_tasks_abort_their_attempts_and_the_next_batch_runs(batches: B
     assert eventually(lambda: bool(list(home.path.glob(begun))), 30)
     context.cancelJobGroup("slow")
     thread.join(30)
-    started = time.monotonic()
-    values, summaries = batches.run(10)
-    assert values == list(range(10))
-    assert sum(s.timings_ms["aborted"] for s in summaries) > sum(before)
-    assert time.monotonic() - started < 20
+
+    def has_aborted() -> bool:
+        """A worker may notice only after the next batch that its peer has gone."""
+        values, summaries = batches.run(10)
+        assert values == list(range(10))
+        return sum(s.timings_ms["aborted"] for s in summaries) > sum(before)
+
+    assert eventually(has_aborted, 20)
 
 
 STOPPING = """
