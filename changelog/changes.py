@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from varve.storage.records import StateSchema
 
 
@@ -60,6 +63,17 @@ class StateChanges:
 
     def __len__(self) -> int:
         return len(self.keys)
+
+    def accepted(self, accepts: Callable[[int], bool]) -> StateChanges:
+        """The rows whose key group is accepted; itself if all are."""
+        known = {key_group: accepts(key_group) for key_group in set(self.key_groups)}
+        if all(known.values()):
+            return self
+        wanted = [known[key_group] for key_group in self.key_groups]
+        columns = ("key_groups", "keys", "map_keys", "values", "namespaces")
+        given: dict[str, list[Any] | None] = {column: getattr(self, column) for column in columns}
+        kept = {name: None if column is None else list(compress(column, wanted)) for name, column in given.items()}
+        return self.but(ops=None if self.ops is None else bytes(compress(self.ops, wanted)), **kept)
 
     def but(self, **fields: Any) -> StateChanges:
         """The same changes, but for these fields."""

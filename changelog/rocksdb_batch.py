@@ -96,7 +96,7 @@ class RowBuilder:
         positions: dict[str, int] = {} if batch.positions is None else batch.positions
         for change in batch.changes:
             form = self.form_of(change.schema)
-            chosen = change if batch.accepts is None else _chosen(change, batch.accepts)
+            chosen = change if batch.accepts is None else change.accepted(batch.accepts)
             if change.schema.kind == LIST:
                 first = positions.get(change.schema.name, 0)
                 positions[change.schema.name] = first + len(chosen)
@@ -213,19 +213,3 @@ def cleared_later(changes: Iterable[StateChanges]) -> frozenset[str]:
             found.add(change.schema.name)
         seen.add(change.schema.name)
     return frozenset(found)
-
-
-def _chosen(change: StateChanges, accepts: Callable[[int], bool]) -> StateChanges:
-    """The rows whose key group is accepted."""
-    allowed = {key_group for key_group in set(change.key_groups) if accepts(key_group)}
-    kept = [i for i, key_group in enumerate(change.key_groups) if key_group in allowed]
-    if len(kept) == len(change):
-        return change
-    return change.but(
-        key_groups=[change.key_groups[i] for i in kept],
-        keys=[change.keys[i] for i in kept],
-        ops=None if change.ops is None else bytes([change.ops[i] for i in kept]),
-        map_keys=None if change.map_keys is None else [change.map_keys[i] for i in kept],
-        values=[change.values[i] for i in kept],
-        namespaces=None if change.namespaces is None else [change.namespaces[i] for i in kept],
-    )

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from varve.changelog.batch import Batch
@@ -290,7 +289,7 @@ class TableStore(ABC):
     def _counting(self, batch: Batch) -> list[StateChanges]:
         """The changes of a batch without the rows that are not accepted."""
         accepts = batch.accepts
-        counting = batch.changes if accepts is None else [_accepted(change, accepts) for change in batch.changes]
+        counting = batch.changes if accepts is None else [change.accepted(accepts) for change in batch.changes]
         for change in counting:
             for key_group in set(change.key_groups):
                 self.check_key_group(key_group)
@@ -302,15 +301,3 @@ class TableStore(ABC):
                 "the store holds a part of a batch or of a replay that failed: discard it and restore the state",
                 operator=self.target.operator,
             )
-
-
-def _accepted(changes: StateChanges, accepts: Callable[[int], bool]) -> StateChanges:
-    """The rows of accepted key groups."""
-    known = {key_group: accepts(key_group) for key_group in set(changes.key_groups)}
-    if all(known.values()):
-        return changes
-    wanted = [known[key_group] for key_group in changes.key_groups]
-    columns = ("key_groups", "keys", "map_keys", "values", "namespaces")
-    given: dict[str, list[Any] | None] = {column: getattr(changes, column) for column in columns}
-    kept = {name: None if column is None else list(compress(column, wanted)) for name, column in given.items()}
-    return changes.but(ops=None if changes.ops is None else bytes(compress(changes.ops, wanted)), **kept)

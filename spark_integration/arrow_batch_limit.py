@@ -51,7 +51,7 @@ class ArrowBatchLimit:
         if not self._is_mine:
             return
         sizes = [s.row_bytes_max for s in summaries if s.row_bytes_max is not None]
-        skip = may_skip_measuring(max(sizes, default=None), self._rows_per_batch) if sizes else self._skips
+        skip = may_skip_measuring(max(sizes), self._rows_per_batch) if sizes else self._skips
         if skip != self._skips:
             self._conf.set(MAX_BYTES, UNMEASURED if skip else self._measured)
             self._skips = skip

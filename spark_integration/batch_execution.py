@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
+from varve.spark_integration.column_name import quoted
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
     SUMMARY_COLUMN,
@@ -60,11 +61,6 @@ def keyed_input(rows: DataFrame, key_columns: Sequence[str], parallelism: int, m
     key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
     partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
     return rows.selectExpr("*", key_group).repartitionById(parallelism, F.expr(partition))
-
-
-def quoted(column: str) -> str:
-    """A column's name as it stands in an SQL expression."""
-    return f"`{column.replace('`', '``')}`"
 
 
 def answer_struct(output: StructType) -> StructType:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
+from varve.spark_integration.column_name import quoted
 from varve.spark_integration.grouped_function import INITIAL_COLUMN
 from varve.spark_integration.operator_plan import check_columns, key_type_of
 from varve.storage.errors import InvalidRequestError
@@ -34,7 +35,7 @@ class InitialState:
 
     def united_with(self, rows: DataFrame) -> DataFrame:
         """The operator's input, with these rows beside it."""
-        keys = [F.col(_quoted(own)).alias(name) for own, name in zip(self.columns, self.key_columns, strict=True)]
+        keys = [F.col(quoted(own)).alias(name) for own, name in zip(self.columns, self.key_columns, strict=True)]
         beside = self.rows.select(*keys, F.struct(F.col("*")).alias(INITIAL_COLUMN))
         return rows.unionByName(beside, allowMissingColumns=True)
 
@@ -72,7 +73,3 @@ def initial_state_of(given: Any, schema: StructType, key_columns: Sequence[str])
             "cast the columns"
         )
     return InitialState(rows=rows, columns=columns, key_columns=tuple(key_columns))
-
-
-def _quoted(column: str) -> str:
-    return f"`{column.replace('`', '``')}`"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from varve.spark_integration.column_aggregates import partial_name
+from varve.spark_integration.column_name import quoted
 from varve.spark_integration.protocol import UPSTREAM_TAG_COLUMN
 
 if TYPE_CHECKING:
@@ -83,4 +84,4 @@ def _partials_of(column: AggregateColumn) -> list[Column]:
 
 
 def _column(name: str) -> Column:
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quoted(name))

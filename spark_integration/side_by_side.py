@@ -15,6 +15,8 @@ import pyarrow.compute
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import IntegerType, StructField, StructType
 
+from varve.spark_integration.column_name import quoted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -49,7 +51,7 @@ def side_by_side(frames: Sequence[DataFrame]) -> DataFrame:
     for number, frame in enumerate(frames):
         columns = [F.lit(number).alias(INPUT_COLUMN)]
         for i, field in enumerate(schema.fields[1:]):
-            own = F.struct(*[F.col(f"`{name.replace('`', '``')}`") for name in frame.columns])
+            own = F.struct(*[F.col(quoted(name)) for name in frame.columns])
             columns.append((own if i == number else F.lit(None).cast(field.dataType)).alias(field.name))
         made.append(frame.select(*columns))
     return reduce(lambda all_, frame: all_.union(frame), made)
