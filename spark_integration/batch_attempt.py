@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.chain_task import StepFailure
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.job_plan import JobPlan
+    from varve.spark_integration.map_side_combine import MapSideCombining
     from varve.spark_integration.protocol import OperatorRequest
     from varve.storage.records import Link
 
@@ -62,6 +63,7 @@ class BatchAttempt:
         plan: JobPlan,
         requests: Sequence[OperatorRequest],
         functions: Mapping[str, ShippedFunction],
+        combining: MapSideCombining,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -69,7 +71,7 @@ class BatchAttempt:
         self._functions = functions
         master = spark.sparkContext.master or ""
         is_local = master == "local" or master.startswith("local[")
-        self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL)
+        self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL, combining)
         self._prepared: DataFrame | None = None
         self.latest_ms: dict[int, int] = {}
         """By branch of the preparation: the largest event time of the batch."""

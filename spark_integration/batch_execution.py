@@ -36,10 +36,13 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from varve.spark_integration.function_shipment import ShippedFunction
+    from varve.spark_integration.map_side_combine import MapSideCombining
     from varve.spark_integration.operator_plan import OperatorPlan
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
+LIST_LENGTH_MIN: Final = 16
+"""Of numbers that differ from batch to batch, above `spark.sql.optimizer.inSetConversionThreshold` (10)."""
 
 
 class BatchRedoError(DidNotHappenError):
@@ -75,8 +78,9 @@ def answer_struct(output: StructType) -> StructType:
 class BatchExecution:
     """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
 
-    def __init__(self, level: StorageLevel) -> None:
+    def __init__(self, level: StorageLevel, combining: MapSideCombining) -> None:
         self._level = level
+        self._combining = combining
         self._cached: list[DataFrame] = []
 
     def run(
@@ -101,7 +105,7 @@ class BatchExecution:
             BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
         """
         if plan.prepare is not None:
-            rows = plan.prepare(rows)
+            rows = plan.prepare(rows, combine=self._combining.combines(plan.uid))
         keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
         answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)
@@ -186,7 +190,10 @@ def chained_rows(result: OperatorResult) -> DataFrame:
 
 
 def _tagged_rows(result: OperatorResult) -> DataFrame:
-    tags = ", ".join(f"{row_tag(s.tag)}L" for s in result.summaries)
+    # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
+    # long list becomes a set beside the code. No tag is negative.
+    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(result.summaries) + 1))
+    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in result.summaries), *padding))
     lost = "varve: a cached output block was lost after the commit; the query must be restarted to redo the batch"
     is_winner = f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
     return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {is_winner}")

@@ -1,4 +1,7 @@
-"""The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch."""
+"""The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch.
+
+Its input are rows of the stream, or those that `map_side_combine` made of them, which their columns tell.
+"""
 
 from __future__ import annotations
 
@@ -35,13 +38,9 @@ class ColumnAggregates(VectorizedProcessFunction):
     Args:
         key_columns: Names of the key columns.
         columns: What is computed.
-        combined: The rows are those of `map_side_combine`.
     """
 
-    def __init__(
-        self, key_columns: Sequence[str], columns: Sequence[AggregateColumn], *, combined: bool = False
-    ) -> None:
-        self._combined = combined
+    def __init__(self, key_columns: Sequence[str], columns: Sequence[AggregateColumn]) -> None:
         self._key_columns = tuple(key_columns)
         self._columns = tuple(columns)
         fields = [field for column in columns for field in column.accumulator.fields]
@@ -58,11 +57,13 @@ class ColumnAggregates(VectorizedProcessFunction):
         rows = GroupedRows(keys, state.is_valid())
         before: list[Any] = state.flatten()
         after: list[Any] = []
+        first = self._columns[0]
+        combined = any(partial_name(first.name, kind) in batch.schema.names for kind in first.accumulator.partials)
         outputs: list[Any] = [keys.array] if len(self._key_columns) == 1 else keys.array.flatten()
         for column in self._columns:
             count = len(column.accumulator.fields)
             own, before = before[:count], before[count:]
-            if self._combined:
+            if combined:
                 partials = [batch.column(partial_name(column.name, kind)) for kind in column.accumulator.partials]
                 fields = column.accumulator.merge(rows, partials, own)
             else:

@@ -25,6 +25,7 @@ from varve.spark_integration.checkpoint_statistics import BatchTimes, Statistics
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.heartbeat import without_heartbeat
 from varve.spark_integration.input_watermarks import InputWatermarks
+from varve.spark_integration.map_side_combine import MapSideCombining
 from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
@@ -106,6 +107,7 @@ class Coordinator:
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
+        self._combining = MapSideCombining()
         self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays_ms)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
@@ -196,7 +198,7 @@ class Coordinator:
         source_hash = self._checkpoint.source_hash(batch)
         if not self._begin(batch):
             return
-        attempt = BatchAttempt(rows.sparkSession, self._plan, self._requests, self._functions)
+        attempt = BatchAttempt(rows.sparkSession, self._plan, self._requests, self._functions, self._combining)
         try:
             executed = self._execute(attempt, rows, batch, source_hash)
             self._run.still_owner()
@@ -207,6 +209,7 @@ class Coordinator:
         finally:
             attempt.close()
         batch_limit.after(executed.summaries)
+        self._combining.after(executed.summaries)
         self._run.batch_done()
         ended_s = self._clock.monotonic_s()
         self.statistics.add(
