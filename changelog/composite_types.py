@@ -125,8 +125,7 @@ class CompositeType(WireType):
         if absent:
             blank = (None,) * self.arity
             stored = [blank if row is None else row for row in stored]
-        # One pass over the rows, which are anywhere in memory; an access per field, zip(*stored) too, takes three times
-        # as long.
+        # One pass over the rows, which lie anywhere in memory: an access per field takes three times as long, zip too.
         flat = list(chain.from_iterable(stored))
         if len(flat) != self.arity * len(stored):
             raise ValueError(f"not every value has {self.arity} fields")
