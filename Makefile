@@ -20,15 +20,15 @@ PYTEST_ARGS ?=
 
 DEMO := examples.flights
 DEMO_ARGS ?=
-BENCH_SMOKE := benchmarks.smoke
-BENCH := benchmarks.smoke
+# Options of a benchmark: make bench-smoke BENCH_ARGS='--workload map-update'
 BENCH_ARGS ?=
+BENCHMARKS := smoke state_access changelog_cost timers windows
 
 .PHONY: help
 help: ## List the commands
 	@echo "varve: keyed state with a changelog for PySpark Structured Streaming"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: java $(VENV)/.installed-dev ## Make .venv with everything that a developer needs
@@ -91,12 +91,20 @@ check-spelling: $(VENV)/.installed-dev
 # --- measurements ----------------------------------------------------------------------------------------------------
 
 .PHONY: bench-smoke
-bench-smoke: java $(VENV)/.installed-bench ## Compare varve with Spark's own state in a few minutes
-	$(PYTHON) -m $(BENCH_SMOKE) $(BENCH_ARGS)
+bench-smoke: java $(VENV)/.installed-bench ## Compare varve with Spark's own state
+	$(PYTHON) -m benchmarks.smoke $(BENCH_ARGS)
+
+.PHONY: bench-state
+bench-state: $(VENV)/.installed-bench ## Measure single accesses of keyed state, without Spark
+	$(PYTHON) -m benchmarks.state_access $(BENCH_ARGS)
+
+.PHONY: bench-changelog
+bench-changelog: java $(VENV)/.installed-bench ## Measure what the changelog costs a job
+	$(PYTHON) -m benchmarks.changelog_cost $(BENCH_ARGS)
 
 .PHONY: bench
 bench: java $(VENV)/.installed-bench ## Run all benchmarks
-	$(PYTHON) -m $(BENCH) $(BENCH_ARGS)
+	set -e; for name in $(BENCHMARKS); do $(PYTHON) -m benchmarks.$$name; done
 
 # --- cleaning --------------------------------------------------------------------------------------------------------
 

@@ -1,44 +1,88 @@
-"""`make bench-smoke`: the keyed count + sum on varve and on Spark's own engines, in one run.
+"""`make bench-smoke`: keyed workloads on varve and on Spark's own engines, in one run.
 
-Prints a table and writes `benchmarks/results/smoke.json`. Asserts nothing. Every (system, size) runs in a process of
-its own on `local[2]` with 2 shuffle partitions; batch times are Spark's own `triggerExecution`.
+Prints tables, writes `benchmarks/results/smoke.json` and a chart beside it. Asserts nothing. Every (workload, system,
+size) runs in a process of its own on `local[2]` with 2 shuffle partitions; batch times are Spark's own
+`triggerExecution`. `docs/benchmarks.md` explains the figures.
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.workload import Case, source, start_floor, start_spark, start_varve, write_input
+from benchmarks.jobs import (
+    COUNT_AND_SUM,
+    JVM,
+    LIST_APPEND,
+    MAP_UPDATE,
+    PANDAS_FORM,
+    ROW_FORM,
+    WORKLOADS,
+    Place,
+    Workload,
+    start_floor,
+    start_spark,
+    start_varve,
+)
+from benchmarks.report import Cases, bar_chart, ratio, read_cases, results_option, wide_console, write_cases
+from benchmarks.session import run_alone, session
+from benchmarks.workload import Case, source, write_input
+from varve.spark_integration.checkpoint_statistics import percentile
 
-RESULTS = Path(__file__).parent / "results" / "smoke.json"
 SMALL, LARGE = Case(20_000, 20_000), Case(200_000, 200_000)
 FEW_KEYS, MANY_KEYS = Case(10_000, 10_000, state_keys=10_000), Case(10_000, 10_000, state_keys=1_000_000)
 ROWS_PER_KEY = Case(1_000_000, 100_000)
+FULL_MAPS = Case(20_000, 1_000)
+"""Every batch has each category of each key once."""
+TINY_PART = 200
 VARVE = ("varve-hashmap", "varve-rocksdb")
 AGGREGATE = ("varve-hashmap-aggregate", "varve-rocksdb-aggregate")
-SLOW = {"spark-transformWithState", "spark-transformWithStateInPandas"}
-SYSTEMS = (
-    *AGGREGATE,
-    *VARVE,
-    "spark-groupBy-agg",
-    "floor",
-    "spark-transformWithState",
-    "spark-transformWithStateInPandas",
-)
+FLOOR = "floor"
+SLOW = (ROW_FORM, PANDAS_FORM)
+SYSTEMS = (*AGGREGATE, *VARVE, JVM, FLOOR, *SLOW)
 COLUMNS = ("rows_per_s", "batch_ms_p50", "batch_ms_p99", "ack_ms_p50", "ack_ms_p99", "objects_per_checkpoint")
+
+
+class Run(NamedTuple):
+    """One case of the benchmark."""
+
+    workload: str
+    system: str
+    case: Case
+    warm_up: int
+    """Batches that are not measured."""
+    measured: int
+
+    def as_arguments(self) -> list[str]:
+        """What `from_arguments` reads."""
+        case = self.case
+        numbers = (case.rows, case.keys, case.state_keys, self.warm_up, self.measured)
+        return [self.workload, self.system, *map(str, numbers)]
+
+    @classmethod
+    def from_arguments(cls, arguments: tuple[str, ...]) -> Run:
+        """See `as_arguments`."""
+        workload, system, *numbers = arguments
+        rows, keys, state_keys, warm_up, measured = map(int, numbers)
+        return cls(workload, system, Case(rows, keys, state_keys), warm_up, measured)
+
+    def is_in(self, cases: Cases) -> bool:
+        """Whether an earlier run has measured it."""
+        rows, keys, state_keys = self.case.rows, self.case.keys, max(self.case.state_keys, self.case.keys)
+        own = (self.workload, self.system, rows, keys, state_keys)
+        return any(own == tuple(c[k] for k in IDENTITY) for c in cases)
+
+
+IDENTITY = ("workload", "system", "rows_per_batch", "keys", "state_keys")
 
 
 def batches_of(system: str, case: Case) -> tuple[int, int]:
@@ -47,78 +91,63 @@ def batches_of(system: str, case: Case) -> tuple[int, int]:
         return 6, 20
     if case.rows > SMALL.rows:
         return 1, 1
-    return (1, 2) if system.endswith("InPandas") else (1, 4)
+    return (1, 2) if system == PANDAS_FORM else (1, 4)
 
 
-def percentile(values: list[float], fraction: float) -> float:
-    """Nearest rank."""
-    ordered = sorted(values)
-    return ordered[min(len(ordered) - 1, int(fraction * len(ordered)))]
+def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
+    """What is measured, the slow systems last."""
+    vectorised = [(COUNT_AND_SUM, s, ROWS_PER_KEY) for s in (*AGGREGATE, JVM, FLOOR)]
+    fast = [(COUNT_AND_SUM, s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
+    acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
+    sizes = (SMALL, FULL_MAPS) if all_sizes else (SMALL,)
+    others = [(w, s, c) for w in (MAP_UPDATE, LIST_APPEND) for c in sizes for s in (*VARVE, FLOOR, ROW_FORM)]
+    slow = [(COUNT_AND_SUM, s, c) for c in (SMALL, LARGE) for s in SLOW]
+    left_out = () if all_sizes else ((COUNT_AND_SUM, PANDAS_FORM, LARGE),)
+    wanted = [run for run in (*vectorised, *fast, *acknowledge, *others, *slow) if run not in left_out]
+    if is_tiny:
+        return [Run(w.name, s, c.part(TINY_PART), 1, 2) for w, s, c in wanted]
+    return [Run(w.name, s, c, *batches_of(s, c)) for w, s, c in wanted]
 
 
-def session() -> Any:
-    """The same Spark for every system: changelog checkpointing on RocksDB, no AQE, cheap checkpoint files."""
-    from pyspark.sql import SparkSession
-
-    conf = {
-        "spark.ui.enabled": "false",
-        "spark.driver.memory": "3g",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.sql.adaptive.enabled": "false",
-        "spark.sql.streaming.numRecentProgressUpdates": "1000",
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    }
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("varve-bench")
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    spark = builder.getOrCreate()
-    spark.sparkContext.setLogLevel("ERROR")
-    return spark
-
-
-def run_case(system: str, case: Case) -> dict[str, Any]:
-    """Run one system on one size in this process."""
-    from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
-
-    warm_up, measured = batches_of(system, case)
+def run_case(run: Run) -> dict[str, Any]:
+    """Run one system on one size of one workload in this process."""
+    case = run.case
     with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
         work = Path(name)
-        write_input(work / "input", case, warm_up + measured)
+        write_input(work / "input", case, run.warm_up + run.measured)
         spark = session()
-        stream = source(spark, work / "input")
-        if system in VARVE + AGGREGATE:
-            backend = HashMapStateBackend() if "hashmap" in system else EmbeddedRocksDBStateBackend()
-            query = start_varve(spark, stream, work, backend, aggregate=system in AGGREGATE)
-        elif system == "floor":
-            query = start_floor(stream, work)
-        else:
-            query = start_spark(stream, work, system)
+        place = Place(source(spark, work / "input"), work)
+        query = start(spark, place, WORKLOADS[run.workload], run.system)
         query.awaitTermination()
-        progress = [p for p in query.recentProgress if p["numInputRows"] == case.rows][-measured:]
-        result = summarize(system, case, [float(p["durationMs"]["triggerExecution"]) for p in progress])
-        if system in VARVE + AGGREGATE:
-            result.update(acknowledgements(query.checkpoint_statistics.history()[-measured:]))
+        progress = [p for p in query.recentProgress if p["numInputRows"] == case.rows][-run.measured :]
+        result = summarize(run, [float(p["durationMs"]["triggerExecution"]) for p in progress])
+        if run.system in VARVE + AGGREGATE:
+            result.update(acknowledgements(query.checkpoint_statistics.history()[-run.measured :]))
         spark.stop()
     return result
 
 
-def summarize(system: str, case: Case, batch_ms: list[float]) -> dict[str, Any]:
+def start(spark: Any, place: Place, workload: Workload, system: str) -> Any:
+    """The query of a system."""
+    from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+
+    if system in VARVE + AGGREGATE:
+        backend = HashMapStateBackend() if "hashmap" in system else EmbeddedRocksDBStateBackend()
+        return start_varve(spark, place, workload, backend, aggregate=system in AGGREGATE)
+    return start_floor(place) if system == FLOOR else start_spark(place, workload, system)
+
+
+def summarize(run: Run, batch_ms: list[float]) -> dict[str, Any]:
     """The figures of one run."""
     p50 = percentile(batch_ms, 0.5)
     return {
-        "system": system,
-        "rows_per_batch": case.rows,
-        "keys": case.keys,
-        "state_keys": max(case.state_keys, case.keys),
+        "workload": run.workload,
+        "system": run.system,
+        "rows_per_batch": run.case.rows,
+        "keys": run.case.keys,
+        "state_keys": max(run.case.state_keys, run.case.keys),
         "batches": len(batch_ms),
-        "rows_per_s": round(case.rows / p50 * 1000),
+        "rows_per_s": round(run.case.rows / p50 * 1000),
         "batch_ms_p50": round(p50, 1),
         "batch_ms_p99": round(percentile(batch_ms, 0.99), 1),
     }
@@ -140,76 +169,93 @@ def acknowledgements(history: list[Any]) -> dict[str, Any]:
     }
 
 
-def run_in_process(system: str, case: Case) -> dict[str, Any] | None:
-    """Run one case in a process of its own, so that no system inherits another's warm JVM or leftovers."""
-    arguments = [system, str(case.rows), str(case.keys), str(case.state_keys)]
-    done = subprocess.run(
-        [sys.executable, "-m", "benchmarks.smoke", "--one", *arguments], capture_output=True, text=True, check=False
-    )
-    if done.returncode != 0:
-        sys.stderr.write(done.stderr[-4000:])
-        return None
-    return json.loads(done.stdout.strip().splitlines()[-1])
-
-
-def show(console: Console, cases: list[dict[str, Any]]) -> None:
-    """Tables, one for each size."""
-    for rows, state in sorted({(c["rows_per_batch"], c["state_keys"]) for c in cases}):
-        table = Table(title=f"{rows:,} rows per batch, {state:,} keys of state")
+def tables(cases: Cases) -> list[Table]:
+    """One for each workload and size, with every system beside Spark's Row form, its JVM aggregation and the floor."""
+    made: list[Table] = []
+    for workload, rows, keys, state in dict.fromkeys(_size(c) for c in cases):
+        of_size = [c for c in cases if _size(c) == (workload, rows, keys, state)]
+        table = Table(title=f"{workload}: {rows:,} rows per batch, {keys:,} keys in them, {state:,} keys of state")
         table.add_column("system")
-        for column in (*COLUMNS, "vs floor"):
+        for column in (*COLUMNS, "vs Row form", "vs JVM", "time vs floor"):
             table.add_column(column, justify="right")
-        of_size = [c for c in cases if (c["rows_per_batch"], c["state_keys"]) == (rows, state)]
-        floor = next((c["batch_ms_p50"] for c in of_size if c["system"] == "floor"), None)
+        rate = {c["system"]: c["rows_per_s"] for c in of_size}
         for c in of_size:
             cells = [f"{c[k]:,}" if k in c else "" for k in COLUMNS]
-            table.add_row(c["system"], *cells, f"{c['batch_ms_p50'] / floor:.2f}x" if floor else "")
-        console.print(table)
+            own = c["rows_per_s"]
+            peers = ratio(own, rate.get(ROW_FORM)), ratio(own, rate.get(JVM)), ratio(rate.get(FLOOR), own)
+            table.add_row(c["system"], *cells, *peers)
+        made.append(table)
+    return made
 
 
-def every_case(*, all_sizes: bool) -> list[tuple[str, Case]]:
-    """What is measured, the slow systems last."""
-    vectorised = [(s, ROWS_PER_KEY) for s in (*AGGREGATE, "spark-groupBy-agg", "floor")]
-    fast = [(s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
-    acknowledge = [(s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
-    slow = [(s, c) for c in (SMALL, LARGE) for s in SYSTEMS if s in SLOW]
-    left_out = () if all_sizes else (("spark-transformWithStateInPandas", LARGE),)
-    return [case for case in (*vectorised, *fast, *acknowledge, *slow) if case not in left_out]
+def chart_groups(cases: Cases) -> dict[str, list[tuple[str, float]]]:
+    """Rows per second of each workload and size, fastest first."""
+    groups: dict[str, list[tuple[str, float]]] = {}
+    for c in sorted(cases, key=lambda c: -c["rows_per_s"]):
+        workload, rows, keys, state = _size(c)
+        more = f", {state:,} in state" if state > keys else ""
+        groups.setdefault(f"{workload}, {rows:,} rows, {keys:,} keys{more}", []).append((c["system"], c["rows_per_s"]))
+    return groups
 
 
-def write_results(cases: list[dict[str, Any]]) -> None:
-    """The machine and all cases so far."""
-    machine = {"cpus": os.cpu_count(), "python": platform.python_version(), "machine": platform.machine()}
-    RESULTS.parent.mkdir(exist_ok=True)
-    RESULTS.write_text(json.dumps({"machine": machine, "cases": cases}, indent=2) + "\n")
+def _size(case: dict[str, Any]) -> tuple[str, int, int, int]:
+    return case["workload"], case["rows_per_batch"], case["keys"], case["state_keys"]
 
 
-@click.command()
-@click.option("--one", nargs=4, metavar="SYSTEM ROWS KEYS STATE_KEYS", help="Run one case, print its JSON.")
-@click.option("--system", "only", multiple=True, type=click.Choice(SYSTEMS), help="Only these systems.")
-@click.option("--all-sizes", is_flag=True, help="Also 200,000 rows on transformWithStateInPandas (many minutes).")
-def main(one: tuple[str, str, str, str] | None, only: tuple[str, ...], all_sizes: bool) -> None:
-    """Measure varve against Spark's own engines on this machine."""
-    if one:
-        system, rows, keys, state_keys = one
-        sys.stdout.write(json.dumps(run_case(system, Case(int(rows), int(keys), int(state_keys)))) + "\n")
-        return
-    console = Console()
-    wanted = [case for case in every_case(all_sizes=all_sizes) if not only or case[0] in only]
-    cases: list[dict[str, Any]] = []
-    started = time.monotonic()
+def measure(console: Console, runs: list[Run], cases: Cases, path: Path) -> None:
+    """Measure what is wanted, and write after every case: a run that is cut off has something to show."""
     columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("")
-        for i, (system, case) in enumerate(wanted, 1):
-            progress.update(task, description=f"{i}/{len(wanted)} {system}, {case.rows:,} rows, {case.keys:,} keys")
-            result = run_in_process(system, case)
-            if result is not None:
-                cases.append(result)
-                write_results(cases)  # after every case: a run that is cut off has something to show
-                progress.console.print(f"{system}, {case.rows:,} rows: {result['batch_ms_p50']:,.0f} ms per batch")
-    show(console, cases)
-    console.print(f"{len(cases)} cases in {time.monotonic() - started:.0f} s, written to {RESULTS}")
+        for i, run in enumerate(runs, 1):
+            case = run.case
+            what = f"{run.workload}, {run.system}, {case.rows:,} rows, {case.keys:,} keys"
+            progress.update(task, description=f"{i}/{len(runs)} {what}")
+            result = run_alone("benchmarks.smoke", *run.as_arguments())
+            if result is None:
+                progress.console.print(f"{what}: failed")
+                continue
+            cases.append(result)
+            write_cases(path, cases)
+            progress.console.print(f"{what}: {result['batch_ms_p50']:,.0f} ms per batch")
+
+
+@click.command()
+@click.option("--one", nargs=7, hidden=True, help="Run one case in this process, print its JSON.")
+@click.option("--workload", multiple=True, type=click.Choice(tuple(WORKLOADS)), help="Only these workloads.")
+@click.option("--system", multiple=True, type=click.Choice(SYSTEMS), help="Only these systems.")
+@click.option("--resume", is_flag=True, help="Keep the cases of the results file and measure only the others.")
+@click.option("--all-sizes", is_flag=True, help="Also maps with all categories, and the pandas form with 200,000 rows.")
+@click.option("--tiny", is_flag=True, help="Sizes that say nothing, to see whether it runs.")
+@results_option("smoke")
+def main(
+    *,
+    one: tuple[str, ...] | None,
+    workload: tuple[str, ...],
+    system: tuple[str, ...],
+    resume: bool,
+    all_sizes: bool,
+    tiny: bool,
+    results: Path,
+) -> None:
+    """Measure varve against Spark's own engines on this machine."""
+    if one:
+        sys.stdout.write(json.dumps(run_case(Run.from_arguments(one))) + "\n")
+        return
+    console = wide_console()
+    started = time.monotonic()
+    cases = read_cases(results) if resume else []
+    runs = every_run(all_sizes=all_sizes, is_tiny=tiny)
+    runs = [r for r in runs if (not workload or r.workload in workload) and (not system or r.system in system)]
+    runs = [r for r in runs if not r.is_in(cases)]
+    measure(console, runs, cases, results)
+    for table in tables(cases):
+        console.print(table)
+    if cases:
+        bar_chart(
+            results.with_suffix(".png"), "Keyed state in Structured Streaming", "rows per second", chart_groups(cases)
+        )
+    console.print(f"{len(runs)} cases in {time.monotonic() - started:.0f} s, written to {results}")
 
 
 if __name__ == "__main__":

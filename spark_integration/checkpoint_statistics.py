@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from dataclasses import asdict, dataclass, field
@@ -59,12 +60,12 @@ class BatchTimes:
     batch_ms: float
 
 
-def percentile(values: list[float], fraction: float) -> float:
-    """Nearest-rank percentile, `0 < fraction <= 1`; 0.0 of nothing."""
+def percentile(values: Sequence[float], fraction: float) -> float:
+    """Nearest-rank percentile, `0 < fraction <= 1`: the value at rank `ceil(fraction * n)`, from 1; 0.0 of nothing."""
     if not values:
         return 0.0
-    ordered = sorted(values)
-    return ordered[max(0, min(len(ordered) - 1, -(-int(fraction * 1000) * len(ordered) // 1000) - 1))]
+    rank = math.ceil(round(fraction * len(values), 9))  # rounded, because 0.07 * 100 is a little more than 7
+    return sorted(values)[min(max(rank, 1), len(values)) - 1]
 
 
 class StatisticsLog:

@@ -18,7 +18,22 @@ COVERED: dict[str, str] = {
     "make test": ".ci/run",
     "make test PYTEST_ARGS='-x -k chain'": "tests/tidy/test_make.py::test_make_test_passes_arguments_on",
     "make test-all": "tests/tidy/test_make.py::test_make_test_all_lists_what_was_skipped",
-    "make bench-smoke": "tests/tidy/test_make.py::test_the_benchmark_command_starts_the_benchmark",
+    "make bench-smoke": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make bench-smoke BENCH_ARGS='--resume'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
+    "make bench-smoke BENCH_ARGS='--workload map-update --workload list-append'":
+        "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
+    "make bench-smoke BENCH_ARGS='--system varve-rocksdb --system floor'":
+        "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
+    "make bench-smoke BENCH_ARGS='--tiny'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
+    "make bench-state": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make bench-state BENCH_ARGS='--store hashmap --rows 5000'":
+        "tests/integration/test_state_access_benchmark.py::test_every_store_is_measured",
+    "make bench-changelog": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    "make bench-changelog BENCH_ARGS='--rows 200000 --backend rocksdb'":
+        "tests/spark/test_benchmarks.py::test_the_changelogs_cost_is_measured",
+    "python -m benchmarks.timers": "tests/unit/benchmarks/test_timers.py::test_timers_are_measured",
+    "python -m benchmarks.windows":
+        "tests/unit/benchmarks/test_windows.py::test_the_log_is_no_larger_than_what_changed",
     ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
     "varve materialize --storage file:///var/lib/varve --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",

@@ -39,9 +39,23 @@ def test_the_demo_commands_start_the_example(target: str, arguments: str) -> Non
     assert "deploy/ensure_java.sh" in recipe
 
 
-def test_the_benchmark_command_starts_the_benchmark() -> None:
-    assert "-m benchmarks.smoke" in recipe_of("bench-smoke")
-    assert importlib.util.find_spec("benchmarks.smoke") is not None
+@pytest.mark.parametrize(
+    ("target", "modules"),
+    [
+        ("bench-smoke", ["smoke"]),
+        ("bench-state", ["state_access"]),
+        ("bench-changelog", ["changelog_cost"]),
+        ("bench", ["smoke", "state_access", "changelog_cost", "timers", "windows"]),
+    ],
+)
+def test_the_benchmark_commands_start_the_benchmarks(target: str, modules: list[str]) -> None:
+    """How each of them runs with small sizes: tests/spark/test_benchmarks.py and tests/unit/benchmarks."""
+    recipe = recipe_of(target, "BENCH_ARGS=--some option")
+    for module in modules:
+        assert module in recipe
+        assert importlib.util.find_spec(f"benchmarks.{module}") is not None
+    if len(modules) == 1:
+        assert recipe.rstrip().endswith(f"-m benchmarks.{modules[0]} --some option")
 
 
 def test_make_test_installs_its_own_environment(tmp_path: Path) -> None:

@@ -67,6 +67,12 @@ def test_null_rows_are_not_rows_of_nulls() -> None:
         assert kind.from_arrow(kind.to_arrow(stored)) == stored
 
 
+def test_a_value_with_a_field_too_few_has_no_column() -> None:
+    """`freeze` lets none pass; columns that are made across the rows would silently mix their fields."""
+    with pytest.raises(ValueError, match="2 fields"):
+        as_type(Types.TUPLE([Types.LONG(), Types.LONG()])).to_arrow([(1, 2), (3,), (4, 5)])
+
+
 def test_a_composite_is_as_mutable_as_its_parts() -> None:
     inner = Types.TUPLE(["string", "date"])
     assert (inner.immutable, inner.hashable) == (True, True)

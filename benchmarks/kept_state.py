@@ -1,0 +1,27 @@
+"""The job of `benchmarks.changelog_cost`, with its changelog and without writing anything."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from benchmarks.jobs import CountAndSum
+from varve import RuntimeContext
+from varve.changelog.changes import StateChanges
+from varve.changelog.segment import SegmentHeader
+from varve.spark_integration import segment_parts
+
+
+class KeptCountAndSum(CountAndSum):
+    """The same function in a state worker that makes no segments from then on.
+
+    All else goes on: the overlay, the net effect of the batch, the fold. A segment of no bytes is never uploaded, and
+    the driver commits it as no changes, so this state could not be restored: no product code may do this.
+    """
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        segment_parts.encode_segment = _nothing
+        super().open(runtime_context)
+
+
+def _nothing(header: SegmentHeader, changes: Sequence[StateChanges]) -> bytes:  # noqa: ARG001
+    return b""
