@@ -1,11 +1,13 @@
 """`pyflink.datastream.window`'s names that varve has."""
 
+from varve.spark_integration.triggers import Trigger, TriggerResult
 from varve.spark_integration.window_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     EventTimeTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
@@ -22,6 +24,8 @@ from varve.spark_integration.windows import (
 )
 
 __all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
     "CountTrigger",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
@@ -35,6 +39,7 @@ __all__ = [
     "SlidingProcessingTimeWindows",
     "TimeWindow",
     "Trigger",
+    "TriggerResult",
     "TumblingEventTimeWindows",
     "TumblingProcessingTimeWindows",
     "WindowAssigner",
