@@ -169,7 +169,7 @@ class TriggeredFixedWindowOperator(TriggeredWindowOperator):
     def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
         del value
         size_ms = self._assigner.size_ms
-        starts = self._assigner.starts(time_ms)
+        starts = reversed(self._assigner.starts(time_ms))  # the last one first, as in Flink
         return [self._at(start) for start in starts if not self._is_late(start + size_ms, ctx)]
 
     def _window_of(self, namespace: int) -> _Window | None:

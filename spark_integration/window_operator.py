@@ -190,7 +190,7 @@ class FixedWindowOperator(FiringOperator):
         if self._contents.add(self._assigner.pane(time_ms), value):
             self._register(self._assigner.pane(time_ms), live, ctx)
         out: list[Any] = []
-        for start in live:
+        for start in reversed(live):  # as in Flink
             if self._completes(start, start + size_ms, ctx):
                 self._fire(start, start + size_ms, TimeWindow(start, start + size_ms), ctx, out)
         return out

@@ -320,7 +320,7 @@ def test_a_trigger_of_ones_own_has_timers_and_state_of_each_window(job: KeyedJob
     job.crash()
     windows.restart()
     fired = windows.batch([Element("a", 99, 12)], watermark_ms=13)
-    assert fired == [("b", 0, [1]), ("b", 10, [1]), ("a", 0, [3, 99]), ("a", 10, [3, 99])], "a's sum is above 100"
+    assert fired == [("b", 0, [1]), ("b", 10, [1]), ("a", 10, [3, 99]), ("a", 0, [3, 99])], "a's sum is above 100"
     job.commit()
     job.crash()
     windows.restart()
