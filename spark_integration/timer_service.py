@@ -61,13 +61,14 @@ class KeyedTimerService(TimerService):
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
+        self._is_open = False
         self._namespace_type: TypeInformation | None = None
         self._timers: dict[TimeDomain, KeyedTimers] = {}
         self._time_ms = 0
         self._watermark_ms: int | None = None
 
     def open(self, namespace_type: TypeInformation | None = None) -> None:
-        """Find the timers that there are; before the first batch.
+        """Find the timers that there are. The first batch does it, unless it was done before.
 
         Args:
             namespace_type: Of the timers; None: they have no namespaces.
@@ -75,7 +76,7 @@ class KeyedTimerService(TimerService):
         Raises:
             IncompatibleError: The timers that there are have other namespaces.
         """
-        self._namespace_type = namespace_type
+        self._is_open, self._namespace_type = True, namespace_type
         known = {schema.name for schema in self._backend.schemas}
         for domain in TimeDomain:
             if timer_schema(USER_TIMERS, domain).name in known:
@@ -83,6 +84,8 @@ class KeyedTimerService(TimerService):
 
     def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch: its time and watermark."""
+        if not self._is_open:
+            self.open()
         self._time_ms = time_ms
         self._watermark_ms = watermark_ms
 

@@ -42,7 +42,7 @@ from varve.spark_integration.windows import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 SUM = ReducedContents(lambda a, b: a + b, Types.LONG())
 ALL = ListedContents(Types.LONG())
@@ -380,6 +380,17 @@ def test_continuous_triggers_fire_meanwhile(job: KeyedJob) -> None:
     assert windows.batch(time_ms=13) == [7], "the end"
     job.commit()
     assert not any(job._contents(job.backend.store).values())
+
+
+@pytest.mark.parametrize("was_asked", [True, False])
+def test_windows_cannot_go_on_with_a_trigger_of_the_other_kind(job: KeyedJob, was_asked: bool) -> None:
+    before, after = (Early(), None) if was_asked else (None, Early())
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=before))
+    windows.batch([Element("a", 1, 1)])
+    job.commit()
+    job.redeploy()
+    with pytest.raises(IncompatibleError, match="namespace"):
+        WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=after))
 
 
 def test_a_trigger_has_to_answer(job: KeyedJob) -> None:

@@ -28,7 +28,6 @@ class Bench:
         store = HashMapStore(operator="op", key_type=Types.STRING().type_string(), low=0, high=8)
         self.backend = backend or KeyedStateBackend(store, Types.STRING(), "op")
         self.service = KeyedTimerService(self.backend)
-        self.service.open()
         self.failures: list[tuple[Exception, Any]] = []
 
     def batch(self, time_ms: int, watermark_ms: int | None = None) -> None:
