@@ -20,6 +20,7 @@ from varve.spark_integration.windows import (
     TimeWindow,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
     WindowAssigner,
 )
 
@@ -42,5 +43,6 @@ __all__ = [
     "TriggerResult",
     "TumblingEventTimeWindows",
     "TumblingProcessingTimeWindows",
+    "Window",
     "WindowAssigner",
 ]

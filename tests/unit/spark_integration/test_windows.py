@@ -27,6 +27,7 @@ from varve.datastream.window import (
     TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
 )
 from varve.spark_integration.timer_service import TimeDomain
 from varve.spark_integration.window_triggers import Firing, firing_of
@@ -64,7 +65,16 @@ def test_spans_of_time_may_be_said_in_several_ways() -> None:
     assert Time.days(1) == Time.hours(24) == Time.seconds(86_400) == Time.milliseconds(86_400_000)
     assert TumblingEventTimeWindows.of(10, Time.milliseconds(-3)).pane(0) == -3
     assert TimeWindow(0, 10).max_timestamp() == 9
-    assert GlobalWindow().max_timestamp() == 2**63 - 1
+    assert GlobalWindow.get().max_timestamp() == 2**63 - 1
+
+
+def test_windows_know_one_another() -> None:
+    first, second, third = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
+    assert first.intersects(second)
+    assert not second.intersects(third)
+    assert first.cover(third) == TimeWindow(0, 30)
+    assert isinstance(first, Window)
+    assert isinstance(GlobalWindow.get(), Window)
 
 
 @pytest.mark.parametrize(
