@@ -79,10 +79,10 @@ class RuntimeContext(KeyedStateStore, Protocol):
     """What `open` gets: state handles, and where the function runs."""
 
     def remove_state(self, name: str) -> None:
-        """Remove a state that the function has no use for, of all keys; in `open`, so that every partition does.
+        """Remove a state that the function has no use for, of all keys; in `open`, so that every partition does it.
 
-        Nothing happens if there is no state of that name. The removal is part of the batch. `open` runs again after every
-        restart, so a function that also declares a state of that name loses it then.
+        Nothing happens if there is no state of that name. The removal is part of the batch. `open` runs again after
+        every restart, so a function that also declares a state of that name loses it then.
 
         Raises:
             InvalidRequestError: The name is that of timers.
