@@ -28,15 +28,13 @@ from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
 from varve.changelog.schema_history import same_declaration
-from varve.changelog.stamped_type import is_stamped
-from varve.changelog.state_declaration import declare, rewrite, wanted_schema
+from varve.changelog.state_declaration import declare, overlay_of, remove_all, rewrite, wanted_schema
 from varve.changelog.timer_state import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
 from varve.changelog.ttl_aggregating_state import TtlAggregatingStateHandle, TtlReducingStateHandle
 from varve.changelog.ttl_list_state import TtlListStateHandle
 from varve.changelog.ttl_map_state import TtlMapStateHandle
 from varve.changelog.ttl_record import empty_changes, record_of
 from varve.changelog.ttl_value_state import TtlCell, TtlValueStateHandle
-from varve.changelog.type_strings import parse_type_string
 from varve.changelog.value_state import ValueOverlay, ValueStateHandle
 from varve.storage.errors import InvalidRequestError
 
@@ -92,6 +90,10 @@ class KeyedStateBackend:
         """(`changes()`, what the whole batch is together with the parts that were cut)."""
         self._migrated: list[Overlay[Any]] = []
         """States whose values this batch puts again."""
+        self._removed: set[str] = set()
+        """States whose values this batch has removed."""
+        self._undeclared: set[str] = set()
+        """States that were removed without having been asked for."""
         store.revert()  # what an earlier backend declared and never folded never was
         for schema in known:
             store.register(schema)
@@ -217,34 +219,22 @@ class KeyedStateBackend:
         return KeyedTimers(overlay, self._context, namespace_type)
 
     def remove_state(self, name: str) -> None:
-        """Remove what a value, list or map state holds for every key; all of its keys are pending then.
+        """Remove what a state holds for every key, whether a handle of it was asked for or not.
 
-        Nothing happens if there is no such state. No key is current afterwards.
+        All of its keys are pending then. Nothing happens if there is no such state. Its name and types stay known.
 
         Raises:
-            InvalidRequestError: It is of another kind, or has or had a time to live.
+            InvalidRequestError: It holds timers.
         """
-        schema = next((schema for schema in self._store.schemas if schema.name == name), None)
-        if schema is None:
-            return
-        if is_stamped(schema.value_type):
-            raise InvalidRequestError(
-                f"state {name!r} has or had a time to live: clear it key by key", operator=self._context.operator
-            )
-        value_type, handle = parse_type_string(schema.value_type), None
-        if schema.kind == ValueStateDescriptor.kind:
-            handle = self.get_state(ValueStateDescriptor(name, value_type))
-        elif schema.kind == ListStateDescriptor.kind:
-            handle = self.get_list_state(ListStateDescriptor(name, value_type))
-        elif schema.kind == MapStateDescriptor.kind and schema.map_key_type is not None:
-            handle = self.get_map_state(MapStateDescriptor(name, parse_type_string(schema.map_key_type), value_type))
-        if handle is None:
-            problem = f"state {name!r} of kind {schema.kind} cannot be removed as a whole"
-            raise InvalidRequestError(problem, operator=self._context.operator)
-        for key_group, key in list(self._overlays[name].keys()):
-            self.set_current_key(key_group, key)
-            handle.clear()
-        self._context.key = NO_KEY
+        overlay, stored = self._overlays.get(name), self._stored(name)
+        if overlay is None:
+            if stored is None:
+                return
+            overlay = self._overlays[name] = overlay_of(self._store, stored, self._context.operator)
+            self._undeclared.add(name)
+        remove_all(overlay, self._context.operator)
+        self._removed.add(name)
+        self._changes = None
 
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.
@@ -273,10 +263,17 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
-        known = self._overlays.get(descriptor.name)
-        stored = self._stored(descriptor.name) if known is None else known.schema
+        name = descriptor.name
+        if name in self._undeclared:  # it was removed, and is declared only now
+            self._undeclared.discard(name)
+            del self._overlays[name]
+        known = self._overlays.get(name)
+        stored = self._stored(name) if known is None else known.schema
         schema = wanted_schema(descriptor, stored, self._now, self._context.operator)
-        return self._overlay_of(schema, overlay_type, lambda: self._declared(descriptor, schema, stored, make))
+        overlay = self._overlay_of(schema, overlay_type, lambda: self._declared(descriptor, schema, stored, make))
+        if known is None and name in self._removed:
+            self.remove_state(name)
+        return overlay
 
     def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[], O]) -> O:
         known = self._overlays.get(schema.name)
@@ -395,6 +392,7 @@ class KeyedStateBackend:
             overlay.clear()
         for overlay in self._migrated:
             rewrite(overlay)
+        self._removed.clear()
 
     def _whole_changes(self) -> list[StateChanges]:
         """The net effect of the batch; until a key is set the same objects, as the store may have prepared them."""

@@ -38,6 +38,10 @@ class ListOverlay(CollectionOverlay[ListTable]):
         self.pending[key_group][key] = stored
         self.cleared.add(key)
 
+    def remove_all(self, key_group: int, key: Any) -> None:
+        """Remove all elements of a key."""
+        self.replace(key_group, key, [])
+
     def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], cleared: set[Any]) -> StateChanges | None:
         key_groups: list[int] = []
         keys: list[Any] = []

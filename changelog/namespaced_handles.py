@@ -8,7 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.descriptors import MapStateDescriptor
+from varve.changelog.descriptors import (
+    AggregatingStateDescriptor,
+    ListStateDescriptor,
+    MapStateDescriptor,
+    ReducingStateDescriptor,
+    ValueStateDescriptor,
+)
 from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
 from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
 from varve.changelog.types import Types
@@ -17,13 +23,7 @@ from varve.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.descriptors import (
-        AggregatingStateDescriptor,
-        ListStateDescriptor,
-        ReducingStateDescriptor,
-        StateDescriptor,
-        ValueStateDescriptor,
-    )
+    from varve.changelog.descriptors import StateDescriptor
     from varve.changelog.namespaced_state import MapStates, NamespacedAccumulators
 
 
@@ -55,15 +55,46 @@ class NamespacedStateStore:
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """A reduced value per key and namespace."""
-        reduce = state_descriptor.get_reduce_function().reduce
-        held = reducing(self._states, self._name(state_descriptor), state_descriptor.stored_type, reduce)
-        return _Reducing(self, held)
+        return _Reducing(self, self._accumulators(state_descriptor))
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """An accumulator per key and namespace."""
-        function = state_descriptor.get_agg_function()
-        held = aggregating(self._states, self._name(state_descriptor), state_descriptor.stored_type, function)
-        return _Aggregating(self, held, function.get_result)
+        return _Aggregating(self, self._accumulators(state_descriptor), state_descriptor.get_agg_function().get_result)
+
+    def get_any_state(self, state_descriptor: StateDescriptor) -> Any:
+        """The handle of the descriptor's kind. Raises `InvalidRequestError` if it is none."""
+        for kind, get in (
+            (ValueStateDescriptor, self.get_state),
+            (ListStateDescriptor, self.get_list_state),
+            (MapStateDescriptor, self.get_map_state),
+            (ReducingStateDescriptor, self.get_reducing_state),
+            (AggregatingStateDescriptor, self.get_aggregating_state),
+        ):
+            if isinstance(state_descriptor, kind):
+                return get(state_descriptor)  # pyright: ignore[reportArgumentType]  each takes its own kind
+        raise InvalidRequestError(f"{state_descriptor!r} describes no state")
+
+    def merge_namespaces(self, state_descriptor: StateDescriptor, sources: Sequence[int]) -> None:
+        """Let the current namespace have what it and the sources hold of a state; the sources hold nothing then.
+
+        Raises:
+            InvalidRequestError: The state is of a kind that cannot be merged.
+        """
+        if isinstance(state_descriptor, ListStateDescriptor):
+            lists = NamespacedLists(self._states, self._name(state_descriptor), state_descriptor.stored_type)
+            lists.merge_namespaces(self.namespace, sources)
+        elif isinstance(state_descriptor, ReducingStateDescriptor | AggregatingStateDescriptor):
+            self._accumulators(state_descriptor).merge_namespaces(self.namespace, [self.namespace, *sources])
+        else:
+            raise InvalidRequestError(
+                f"{state_descriptor!r} cannot be merged; a list, reducing or aggregating state can"
+            )
+
+    def _accumulators(self, descriptor: ReducingStateDescriptor | AggregatingStateDescriptor) -> NamespacedAccumulators:
+        name, kind = self._name(descriptor), descriptor.stored_type
+        if isinstance(descriptor, ReducingStateDescriptor):
+            return reducing(self._states, name, kind, descriptor.get_reduce_function().reduce)
+        return aggregating(self._states, name, kind, descriptor.get_agg_function())
 
     def _name(self, descriptor: StateDescriptor) -> str:
         return f"{self._prefix}/{descriptor.kind}/{descriptor.name}"

@@ -13,7 +13,7 @@ from varve.changelog.descriptors import schema_of
 from varve.changelog.list_state import ListOverlay
 from varve.changelog.map_state import MapOverlay
 from varve.changelog.schema_history import change
-from varve.changelog.segment_columns import type_of
+from varve.changelog.segment_columns import LIST, MAP, VALUE_LIKE, type_of
 from varve.changelog.stamped_type import unstamped
 from varve.changelog.ttl_record import record_of, wanted_settings, with_ttl
 from varve.changelog.value_state import ValueOverlay
@@ -116,6 +116,35 @@ def rewrite(overlay: Overlay[Any]) -> None:
             overlay.replace(key_group, key, elements)
     else:
         raise InvariantError(f"values of state {overlay.schema.name!r} cannot be put again")
+
+
+def overlay_of(store: WorkingStore, schema: StateSchema, operator: str) -> Overlay[Any]:
+    """An overlay of a state that is stored. Raises `InvalidRequestError` for timers."""
+    if schema.kind in VALUE_LIKE:
+        return ValueOverlay(schema, store.value_table(schema))
+    if schema.kind == LIST:
+        return ListOverlay(schema, store.list_table(schema))
+    if schema.kind == MAP:
+        return MapOverlay(schema, store.map_table(schema))
+    raise _not_removable(schema.name, operator)
+
+
+def remove_all(overlay: Overlay[Any], operator: str) -> None:
+    """Remove every value, as pending. Raises `InvalidRequestError` for timers."""
+    if isinstance(overlay, ValueOverlay):
+        remove = overlay.remove
+    elif isinstance(overlay, MapOverlay | ListOverlay):
+        remove = overlay.remove_all
+    else:
+        raise _not_removable(overlay.schema.name, operator)
+    for key_group, key in list(overlay.keys()):
+        remove(key_group, key)
+
+
+def _not_removable(name: str, operator: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{name!r} holds timers, which cannot be removed as a state; delete them one by one", operator=operator
+    )
 
 
 def _stored_migration(

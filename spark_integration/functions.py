@@ -67,8 +67,27 @@ class KeyedStateStore(Protocol):
         ...
 
 
+class RemovableStates(KeyedStateStore, Protocol):
+    """A store that can also remove states."""
+
+    def remove_state(self, name: str) -> None:
+        """See `RuntimeContext.remove_state`."""
+        ...
+
+
 class RuntimeContext(KeyedStateStore, Protocol):
     """What `open` gets: state handles, and where the function runs."""
+
+    def remove_state(self, name: str) -> None:
+        """Remove a state that the function has no use for, of all keys; in `open`, so that every partition does it.
+
+        Nothing happens if there is no state of that name. The removal is part of the batch. `open` runs again after
+        every restart, so a function that also declares a state of that name loses it then.
+
+        Raises:
+            InvalidRequestError: The name is that of timers.
+        """
+        ...
 
     def get_task_name(self) -> str:
         """Name of the operator."""
@@ -100,7 +119,7 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def __init__(
         self,
-        store: KeyedStateStore,
+        store: RemovableStates,
         task_name: str,
         partition: int,
         parallelism: int,
@@ -129,6 +148,9 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         return self._store.get_aggregating_state(state_descriptor)
+
+    def remove_state(self, name: str) -> None:
+        self._store.remove_state(name)
 
     def get_task_name(self) -> str:
         return self._task_name

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.descriptors import ValueStateDescriptor
 from varve.changelog.functions import Function, ReduceFunction
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.row_values import row_values
 from varve.spark_integration.stream_functions import FilterFunction, FlatMapFunction, MapFunction, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.changelog.wire_type import WireType
+    from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.functions import RuntimeContext
 
 REDUCE_STATE: Final = "_reduce_state"
@@ -73,19 +74,20 @@ class KeyedFilter(KeyedFunction):
 class KeyedReduce(KeyedFunction):
     """Combines the elements of a key, and gives the combination so far after each of them."""
 
-    def __init__(self, function: Any, state_type: WireType) -> None:
+    def __init__(self, function: Any, elements: ElementType) -> None:
         super().__init__(function)
-        self._state_type = state_type
+        self._elements = elements
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)
         function = self.function
         self._reduce = function.reduce if isinstance(function, ReduceFunction) else function
-        self._state = runtime_context.get_state(ValueStateDescriptor(REDUCE_STATE, self._state_type))
+        self._state = runtime_context.get_state(ValueStateDescriptor(REDUCE_STATE, self._elements.state_type))
+        self._rows = row_values(self._elements)
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:  # noqa: ARG002
-        so_far = self._state.value()
+        so_far, rows = self._state.value(), self._rows
         if so_far is not None:
-            value = self._reduce(so_far, value)
-        self._state.update(value)
+            value = self._reduce(so_far if rows is None else rows.outward(so_far), value)
+        self._state.update(value if rows is None else rows.inward(value))
         return (value,)

@@ -111,6 +111,7 @@ class OperatorRunner:
                 self._writer = self._elements
                 loaded = self._elements.function
             self._function = loaded
+            self._timers.open(getattr(loaded, "timer_namespaces", None))
             if isinstance(loaded, GroupedFunction):
                 self._grouped = GroupedBatch(loaded, backend)
             self._function.open(self._runtime_context)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import operator
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
@@ -20,6 +20,7 @@ from varve.changelog.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.types import Types
 from varve.spark_integration.processor_states import (
     ColumnValues,
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.keyed_backend import KeyedStateBackend
 
+D = TypeVar("D", bound=StateDescriptor)
 LISTED_TIMERS: Final = "$timers"
 """Name of the map state that knows the timers of a key; a user's state cannot begin with a dollar sign."""
 
@@ -126,11 +128,13 @@ class ProcessorHandle(StatefulProcessorHandle):
     Args:
         backend: The processor's state.
         timers: None in time mode None.
+        mode: The time mode.
     """
 
-    def __init__(self, backend: KeyedStateBackend, timers: ProcessorTimers | None) -> None:
+    def __init__(self, backend: KeyedStateBackend, timers: ProcessorTimers | None, mode: TimeMode) -> None:
         self._backend = backend
         self._timers = timers
+        self._mode = mode
         self._initializing = True
 
     def initialized(self) -> None:
@@ -142,7 +146,7 @@ class ProcessorHandle(StatefulProcessorHandle):
     ) -> ProcessorValueState:
         self._check_name(stateName)
         values = ColumnValues(schema, f"value state {stateName!r}")
-        described = with_ttl(ValueStateDescriptor(stateName, values.type), ttlDurationMs)
+        described = self._with_ttl(ValueStateDescriptor(stateName, values.type), ttlDurationMs)
         return ProcessorValueState(self._backend.get_state(described), values)
 
     def getListState(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -150,7 +154,7 @@ class ProcessorHandle(StatefulProcessorHandle):
     ) -> ProcessorListState:
         self._check_name(stateName)
         values = ColumnValues(schema, f"list state {stateName!r}")
-        described = with_ttl(ListStateDescriptor(stateName, values.type), ttlDurationMs)
+        described = self._with_ttl(ListStateDescriptor(stateName, values.type), ttlDurationMs)
         return ProcessorListState(self._backend.get_list_state(described), values)
 
     def getMapState(  # pyright: ignore[reportIncompatibleMethodOverride]
@@ -159,7 +163,7 @@ class ProcessorHandle(StatefulProcessorHandle):
         self._check_name(stateName)
         keys = ColumnValues(userKeySchema, f"a key of map state {stateName!r}")
         values = ColumnValues(valueSchema, f"map state {stateName!r}")
-        described = with_ttl(MapStateDescriptor(stateName, keys.type, values.type), ttlDurationMs)
+        described = self._with_ttl(MapStateDescriptor(stateName, keys.type, values.type), ttlDurationMs)
         return ProcessorMapState(self._backend.get_map_state(described), keys, values)
 
     def registerTimer(self, expiryTimestampMs: int) -> None:
@@ -183,27 +187,24 @@ class ProcessorHandle(StatefulProcessorHandle):
         if isinstance(name, str) and name.startswith("$"):
             raise InvalidRequestError(f"state {name!r}: names that begin with $ are reserved; take another")
 
+    def _with_ttl(self, descriptor: D, ttl_ms: int | None) -> D:
+        """The descriptor with Spark's time to live: of a value, an element or an entry, since it was written last."""
+        if ttl_ms is None or ttl_ms == 0:  # 0 is Spark's word for no time to live
+            return descriptor
+        name = descriptor.name
+        if not isinstance(ttl_ms, int) or ttl_ms < 0:
+            raise InvalidRequestError(f"state {name!r}: ttlDurationMs is {ttl_ms!r}; give milliseconds above 0, an int")
+        if self._mode is not TimeMode.PROCESSING_TIME:
+            raise InvalidRequestError(
+                f"state {name!r}: ttlDurationMs needs the time mode 'ProcessingTime', and it is {self._mode.value!r}"
+            )
+        descriptor.enable_time_to_live(StateTtlConfig.new_builder(Time.milliseconds(ttl_ms)).build())
+        return descriptor
+
     def _timers_of(self, method: str) -> ProcessorTimers:
         if self._timers is None:
             raise InvalidRequestError(f"{method} needs the time mode ProcessingTime or EventTime, and it is None")
         return self._timers
-
-
-D = Any
-
-
-def with_ttl(descriptor: D, ttl_ms: int | None) -> D:
-    """The descriptor with Spark's time to live: processing time, from the last write. None: for ever.
-
-    Raises:
-        InvalidRequestError: There is no time to live yet.
-    """
-    if ttl_ms is None:
-        return descriptor
-    held: StateDescriptor = descriptor
-    raise InvalidRequestError(
-        f"state {held.name!r}: ttlDurationMs is not supported yet; leave it out, and remove old state with timers"
-    )
 
 
 def _milliseconds(time_ms: Any) -> int:

@@ -75,7 +75,7 @@ class ProcessorFunction(GroupedFunction):
     def attach(self, backend: KeyedStateBackend) -> None:
         self._keys = KeyTuples(backend, self._key_columns)
         self._timers = None if self._mode is TimeMode.NONE else ProcessorTimers(backend, self._mode)
-        self._handle = ProcessorHandle(backend, self._timers)
+        self._handle = ProcessorHandle(backend, self._timers, self._mode)
         self._times = TimerValues()
         self._until_ms = UNKNOWN_MS
 

@@ -12,7 +12,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
-from varve.changelog.types import as_type
+from varve.changelog.types import Types, as_type
 from varve.spark_integration.aggregate_operation import AggregateOperation
 from varve.spark_integration.branch_plan import check_can_meet
 from varve.spark_integration.connected_streams import ConnectedStreams
@@ -48,7 +48,7 @@ from varve.spark_integration.transformations import (
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
 from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
-from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.windowed_stream import AllWindowedStream, WindowedStream
 from varve.spark_integration.windows import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
@@ -252,7 +252,8 @@ class DataStream:
                 f"{operator.kind} has no side outputs: call get_side_output on what a function on a keyed or connected "
                 "stream has made"
             )
-        elements = elements_of(output_tag.type_info)
+        is_late = output_tag.type_info is None and output_tag.tag_id == operator.late_output
+        elements = operator.inputs[0].elements if is_late else elements_of(output_tag.type_info)
         node = SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=output_tag.tag_id)
         return DataStream(self._environment, node)
 
@@ -273,9 +274,7 @@ class DataStream:
         return DataStream(self._environment, node)
 
     def connect(self, ds: DataStream) -> ConnectedStreams:
-        """This stream beside another of any type, to be read by one function.
-
-        Possible before the first stateful operator.
+        """This stream beside another of any type, to be read by one function, before the first stateful operator.
 
         Raises:
             InvalidRequestError: See `union`.
@@ -325,6 +324,11 @@ class DataStream:
         return KeyedStream(
             self._environment, self._transformation, (KEY_COLUMN,), KeyFunction(pickle_step(key[0], "key_by"), kind)
         )
+
+    def window_all(self, window_assigner: WindowAssigner) -> AllWindowedStream:
+        """Divide all elements together by time; one task gets them all. Raises `InvalidRequestError` for no windows."""
+        keyed = self.key_by(lambda _: 0, key_type=Types.LONG())
+        return AllWindowedStream(keyed._elements, keyed._operator, window_assigner)  # noqa: SLF001  of this module
 
     def _check_key_columns(self, columns: tuple[str, ...]) -> None:
         found = key_type_of(self.schema, columns)
@@ -437,31 +441,28 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
     def reduce(self, func: ReduceFunction[Any] | Callable[[Any, Any], Any]) -> DataStream:
         """For each element the combination of the key's elements so far, of which one is kept as state."""
         check_function(func, ReduceFunction, "reduce")
-        return self._operator("reduce", KeyedReduce(func, self._elements.state_type), self._elements)
+        return self._operator("reduce", KeyedReduce(func, self._elements), self._elements)
 
     def stream_key(self) -> StreamKey:
         key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)
         return StreamKey(self._columns, self._key, key_type)
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
-        """Divide the elements of each key by time; see `varve.spark_integration.windows` for what there is.
-
-        Raises:
-            InvalidRequestError: Not a window assigner.
-        """
+        """Divide the elements of each key by time, see docs/windows.md. Raises `InvalidRequestError` for no windows."""
         return WindowedStream(self._elements, self._operator, window_assigner)
 
     def count_window(self, size: int) -> WindowedStream:
         """Windows of so many elements of a key. Raises `InvalidRequestError` below 1."""
         return self.window(GlobalWindows.create()).trigger(PurgingTrigger.of(CountTrigger.of(size)))
 
-    def _operator(
+    def _operator(  # noqa: PLR0913  what operators have
         self,
         kind: str,
         func: Any,
         elements: ElementType,
         uid: str | None = None,
         name: str | None = None,
+        late_output: str | None = None,
         *,
         initial_state: InitialState | None = None,
         event_time_column: str | None = None,
@@ -490,6 +491,7 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
             key=self._key,
             plan=replace(plan, initial_state=initial_state),
             event_time_column=event_time_column,
+            late_output=late_output,
         )
         made = DataStream(self._environment, node)
         if name is not None:

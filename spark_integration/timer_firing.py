@@ -31,13 +31,15 @@ WARN_EVERY: Final = 1_000_000
 class KeyedOnTimerContext(KeyedProcessFunction.OnTimerContext):
     """The context that is reused for all timers."""
 
-    __slots__ = ("_timer_service", "domain", "key", "time_ms")
+    __slots__ = ("_timer_service", "domain", "key", "namespace", "time_ms")
 
     def __init__(self, timer_service: TimerService) -> None:
         self._timer_service = timer_service
         self.key: Any = None
         self.time_ms = 0
         self.domain = TimeDomain.EVENT_TIME
+        self.namespace: Any = None
+        """Stored form; None of functions whose timers have no namespaces."""
 
     def time_domain(self) -> TimeDomain:
         return self.domain
@@ -88,7 +90,7 @@ class TimerFiring:
         fired, key = 0, None
         try:
             while (due := pop_due()) is not None:
-                context.domain, (key_group, (time_ms, key, _)) = due
+                context.domain, (key_group, (time_ms, key, context.namespace)) = due
                 self._backend.set_current_key(key_group, key)
                 context.key = key if thaw is None or key is None else thaw(key)
                 context.time_ms = time_ms

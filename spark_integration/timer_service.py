@@ -7,13 +7,14 @@ the checkpoint before it computed. Neither moves within a batch.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.timer_state import TimeDomain, timer_schema
 
 if TYPE_CHECKING:
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.changelog.timer_state import DueTimer, KeyedTimers
+    from varve.changelog.type_information import TypeInformation
 
 __all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]
 
@@ -60,16 +61,31 @@ class KeyedTimerService(TimerService):
 
     def __init__(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
+        self._is_open = False
+        self._namespace_type: TypeInformation | None = None
         self._timers: dict[TimeDomain, KeyedTimers] = {}
         self._time_ms = 0
         self._watermark_ms: int | None = None
-        known = {schema.name for schema in backend.schemas}
+
+    def open(self, namespace_type: TypeInformation | None = None) -> None:
+        """Find the timers that there are. The first batch does it, unless it was done before.
+
+        Args:
+            namespace_type: Of the timers; None: they have no namespaces.
+
+        Raises:
+            IncompatibleError: The timers that there are have other namespaces.
+        """
+        self._is_open, self._namespace_type = True, namespace_type
+        known = {schema.name for schema in self._backend.schemas}
         for domain in TimeDomain:
             if timer_schema(USER_TIMERS, domain).name in known:
                 self._of(domain)
 
     def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch: its time and watermark."""
+        if not self._is_open:
+            self.open()
         self._time_ms = time_ms
         self._watermark_ms = watermark_ms
 
@@ -91,6 +107,14 @@ class KeyedTimerService(TimerService):
     def delete_event_time_timer(self, timestamp: int) -> None:
         self._of(TimeDomain.EVENT_TIME).delete(timestamp)
 
+    def register(self, domain: TimeDomain, time_ms: int, namespace: Any) -> None:
+        """Set a timer of the current key and a namespace. Raises `InvalidRequestError` for no time."""
+        self._of(domain).register(time_ms, namespace)
+
+    def delete(self, domain: TimeDomain, time_ms: int, namespace: Any) -> None:
+        """Remove such a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+        self._of(domain).delete(time_ms, namespace)
+
     def pop_due(self) -> tuple[TimeDomain, DueTimer] | None:
         """Remove and give the timer that fires next: event time before processing time; None if none is due (now)."""
         for domain, until_ms in ((TimeDomain.EVENT_TIME, self._watermark_ms),
@@ -105,5 +129,5 @@ class KeyedTimerService(TimerService):
     def _of(self, domain: TimeDomain) -> KeyedTimers:
         timers = self._timers.get(domain)
         if timers is None:
-            timers = self._timers[domain] = self._backend.get_timers(USER_TIMERS, domain)
+            timers = self._timers[domain] = self._backend.get_timers(USER_TIMERS, domain, self._namespace_type)
         return timers

@@ -116,6 +116,8 @@ class KeyedTransformation(Transformation):
     """Output column with the event time; None: as before."""
     connected: tuple[StreamKey, ...] = ()
     """Of an operator on connected streams: the key of each input."""
+    late_output: str | None = None
+    """Id of the side output that gets late elements as they came."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,13 +14,16 @@ from varve.changelog.descriptors import MapStateDescriptor
 from varve.changelog.functions import Function, ReduceFunction
 from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
 from varve.changelog.types import Types
+from varve.spark_integration.row_values import row_values
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.changelog.functions import AggregateFunction
     from varve.changelog.types import TypeLike
+    from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.functions import RuntimeContext
+    from varve.spark_integration.row_values import RowValues
 
 CONTENTS_STATE: Final = "window-contents"
 """Name of the state with what windows hold; Flink's."""
@@ -81,6 +84,8 @@ class ReducedContents(ContentsPlan):
 
     function: Any
     value_type: TypeLike
+    elements: ElementType | None = field(default=None, repr=False)
+    """Of the stream; None: they are values of the type."""
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del sessions
@@ -88,6 +93,12 @@ class ReducedContents(ContentsPlan):
         if isinstance(function, Function):
             function.open(runtime_context)
         reduce: Any = function.reduce if isinstance(function, ReduceFunction) else function
+        rows = row_values(self.elements)
+        if rows is not None:
+            inward, outward, of_rows = rows.inward, rows.outward, reduce
+            reduce = lambda a, b: inward(of_rows(outward(a), outward(b)))  # noqa: E731  a reduce function of values
+            held = reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce)
+            return _Accumulated(held, outward, shared=shared, inward=inward)
         return _Accumulated(reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce), None, shared=shared)
 
     def close(self) -> None:
@@ -117,21 +128,24 @@ class ListedContents(ContentsPlan):
     """The elements."""
 
     element_type: TypeLike = field(repr=False)
+    elements: ElementType | None = field(default=None, repr=False)
+    """Of the stream; None: they are values of the type."""
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del shared
         kind = _SessionElements if sessions else _Elements
-        return kind(runtime_context, self.element_type)
+        return kind(runtime_context, self.element_type, row_values(self.elements))
 
 
 class _Accumulated(WindowContents):
-    def __init__(self, accumulators: Any, result: Any, *, shared: bool) -> None:
+    def __init__(self, accumulators: Any, result: Any, *, shared: bool, inward: Any = None) -> None:
         self._accumulators = accumulators
         self._result = result
         self._shared = shared
+        self._inward = inward
 
     def add(self, pane: int, value: Any) -> bool:
-        return self._accumulators.add(pane, value)
+        return self._accumulators.add(pane, value if self._inward is None else self._inward(value))
 
     def panes(self) -> list[int]:
         return self._accumulators.namespaces()
@@ -153,18 +167,20 @@ class _Accumulated(WindowContents):
 
 
 class _SessionElements(WindowContents):
-    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike) -> None:
+    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike, rows: RowValues | None) -> None:
         self._lists = NamespacedLists(runtime_context, CONTENTS_STATE, element_type)
+        self._rows = rows
 
     def add(self, pane: int, value: Any) -> bool:
-        self._lists.add(pane, value)
+        self._lists.add(pane, value if self._rows is None else self._rows.inward(value))
         return False
 
     def panes(self) -> list[int]:
         return []
 
     def read(self, low: int, high: int) -> list[Any]:
-        return self._lists.elements(low, high)
+        held = self._lists.elements(low, high)
+        return held if self._rows is None else list(map(self._rows.outward, held))
 
     def remove(self, low: int, high: int) -> None:
         self._lists.remove_between(low, high)
@@ -180,12 +196,12 @@ class _SessionElements(WindowContents):
 class _Elements(_SessionElements):
     """Elements of fixed windows, and a row for each pane, so that a new one is known without a look at the elements."""
 
-    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike) -> None:
-        super().__init__(runtime_context, element_type)
+    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike, rows: RowValues | None) -> None:
+        super().__init__(runtime_context, element_type, rows)
         self._panes = runtime_context.get_map_state(MapStateDescriptor(PANES_STATE, NAMESPACE_TYPE, Types.BOOLEAN()))
 
     def add(self, pane: int, value: Any) -> bool:
-        self._lists.add(pane, value)
+        super().add(pane, value)
         if self._panes.contains(pane):
             return False
         self._panes.put(pane, True)

@@ -1,4 +1,4 @@
-"""User functions on windows, with PyFlink's names: `ProcessWindowFunction` and `WindowFunction`."""
+"""User functions on windows, with PyFlink's names: `WindowFunction` and `ProcessWindowFunction`, also without keys."""
 
 from __future__ import annotations
 
@@ -71,4 +71,25 @@ class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
         """
 
     def clear(self, context: Context[W]) -> None:
+        """Called when the window is removed: remove what `window_state` holds."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """As `WindowFunction`, for windows of all elements together."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window; see `WindowFunction.apply`."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """As `ProcessWindowFunction`, for windows of all elements together: their state is that of one key."""
+
+    Context = ProcessWindowFunction.Context
+
+    @abstractmethod
+    def process(self, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window; see `ProcessWindowFunction.process`."""
+
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
         """Called when the window is removed: remove what `window_state` holds."""

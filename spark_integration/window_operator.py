@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.state import MapState
     from varve.spark_integration.functions import RuntimeContext
+    from varve.spark_integration.output_tag import OutputTag
     from varve.spark_integration.window_contents import ContentsPlan
     from varve.spark_integration.window_triggers import Firing
     from varve.spark_integration.windows import WindowAssigner
@@ -45,39 +46,36 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
 
     Args:
         assigner: The windows.
-        firing: When they fire.
         lateness_ms: How long event-time windows stay after their end.
         plan: How contents are kept.
         function: A `WindowFunction` or `ProcessWindowFunction`; None: contents go out as they are.
+        late_output: Where late elements go; None: they are dropped.
     """
 
     fires_first = True
     """Due timers come before the elements of the batch, too."""
     _shares = False
     """A window may have several panes."""
-    _merges = False
-    """Windows are sessions."""
 
     def __init__(
-        self, assigner: WindowAssigner, firing: Firing, lateness_ms: int, plan: ContentsPlan, function: Any
+        self,
+        assigner: WindowAssigner,
+        lateness_ms: int,
+        plan: ContentsPlan,
+        function: Any,
+        late_output: OutputTag | None = None,
     ) -> None:
         self._is_event = assigner.is_event_time()
         self._domain = assigner.domain
-        # The watermark of a window's last millisecond says that all of it has come; the time itself that some may come.
-        self._before_ms = 1 if self._is_event else 0
-        self._firing = firing
+        self._merges = isinstance(assigner, SessionWindows)
         self._lateness_ms = lateness_ms if self._is_event else 0
         self._plan = plan
         self._emission = WindowEmission(function, merges=self._merges)
-        self._removal_is_end = firing.on_time is not None and not self._lateness_ms
+        self._late_output = late_output
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._contents = self._plan.open(runtime_context, shared=self._shares, sessions=self._merges)
         self._emission.open(runtime_context)
-        if self._firing.count is not None:
-            self._counts: MapState[Any, Any] = runtime_context.get_map_state(
-                MapStateDescriptor(COUNTS_STATE, NAMESPACE_TYPE, Types.LONG())
-            )
 
     def close(self) -> None:
         self._plan.close()
@@ -101,6 +99,36 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
     def _is_late(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
         """Whether a window that ends there is removed already."""
         return self._is_event and end_ms - 1 + self._lateness_ms <= ctx.current_watermark()
+
+    def _late(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
+        """What becomes of an element that no window takes: late is one that no window of its time would take."""
+        if self._late_output is None or not self._is_late(time_ms + 1, ctx):
+            return None
+        return [(self._late_output, value)]
+
+
+class FiringOperator(WindowOperator):
+    """Base of the operators with a trigger that is known: it need not be asked.
+
+    Args:
+        assigner: The windows.
+        firing: When they fire.
+        others: Those of `WindowOperator`.
+    """
+
+    def __init__(self, assigner: WindowAssigner, firing: Firing, *others: Any) -> None:
+        super().__init__(assigner, *others)
+        # The watermark of a window's last millisecond says that all of it has come; the time itself that some may come.
+        self._before_ms = 1 if self._is_event else 0
+        self._firing = firing
+        self._removal_is_end = firing.on_time is not None and not self._lateness_ms
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        if self._firing.count is not None:
+            self._counts: MapState[Any, Any] = runtime_context.get_map_state(
+                MapStateDescriptor(COUNTS_STATE, NAMESPACE_TYPE, Types.LONG())
+            )
 
     def _has_passed(self, end_ms: int, ctx: KeyedProcessFunction.Context) -> bool:
         """Whether the timer of that end has fired already."""
@@ -145,7 +173,7 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
             self._counts.remove(low)
 
 
-class FixedWindowOperator(WindowOperator):
+class FixedWindowOperator(FiringOperator):
     """Tumbling and sliding windows."""
 
     def __init__(self, assigner: FixedWindows, *arguments: Any) -> None:
@@ -158,11 +186,11 @@ class FixedWindowOperator(WindowOperator):
         size_ms = self._assigner.size_ms
         live = [start for start in self._assigner.starts(time_ms) if not self._is_late(start + size_ms, ctx)]
         if not live:
-            return None
+            return self._late(value, time_ms, ctx)
         if self._contents.add(self._assigner.pane(time_ms), value):
             self._register(self._assigner.pane(time_ms), live, ctx)
         out: list[Any] = []
-        for start in live:
+        for start in reversed(live):  # as in Flink
             if self._completes(start, start + size_ms, ctx):
                 self._fire(start, start + size_ms, TimeWindow(start, start + size_ms), ctx, out)
         return out
@@ -192,7 +220,7 @@ class FixedWindowOperator(WindowOperator):
             self._register_removal(start + size_ms, ctx)
 
 
-class GlobalWindowOperator(WindowOperator):
+class GlobalWindowOperator(FiringOperator):
     """One window for each key, which never ends."""
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
@@ -204,10 +232,8 @@ class GlobalWindowOperator(WindowOperator):
         return out
 
 
-class SessionWindowOperator(WindowOperator):
+class SessionWindowOperator(FiringOperator):
     """Windows of elements that follow one another within a gap."""
-
-    _merges = True
 
     def __init__(self, assigner: SessionWindows, *arguments: Any) -> None:
         super().__init__(assigner, *arguments)
@@ -222,13 +248,9 @@ class SessionWindowOperator(WindowOperator):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
         time_ms = self._time_of(ctx)
-        start, end = time_ms, time_ms + self._gap(value)
-        # As in Flink, sessions that only touch are one.
-        found = sorted(item for item in self._sessions.items() if item[0] <= end and item[1] >= start)
-        if found:
-            start, end = min(start, found[0][0]), max(end, *(item[1] for item in found))
+        found, start, end = joined(self._sessions.items(), time_ms, time_ms + self._gap(value))
         if self._is_late(end, ctx):
-            return None
+            return self._late(value, time_ms, ctx)
         if found != [(start, end)]:
             self._replace(found, start, end)
         self._contents.add(self._contents.session_pane(start, time_ms), value)
@@ -283,6 +305,17 @@ class SessionWindowOperator(WindowOperator):
             self._counts.remove(old)
         if count:
             self._counts.put(start, count)
+
+
+def joined(sessions: Iterable[tuple[int, int]], start: int, end: int) -> tuple[list[tuple[int, int]], int, int]:
+    """The sessions that one from `start` to `end` joins, ascending, and begin and end of what they become together.
+
+    As in Flink, sessions that only touch are one.
+    """
+    found = sorted(item for item in sessions if item[0] <= end and item[1] >= start)
+    if found:
+        start, end = min(start, found[0][0]), max(end, *(item[1] for item in found))
+    return found, start, end
 
 
 def _register(ctx: KeyedProcessFunction.Context, domain: TimeDomain, time_ms: int) -> None:

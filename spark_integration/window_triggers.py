@@ -1,28 +1,45 @@
-"""When a window gives its contents out: PyFlink's triggers. Pure.
+"""When a window gives its contents out: the triggers that PyFlink has, and what is known of them beforehand.
 
-Only these are there; a `Trigger` of one's own is refused, because what it would keep has no place in the state.
+The plain ones need not be asked for each element: `firing_of` says what they mean, and overlapping windows can share
+their contents then. Any other trigger is asked (`triggered_windows`). Pure.
 """
 
 from __future__ import annotations
 
-from abc import ABC
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.windows import FixedWindows, GlobalWindows
+from varve.changelog.descriptors import ReducingStateDescriptor
+from varve.changelog.types import Types
+from varve.spark_integration.triggers import Trigger, TriggerResult
+from varve.spark_integration.windows import FixedWindows, GlobalWindows, SessionWindows, span_ms
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from varve.changelog.timer_state import TimeDomain
-    from varve.spark_integration.windows import WindowAssigner
+    from varve.spark_integration.windows import TimeSpan, WindowAssigner
+
+_COUNT: Final = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())
+_FIRE_TIME: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
 
 
-class Trigger(ABC):  # noqa: B024  PyFlink's base
-    """When windows fire; one of the classes below."""
+class _OwnTrigger(Trigger[Any, Any]):
+    """Base of the triggers that sessions can have: they follow no clock, unless they say so."""
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
 
 
 @dataclass(frozen=True)
-class EventTimeTrigger(Trigger):
+class EventTimeTrigger(_OwnTrigger):
     """When the watermark passes the end of the window, and for each element that comes afterwards."""
 
     @staticmethod
@@ -30,9 +47,25 @@ class EventTimeTrigger(Trigger):
         """The trigger."""
         return EventTimeTrigger()
 
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
 
 @dataclass(frozen=True)
-class ProcessingTimeTrigger(Trigger):
+class ProcessingTimeTrigger(_OwnTrigger):
     """When the time of the batch passes the end of the window."""
 
     @staticmethod
@@ -40,9 +73,23 @@ class ProcessingTimeTrigger(Trigger):
         """The trigger."""
         return ProcessingTimeTrigger()
 
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
 
 @dataclass(frozen=True)
-class CountTrigger(Trigger):
+class CountTrigger(_OwnTrigger):
     """When the window has got so many elements since it fired last."""
 
     count: int
@@ -54,19 +101,137 @@ class CountTrigger(Trigger):
             raise InvalidRequestError(f"a window cannot fire after {window_size!r} elements; give 1 or more")
         return CountTrigger(window_size)
 
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        counted = ctx.get_partitioned_state(_COUNT)
+        counted.add(1)
+        if counted.get() < self.count:
+            return TriggerResult.CONTINUE
+        counted.clear()
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_COUNT)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(_COUNT).clear()
+
 
 @dataclass(frozen=True)
-class PurgingTrigger(Trigger):
-    """As another trigger, and the contents are removed when they have been given out."""
+class ContinuousEventTimeTrigger(_OwnTrigger):
+    """Whenever the watermark passes a multiple of the interval, and at the end of the window."""
 
-    nested: Trigger
+    interval_ms: int
 
     @staticmethod
-    def of(nested_trigger: Trigger) -> PurgingTrigger:
+    def of(interval: TimeSpan) -> ContinuousEventTimeTrigger:
+        """The trigger. Raises `InvalidRequestError` for no span of time."""
+        return ContinuousEventTimeTrigger(span_ms(interval, "the interval of a trigger"))
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() is None:
+            begin_ms = timestamp - timestamp % self.interval_ms
+            _fire_next(fires, begin_ms + self.interval_ms, window, ctx.register_event_time_timer)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() != time:
+            return TriggerResult.CONTINUE
+        fires.clear()
+        _fire_next(fires, time + self.interval_ms, window, ctx.register_event_time_timer)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_FIRE_TIME)
+        fires_ms = ctx.get_partitioned_state(_FIRE_TIME).get()
+        if fires_ms is not None:
+            ctx.register_event_time_timer(fires_ms)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if (fires_ms := fires.get()) is not None:
+            ctx.delete_event_time_timer(fires_ms)
+            fires.clear()
+
+
+@dataclass(frozen=True)
+class ContinuousProcessingTimeTrigger(_OwnTrigger):
+    """Whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
+
+    interval_ms: int
+
+    @staticmethod
+    def of(interval: TimeSpan) -> ContinuousProcessingTimeTrigger:
+        """The trigger. Raises `InvalidRequestError` for no span of time."""
+        return ContinuousProcessingTimeTrigger(span_ms(interval, "the interval of a trigger"))
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() is None:
+            now_ms = ctx.get_current_processing_time()
+            begin_ms = now_ms - now_ms % self.interval_ms
+            _fire_next(fires, begin_ms + self.interval_ms, window, ctx.register_processing_time_timer)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() != time:
+            return TriggerResult.CONTINUE
+        fires.clear()
+        if time < window.max_timestamp():
+            _fire_next(fires, time + self.interval_ms, window, ctx.register_processing_time_timer)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_FIRE_TIME)
+        fires_ms = ctx.get_partitioned_state(_FIRE_TIME).get()
+        if fires_ms is not None:
+            ctx.register_processing_time_timer(fires_ms)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if (fires_ms := fires.get()) is not None:
+            ctx.delete_processing_time_timer(fires_ms)
+            fires.clear()
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger[Any, Any]):
+    """As another trigger, and the contents are removed when they have been given out."""
+
+    nested: Trigger[Any, Any]
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
         """The trigger. Raises `InvalidRequestError` for something that is none."""
         if not isinstance(nested_trigger, Trigger):
             raise InvalidRequestError(f"PurgingTrigger.of takes a trigger, not {nested_trigger!r}")
         return PurgingTrigger(nested_trigger)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self.nested.can_merge()
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        self.nested.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        self.nested.clear(window, ctx)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,15 +245,15 @@ class Firing:
     purges: bool = False
 
 
-def firing_of(trigger: Trigger | None, assigner: WindowAssigner) -> Firing:
-    """What the trigger means for these windows.
+def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Firing | None:
+    """What the trigger means for these windows; None: it has to be asked.
 
     Args:
         trigger: None: the assigner's own, which is the clock of its windows.
         assigner: The windows.
 
     Raises:
-        InvalidRequestError: A trigger of the user's own, or one that these windows cannot have.
+        InvalidRequestError: Not a trigger, or one that these windows cannot have.
     """
     if trigger is None:
         if isinstance(assigner, GlobalWindows):
@@ -96,24 +261,31 @@ def firing_of(trigger: Trigger | None, assigner: WindowAssigner) -> Firing:
                 "global windows never end: say when they fire, such as trigger(CountTrigger.of(100))"
             )
         return Firing(assigner.domain)
-    purges = isinstance(trigger, PurgingTrigger)
+    if not isinstance(trigger, Trigger):
+        raise InvalidRequestError(f"trigger takes a Trigger, such as CountTrigger.of(100), not {trigger!r}")
+    if isinstance(assigner, SessionWindows) and not trigger.can_merge():
+        raise InvalidRequestError(
+            f"sessions merge, and {type(trigger).__name__} cannot: give it on_merge(), and let can_merge() return True"
+        )
+    purges = type(trigger) is PurgingTrigger
     plain = trigger.nested if isinstance(trigger, PurgingTrigger) else trigger
+    if isinstance(assigner, GlobalWindows) and type(plain) in (EventTimeTrigger, ProcessingTimeTrigger):
+        raise InvalidRequestError(f"global windows never end, so {type(plain).__name__} would never fire them")
     if purges and isinstance(assigner, FixedWindows) and assigner.overlaps:
-        raise InvalidRequestError(
-            "windows that overlap share their contents, so one cannot purge them: use a tumbling window, or leave out "
-            "PurgingTrigger"
-        )
-    if isinstance(plain, CountTrigger):
+        return None  # each window has to have contents of its own
+    if type(plain) is CountTrigger:
         return Firing(None, plain.count, purges)
-    if not isinstance(plain, EventTimeTrigger | ProcessingTimeTrigger):
-        raise InvalidRequestError(
-            f"{plain!r} is none of the triggers that there are: EventTimeTrigger, ProcessingTimeTrigger, CountTrigger "
-            "and PurgingTrigger"
-        )
-    if isinstance(assigner, GlobalWindows):
-        raise InvalidRequestError("global windows never end: only a CountTrigger fires them")
-    if isinstance(plain, EventTimeTrigger) != assigner.is_event_time():
-        raise InvalidRequestError(
-            f"{type(plain).__name__} follows another clock than {type(assigner).__name__}; take windows of that clock"
-        )
-    return Firing(assigner.domain, None, purges)
+    if type(plain) is (EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger):
+        return Firing(assigner.domain, None, purges)
+    return None
+
+
+def _fire_next(fires: Any, time_ms: int, window: Any, register: Callable[[int], None]) -> None:
+    """Set the timer of the next firing, which is at the end of the window at the latest."""
+    time_ms = min(time_ms, window.max_timestamp())
+    fires.add(time_ms)
+    register(time_ms)
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result is TriggerResult.FIRE else result

@@ -24,24 +24,45 @@ TimeSpan = Any
 """A `Time`, a `Duration`, or whole milliseconds."""
 
 
+class Window(ABC):
+    """What elements are gathered in."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def max_timestamp(self) -> int:
+        """The last millisecond of the window, at which it is complete."""
+
+
 @dataclass(frozen=True, order=True, slots=True)
-class TimeWindow:
+class TimeWindow(Window):
     """From `start` up to and without `end`, milliseconds since 1970."""
 
     start: int
     end: int
 
     def max_timestamp(self) -> int:
-        """The last millisecond of the window, at which it is complete."""
         return self.end - 1
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Whether the windows overlap or touch, as in Flink."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """The smallest window that both are in."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class GlobalWindow:
+class GlobalWindow(Window):
     """The one window of all times."""
 
+    @staticmethod
+    def get() -> GlobalWindow:
+        """The window."""
+        return GlobalWindow()
+
     def max_timestamp(self) -> int:
-        """The largest time."""
         return TIME_MAX_MS
 
 

@@ -7,17 +7,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.timer_firing import TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
-from varve.spark_integration.window_operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
-from varve.spark_integration.window_triggers import firing_of
-from varve.spark_integration.windows import FixedWindows, SessionWindows
+from varve.spark_integration.windowed_stream import operator_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.keyed_job import KeyedJob
+    from varve.spark_integration.output_tag import OutputTag
+    from varve.spark_integration.triggers import Trigger
     from varve.spark_integration.window_contents import ContentsPlan
     from varve.spark_integration.window_operator import WindowOperator
-    from varve.spark_integration.window_triggers import Trigger
     from varve.spark_integration.windows import WindowAssigner
 
 
@@ -34,14 +33,12 @@ def window_operator(
     contents: ContentsPlan,
     function: Any = None,
     *,
-    trigger: Trigger | None = None,
+    trigger: Trigger[Any, Any] | None = None,
     lateness_ms: int = 0,
+    late_output: OutputTag | None = None,
 ) -> WindowOperator:
     """The operator that `WindowedStream` would make."""
-    kind: Any = GlobalWindowOperator
-    if isinstance(assigner, FixedWindows | SessionWindows):
-        kind = FixedWindowOperator if isinstance(assigner, FixedWindows) else SessionWindowOperator
-    return kind(assigner, firing_of(trigger, assigner), lateness_ms, contents, function)
+    return operator_of(assigner, trigger, lateness_ms, contents, function, late_output)
 
 
 class WindowJob:
@@ -56,6 +53,7 @@ class WindowJob:
         """The operator gets its state from the job's backend."""
         backend = self.job.backend
         self._service = KeyedTimerService(backend)
+        self._service.open(getattr(self.operator, "timer_namespaces", None))
         self._context = KeyedProcessContext(self._service)
         self._firing = TimerFiring(backend, self._service, "windows")
         self.operator.open(OperatorRuntimeContext(backend, "windows", 0, 1, 8))

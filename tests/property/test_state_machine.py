@@ -150,6 +150,19 @@ class StateMachine(RuleBasedStateMachine):
             self.job.at(key, descriptor).clear()
             getattr(self.seen, descriptor.name).pop(key, None)
 
+    @rule(which=st.sampled_from([VALUE, ITEMS, MAP, SUM, DIGITS]))
+    def remove_state(self, which: Any) -> None:
+        """Of every key at once."""
+        self.job.backend.remove_state(which.name)
+        getattr(self.seen, which.name).clear()
+
+    @rule(which=st.sampled_from([VALUE, ITEMS, MAP, SUM, DIGITS]))
+    def redeploy_and_remove(self, which: Any) -> None:
+        """New code, which has not asked for the state; what was not committed is lost."""
+        self.job.redeploy()
+        self.seen = copy.deepcopy(self.committed)
+        self.remove_state(which)
+
     # --- life ---
 
     @rule()

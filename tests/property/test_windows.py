@@ -14,8 +14,10 @@ from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS, quick_directory
 from varve.changelog.functions import AggregateFunction
 from varve.changelog.types import Types
+from varve.spark_integration.output_tag import OutputTag
 from varve.spark_integration.window_contents import AggregatedContents, ContentsPlan, ListedContents, ReducedContents
 from varve.spark_integration.window_functions import WindowFunction
+from varve.spark_integration.window_triggers import EventTimeTrigger, PurgingTrigger
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
     SessionWindows,
@@ -56,6 +58,14 @@ class Say(WindowFunction[Any, Any, str, Any]):
         return [(key, window.start, window.end, list(inputs))]
 
 
+class Asked(EventTimeTrigger):
+    """A trigger of which nothing is known beforehand, so each window has contents and timers of its own."""
+
+
+TRIGGERS = st.sampled_from([
+    None, Asked(), PurgingTrigger.of(EventTimeTrigger.create()), PurgingTrigger.of(Asked()),
+])  # fmt: skip
+LATE = OutputTag("late")
 ACCUMULATOR = Types.TUPLE([Types.LONG(), Types.LONG()])
 CONTENTS: dict[str, tuple[ContentsPlan, Any]] = {
     "reduce": (ReducedContents(lambda a, b: a + b, Types.LONG()), lambda values: [sum(values)]),
@@ -70,6 +80,7 @@ class Model:
 
     assigner: Any
     lateness_ms: int
+    purges: bool
     windows: dict[tuple[str, int, int], list[tuple[int, int]]] = field(default_factory=dict)
     """Window → (number, value) of its elements."""
     watermark_ms: int = -(2**63)
@@ -79,27 +90,36 @@ class Model:
         return Model(
             self.assigner,
             self.lateness_ms,
+            self.purges,
             {w: list(v) for w, v in self.windows.items()},
             self.watermark_ms,
             self.count,
         )
 
     def batch(self, elements: list[Element], watermark_ms: int) -> list[Any]:
-        out = [
-            (key, start, end, _values(held))
-            for (key, start, end), held in self.windows.items()
-            if self.watermark_ms < end - 1 <= watermark_ms
-        ]
+        out: list[Any] = []
+        for window, held in self.windows.items():
+            if self.watermark_ms < window[2] - 1 <= watermark_ms:
+                self.fire(window, held, out)
         self.watermark_ms = watermark_ms
         self.windows = {w: v for w, v in self.windows.items() if w[2] - 1 + self.lateness_ms > watermark_ms}
         for element in elements:
-            for window in self.windows_of(element):
+            windows = self.windows_of(element)
+            if not windows and (element.time_ms or 0) + self.lateness_ms <= watermark_ms:
+                out.append((LATE, element.value))
+            for window in windows:
                 held = self.windows.setdefault(window, [])
                 held.append((self.count, element.value))
                 if window[2] - 1 <= watermark_ms:
-                    out.append((*window, _values(held)))
+                    self.fire(window, held, out)
             self.count += 1
         return out
+
+    def fire(self, window: tuple[str, int, int], held: list[tuple[int, int]], out: list[Any]) -> None:
+        if held:
+            out.append((*window, [value for _, value in held]))
+        if self.purges:
+            held.clear()
 
     def windows_of(self, element: Element) -> list[tuple[str, int, int]]:
         time_ms = element.time_ms or 0
@@ -127,24 +147,35 @@ class Model:
     what=st.sampled_from(sorted(CONTENTS)),
     assigner=ASSIGNERS,
     lateness_ms=st.sampled_from([0, 1, 5, 30]),
+    trigger=TRIGGERS,
     batches=BATCHES,
     data=st.data(),
 )
 def test_windows_equal_the_model(
-    kind: str, changelog: Changelog, what: str, assigner: WindowAssigner, lateness_ms: int, batches: Any, data: Any
+    kind: str,
+    changelog: Changelog,
+    what: str,
+    assigner: WindowAssigner,
+    lateness_ms: int,
+    trigger: Any,
+    batches: Any,
+    data: Any,
 ) -> None:
     contents, result = CONTENTS[what]
     with quick_directory() as directory:
         job = KeyedJob(kind, changelog, directory)
-        operator = window_operator(assigner, contents, Say(), lateness_ms=lateness_ms)
-        windows, model = WindowJob(job, operator), Model(assigner, lateness_ms)
+        operator = window_operator(
+            assigner, contents, Say(), trigger=trigger, lateness_ms=lateness_ms, late_output=LATE
+        )
+        windows, model = WindowJob(job, operator), Model(assigner, lateness_ms, isinstance(trigger, PurgingTrigger))
         watermark_ms = -(2**63)
         for elements, event in [*batches, ([], "end")]:
             watermark_ms = 1000 if event == "end" else data.draw(st.integers(max(watermark_ms, -30), 70))
             before = model.copy()
             found = windows.batch(elements, watermark_ms=watermark_ms)
             expected = model.batch(elements, watermark_ms)
-            assert sorted(found, key=repr) == sorted([(*w, result(values)) for *w, values in expected], key=repr)
+            expected = [row if row[0] == LATE else (*row[:-1], result(row[-1])) for row in expected]
+            assert sorted(found, key=repr) == sorted(expected, key=repr)
             if event == "drop":
                 job.drop()
                 model, watermark_ms = before, before.watermark_ms
@@ -158,7 +189,3 @@ def test_windows_equal_the_model(
         held = {name: rows for name, rows in job._contents(job.backend.store).items() if rows}
         assert held == {}, "nothing is left of windows that are gone"
         job.close()
-
-
-def _values(held: list[tuple[int, int]]) -> list[int]:
-    return [value for _, value in held]

@@ -96,15 +96,36 @@ class EveryMethod(StatefulProcessor):
 
 
 class ProcessingTime(StatefulProcessor):
-    """Timers of processing time, of times that are over when they are set."""
+    """Timers of processing time, of times that are over when they are set; state for a day, and for one batch."""
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         self.handle = handle
+        self.states = [
+            (
+                handle.getValueState(f"value {ttl_ms}", "n bigint", ttl_ms),
+                handle.getListState(f"list {ttl_ms}", "n bigint", ttl_ms),
+                handle.getMapState(f"map {ttl_ms}", "n bigint", "n bigint", ttlDurationMs=ttl_ms),
+            )
+            for ttl_ms in (86_400_000, 1)
+        ]
+
+    def told(self) -> Iterator[Any]:
+        for value, elements, entries in self.states:
+            yield value.exists(), value.get(), elements.exists(), list(elements.get()), entries.exists()
+            yield sorted(entries.iterator()), sorted(entries.keys()), sorted(entries.values())
+            yield entries.containsKey((1,)), entries.getValue((1,))
 
     def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:
         now = timerValues.getCurrentProcessingTimeInMs()
+        yield Row(k=key[0], what="before", data=repr(list(self.told())))
         for row in rows:
             self.handle.registerTimer(now - 1000 * row.n)
+            for value, elements, entries in self.states:
+                value.update((row.n,))
+                elements.appendValue((row.n,))
+                elements.appendList([(0,)])
+                entries.updateValue((row.n,), (row.n,))
+        yield Row(k=key[0], what="after", data=repr(list(self.told())))
         yield Row(k=key[0], what="timers", data=repr(sorted(now - time_ms for time_ms in self.handle.listTimers())))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:

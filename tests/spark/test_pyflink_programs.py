@@ -24,6 +24,11 @@ OUTPUT = {
         "alarm> saw at 95\nalarm> press at 91\nalarm> press at 93\n"
     ),
     "count_function": "((1, 1), 1)\n((2, 1), 1)\n((3, 1), 1)\n((1, 1), 2)\n((2, 1), 2)\n((1, 1), 3)\n",
+    "crowded_bridge": (
+        "north 0..20000: 6 cars\nnorth -10000..10000: 6 cars\nsouth 20000..40000: 7 cars\nsouth 10000..30000: 8 cars\n"
+        "north -10000..10000: 6 cars\nsouth -10000..10000: 3 cars\nnorth 0..20000: 8 cars\nsouth 0..20000: 4 cars\n"
+        "north 10000..30000: 2 cars\nsouth 10000..30000: 8 cars\nsouth 20000..40000: 7 cars\n"
+    ),
     "hottest_sensor": "roof: 21.5\ncellar: 12.0\nroof: 24.0\ncellar: 12.0\nroof: 24.0\n",
     "parcel_tracking": "1 of ann: depot\n2 of bob: depot\n2 of bob: door\n",
     "shopping_cart": ("bob 1: 1 cup (added cup)\nann 1: 4 cup, 3 tea (added tea cup tea)\nbob 2: 5 tea (added tea)\n"),

@@ -15,8 +15,47 @@ from pyspark.sql import SparkSession
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.test_job import kill_state_workers
+from varve.common import Time
+from varve.datastream import OutputTag, ProcessAllWindowFunction, StreamExecutionEnvironment
+from varve.datastream.window import CountTrigger, TumblingEventTimeWindows
 
 pytestmark = pytest.mark.spark
+HOUR_MS = 3_600_000
+
+
+class Hours(ProcessAllWindowFunction[Any, Any, Any]):
+    """Begin of the window, hours since 1970, and its numbers."""
+
+    def process(self, context: Any, elements: Any) -> Any:
+        yield context.window().start // HOUR_MS, [row.n for row in elements]
+
+
+class AtOnce(CountTrigger):
+    """Fires for each element; a class that varve does not know."""
+
+
+def test_late_rows_are_written_beside_the_windows(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "rows").mkdir()
+    windows: list[Any] = []
+    late: list[Any] = []
+    for number, hours in enumerate([[(0, 1), (3, 2)], [(1, 3), (3, 4)]]):
+        at = [datetime(1970, 1, 1, hour, 30, tzinfo=UTC) for hour, _ in hours]
+        table = pa.table({"at": at, "n": pa.array([n for _, n in hours], pa.int64())})
+        pq.write_table(table, tmp_path / "rows" / f"{number}.parquet")
+        rows = spark.readStream.schema("at timestamp, n bigint").parquet(str(tmp_path / "rows"))
+        env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
+        stream = env.from_dataframe(rows).with_watermark("at", "1 minute")
+        tag = OutputTag("late")
+        windowed = stream.window_all(TumblingEventTimeWindows.of(Time.hours(1))).trigger(AtOnce(1))
+        hourly = windowed.side_output_late_data(tag).process(Hours(), "hour bigint, n array<bigint>", uid="hours")
+        assert hourly.get_side_output(tag).schema.names == ["at", "n"], "the rows as they came"
+        writer = hourly.foreach_batch(lambda df, _: windows.extend(map(tuple, df.collect())))
+        writer = writer.side_output(hourly.get_side_output(tag), lambda df, _: late.extend(df.collect()))
+        writer = writer.query_name("hours").option("execution.checkpointing.dir", str(tmp_path / "state"))
+        writer = writer.option("materializer.mode", "off").option("checkpointLocation", str(tmp_path / "spark"))
+        writer.trigger(availableNow=True).start().awaitTermination()
+    assert windows == [(0, [1]), (3, [2]), (3, [2, 4])]
+    assert [row.n for row in late] == [3], "of a window that was removed"
 
 
 def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp_path: Path) -> None:

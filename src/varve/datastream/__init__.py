@@ -34,11 +34,18 @@ from varve.spark_integration.stream_functions import (
 )
 from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.streams import DataStream, KeyedStream
-from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
-from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
+from varve.spark_integration.windowed_stream import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
+    "AllWindowedStream",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
@@ -65,6 +72,7 @@ __all__ = [
     "MemoryStateBackend",
     "OutputTag",
     "PredefinedOptions",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",

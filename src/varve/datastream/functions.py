@@ -10,10 +10,16 @@ from varve.spark_integration.stream_functions import (
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.window_functions import ProcessWindowFunction, WindowFunction
+from varve.spark_integration.window_functions import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 
 __all__ = [
     "AggregateFunction",
+    "AllWindowFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
@@ -24,6 +30,7 @@ __all__ = [
     "KeyedProcessFunction",
     "KeyedStateStore",
     "MapFunction",
+    "ProcessAllWindowFunction",
     "ProcessFunction",
     "ProcessWindowFunction",
     "ReduceFunction",

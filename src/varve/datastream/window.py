@@ -1,11 +1,13 @@
 """`pyflink.datastream.window`'s names that varve has."""
 
+from varve.spark_integration.triggers import Trigger, TriggerResult
 from varve.spark_integration.window_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     EventTimeTrigger,
     ProcessingTimeTrigger,
     PurgingTrigger,
-    Trigger,
 )
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
@@ -18,10 +20,13 @@ from varve.spark_integration.windows import (
     TimeWindow,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
     WindowAssigner,
 )
 
 __all__ = [
+    "ContinuousEventTimeTrigger",
+    "ContinuousProcessingTimeTrigger",
     "CountTrigger",
     "EventTimeSessionWindows",
     "EventTimeTrigger",
@@ -35,7 +40,9 @@ __all__ = [
     "SlidingProcessingTimeWindows",
     "TimeWindow",
     "Trigger",
+    "TriggerResult",
     "TumblingEventTimeWindows",
     "TumblingProcessingTimeWindows",
+    "Window",
     "WindowAssigner",
 ]

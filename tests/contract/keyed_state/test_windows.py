@@ -22,19 +22,27 @@ from varve.changelog.functions import AggregateFunction
 from varve.changelog.namespaced_handles import NamespacedStateStore
 from varve.changelog.namespaced_state import NamespacedLists, aggregating
 from varve.changelog.types import Types
+from varve.spark_integration.output_tag import OutputTag
+from varve.spark_integration.triggers import Trigger, TriggerResult
 from varve.spark_integration.window_contents import ListedContents, ReducedContents
 from varve.spark_integration.window_functions import ProcessWindowFunction
-from varve.spark_integration.window_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.window_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    PurgingTrigger,
+)
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
+    TimeWindow,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 SUM = ReducedContents(lambda a, b: a + b, Types.LONG())
 ALL = ListedContents(Types.LONG())
@@ -240,6 +248,159 @@ def test_sessions_merge_their_counts_and_accumulators(job: KeyedJob) -> None:
     assert windows.batch(watermark_ms=27) == []
     job.commit()
     assert not any(job._contents(job.backend.store).values())
+
+
+def test_late_elements_go_to_a_side_output(job: KeyedJob) -> None:
+    late = OutputTag("late")
+    gaps = window_operator(SlidingEventTimeWindows.of(3, 10), ALL, Tell(), lateness_ms=2, late_output=late)
+    windows = WindowJob(job, gaps)
+    elements = [Element("a", 1, 10), Element("a", 2, 5), Element("a", 3, 9)]
+    assert windows.batch(elements, watermark_ms=8) == [(late, 2)], "the last is between windows, but not late"
+    windows = WindowJob(job, window_operator(ProcessingTimeSessionWindows.with_gap(10), ALL, late_output=late))
+    job.drop()
+    assert windows.batch([Element("a", 1)], time_ms=5, watermark_ms=100) == []
+    sessions = window_operator(EventTimeSessionWindows.with_gap(10), ALL, late_output=late)
+    windows = WindowJob(job, sessions)
+    job.drop()
+    joining = [Element("b", 1, 95), Element("b", 2, 86), Element("b", 3, 70)]
+    assert windows.batch(joining, watermark_ms=100) == [(late, 3)], "what joins a session that is there is not late"
+
+
+class Early(Trigger[Any, Any]):
+    """At the end, at each time that an element names, and when their sum is above 100; then it is emptied."""
+
+    total = ReducingStateDescriptor("total", lambda a, b: a + b, Types.LONG())
+    times = ListStateDescriptor("times", Types.LONG())
+
+    def on_element(
+        self, element: int, timestamp: int, window: TimeWindow, ctx: Trigger.TriggerContext
+    ) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        ctx.get_partitioned_state(self.times).add(timestamp + element)
+        ctx.register_event_time_timer(timestamp + element)
+        total = ctx.get_partitioned_state(self.total)
+        total.add(element)
+        if total.get() <= 100:
+            return TriggerResult.CONTINUE
+        total.clear()
+        return TriggerResult.FIRE_AND_PURGE
+
+    def on_processing_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        raise AssertionError
+
+    def on_event_time(self, time: int, window: TimeWindow, ctx: Trigger.TriggerContext) -> TriggerResult:
+        assert ctx.get_current_watermark() >= time
+        known = time == window.max_timestamp() or time in ctx.get_partitioned_state(self.times).get()
+        return TriggerResult.FIRE if known else TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: TimeWindow, ctx: Trigger.OnMergeContext) -> None:
+        for descriptor in (self.total, self.times):
+            ctx.merge_partitioned_state(descriptor)
+        for time_ms in [window.max_timestamp(), *ctx.get_partitioned_state(self.times).get()]:
+            if time_ms > ctx.get_current_watermark():
+                ctx.register_event_time_timer(time_ms)
+        with pytest.raises(InvalidRequestError, match="cannot be merged"):
+            ctx.merge_partitioned_state(ValueStateDescriptor("value", Types.LONG()))
+
+    def clear(self, window: TimeWindow, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+        for time_ms in ctx.get_partitioned_state(self.times).get():
+            ctx.delete_event_time_timer(time_ms)
+        for descriptor in (self.total, self.times):
+            ctx.get_partitioned_state(descriptor).clear()
+
+
+def test_a_trigger_of_ones_own_has_timers_and_state_of_each_window(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(SlidingEventTimeWindows.of(20, 10), ALL, Tell(), trigger=Early()))
+    assert windows.batch([Element("a", 3, 11), Element("b", 1, 11)], watermark_ms=0) == []
+    job.commit()
+    job.crash()
+    windows.restart()
+    fired = windows.batch([Element("a", 99, 12)], watermark_ms=13)
+    assert fired == [("b", 0, [1]), ("b", 10, [1]), ("a", 10, [3, 99]), ("a", 0, [3, 99])], "a's sum is above 100"
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch(watermark_ms=14) == [], "emptied, so the timer of the first element gives nothing"
+    assert windows.batch([Element("a", 5, 13)], watermark_ms=15) == []
+    job.commit()
+    named, ends = [("a", 0, [5]), ("a", 10, [5])], [("a", 0, [5]), ("b", 0, [1]), ("a", 10, [5]), ("b", 10, [1])]
+    assert windows.batch(watermark_ms=200) == [*named, *ends]
+    job.commit()
+    assert not any(job._contents(job.backend.store).values()), "the trigger has cleared its state and its timers"
+
+
+def test_sessions_merge_what_their_trigger_keeps(job: KeyedJob) -> None:
+    windows = WindowJob(job, window_operator(EventTimeSessionWindows.with_gap(10), ALL, Tell(), trigger=Early()))
+    assert windows.batch([Element("a", 40, 0), Element("a", 50, 18)]) == []
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch([Element("a", 6, 5)]) == [], "the first session is longer"
+    job.commit()
+    assert windows.batch([Element("a", 2, 8)]) == [], "and now it is one with the second"
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch(watermark_ms=10) == [("a", 0, [40, 50, 6, 2])], "at 5 + 6 no more"
+    assert windows.batch([Element("a", 9, 9)], watermark_ms=10) == [("a", 0, [40, 50, 6, 2, 9])], "107"
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch([Element("a", 1, 19)], watermark_ms=20) == [("a", 0, [1])]
+    job.commit()
+    assert windows.batch(watermark_ms=200) == [("a", 0, [1])]
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+
+
+def test_continuous_triggers_fire_meanwhile(job: KeyedJob) -> None:
+    trigger = ContinuousEventTimeTrigger.of(5)
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(12), SUM, trigger=trigger))
+    assert windows.batch([Element("a", 1, 1), Element("a", 2, 2)], watermark_ms=0) == []
+    job.commit()
+    assert windows.batch([Element("a", 4, 6)], watermark_ms=5) == [3]
+    job.commit()
+    assert windows.batch(watermark_ms=10) == [7]
+    assert windows.batch([Element("a", 8, 7)], watermark_ms=10) == []
+    assert windows.batch([Element("a", 0, 7)], watermark_ms=11) == [15], "the end; what comes then is late"
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+    trigger = ContinuousProcessingTimeTrigger.of(5)
+    windows = WindowJob(job, window_operator(ProcessingTimeSessionWindows.with_gap(7), SUM, trigger=trigger))
+    assert windows.batch([Element("b", 1)], time_ms=3) == []
+    job.commit()
+    assert windows.batch([Element("b", 2)], time_ms=5) == []
+    assert windows.batch([Element("b", 4)], time_ms=6) == [3]
+    job.commit()
+    assert windows.batch(time_ms=11) == [7]
+    assert windows.batch(time_ms=13) == [7], "the end"
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+
+
+@pytest.mark.parametrize("was_asked", [True, False])
+def test_windows_cannot_go_on_with_a_trigger_of_the_other_kind(job: KeyedJob, was_asked: bool) -> None:
+    before, after = (Early(), None) if was_asked else (None, Early())
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=before))
+    windows.batch([Element("a", 1, 1)])
+    job.commit()
+    job.redeploy()
+    with pytest.raises(IncompatibleError, match="namespace"):
+        WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=after))
+
+
+def test_a_trigger_has_to_answer(job: KeyedJob) -> None:
+    class Silent(Early):
+        def on_element(self, *arguments: Any) -> Any:
+            return None
+
+    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=Silent()))
+    with pytest.raises(InvalidRequestError, match="on_element returned None; it must return a TriggerResult"):
+        windows.batch([Element("a", 1, 1)])
 
 
 class Firings(ProcessWindowFunction[Any, Any, str, Any]):

@@ -67,6 +67,16 @@ def test_a_runtime_context_gives_every_kind_of_state() -> None:
     assert len(backend.changes()) == 3
 
 
+def test_a_runtime_context_removes_a_state() -> None:
+    backend = backend_of_strings()
+    context = OperatorRuntimeContext(backend, "count", 0, 1, 128)
+    backend.set_current_key(0, "a")
+    context.get_list_state(ListStateDescriptor("list", "int")).add(7)
+    context.remove_state("list")
+    context.remove_state("never there")
+    assert context.get_list_state(ListStateDescriptor("list", "int")).get() == []
+
+
 def test_a_runtime_context_says_where_it_is() -> None:
     backend = backend_of_strings()
     context = OperatorRuntimeContext(backend, "count", 2, 4, 128, job_parameters={"mode": "fast"})

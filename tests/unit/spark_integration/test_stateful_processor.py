@@ -14,6 +14,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from varve.changelog.batch_time import BatchTime
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.types import Types
@@ -30,14 +31,15 @@ class Bench:
     """A function over one partition; a batch is confirmed when it is over."""
 
     def __init__(self, function: GroupedFunction) -> None:
-        store = HashMapStore(operator="op", key_type=Types.STRING().type_string(), low=0, high=8)
-        self.backend = KeyedStateBackend(store, Types.STRING(), "op")
+        self.store = HashMapStore(operator="op", key_type=Types.STRING().type_string(), low=0, high=8)
         self.failures: list[Exception] = []
-        self.batches = 0
+        self.batches = self.time_ms = 0
         self.put(function)
 
     def put(self, function: GroupedFunction) -> None:
         """Another instance, as after a restart."""
+        self.backend = KeyedStateBackend(self.store, Types.STRING(), "op")
+        self.backend.begin_batch(BatchTime(self.time_ms))
         self.grouped = GroupedBatch(function, self.backend)
         function.open(None)  # type: ignore[arg-type]
 
@@ -49,6 +51,7 @@ class Bench:
         initial: tuple[tuple[Any, int], ...] = (),
     ) -> list[Any]:
         """One batch of rows (k, n), event time n milliseconds, in Arrow batches of two rows."""
+        self.backend.begin_batch(BatchTime(time_ms, watermark_ms))
         self.grouped.begin(time_ms, watermark_ms)
         for some in [rows[i : i + 2] for i in range(0, len(rows), 2)]:
             ks, ns = map(list, zip(*some, strict=True))
@@ -60,7 +63,7 @@ class Bench:
             columns = {"k": pa.array([key], pa.string()), "n": pa.nulls(1, pa.int64()), INITIAL_COLUMN: struct}
             self.grouped.add(pa.record_batch(columns), [1], [key], None, ["k", "n"])
         out = [row for rows in self.grouped.finish(lambda error, _: self.failures.append(error)) for row in rows]
-        self.batches += 1
+        self.batches, self.time_ms = self.batches + 1, time_ms
         self.backend.fold(Link(self.batches, "t"))
         return out
 
@@ -188,7 +191,9 @@ def test_what_spark_refuses_is_refused(wrong: Any, message: str) -> None:
     [
         (lambda self: self.handle.getValueState("$timers", "n bigint"), "reserved"),
         (lambda self: self.handle.getValueState("s", "bigint"), "give columns"),
-        (lambda self: self.handle.getMapState("s", "n bigint", "n bigint", 1000), "ttlDurationMs"),
+        (lambda self: self.handle.getMapState("s", "n bigint", "n bigint", 1000), "needs the time mode 'Proc"),
+        (lambda self: self.handle.getValueState("s", "n bigint", -1), "is -1; give milliseconds above 0"),
+        (lambda self: self.handle.getListState("s", "n bigint", "1 s"), "milliseconds above 0"),
     ],
 )
 def test_states_that_cannot_be(wrong: Any, message: str) -> None:
@@ -215,6 +220,65 @@ def test_a_deleted_state_is_gone_for_every_key() -> None:
     bench.put(ProcessorFunction(then, TimeMode.NONE, ["k", "n"], ["k"]))
     assert bench.batch(("a", 1)) == [{"k": "a", "n": False}]
     assert list(bench.backend.get_keys("map")) == []
+
+
+def test_state_expires_when_it_was_not_written_for_so_long() -> None:
+    def init(self: Any) -> None:
+        self.value = self.handle.getValueState("value", "n bigint", 10)
+        self.list = self.handle.getListState("list", "n bigint", 20)
+        self.map = self.handle.getMapState("map", "n bigint", "n bigint", 20)
+        self.kept = self.handle.getValueState("kept", "n bigint", 0)
+
+    def act(self: Any, key: Any, rows: Any, times: Any) -> list[Row]:
+        numbers = [row.n for row in rows if row.n]
+        for n in numbers:
+            self.value.update((n,))
+            self.list.appendValue((n,))
+            self.map.updateValue((n,), (n,))
+            self.kept.update((n,))
+        held = [n for (n,) in self.list.get()], sorted(n for (n,) in self.map.keys())  # noqa: SIM118
+        assert self.list.exists() == bool(held[0])
+        assert self.map.exists() == bool(held[1])
+        assert [entry for entry, _ in self.map.iterator()] == [*self.map.keys()]
+        assert self.map.containsKey((1,)) == (self.map.getValue((1,)) is not None) == (1 in held[1])
+        assert self.value.exists() == (self.value.get() is not None)
+        return [Row(k=key[0], n=(self.value.get(), *held, self.kept.get()))]
+
+    def at(time_ms: int, n: int) -> Any:
+        (found,) = bench.batch(("a", n), time_ms=time_ms)
+        return found["n"]
+
+    bench = bench_of(init, act, mode="ProcessingTime")
+    assert at(100, 1) == ((1,), [1], [1], (1,))
+    assert at(109, 0) == ((1,), [1], [1], (1,)), "a read renews nothing"
+    assert at(110, 0) == (None, [1], [1], (1,))
+    assert at(119, 2) == ((2,), [1, 2], [1, 2], (2,))
+    bench.put(ProcessorFunction(Acting(init, act), TimeMode.PROCESSING_TIME, ["k", "n"], ["k"]))
+    assert at(120, 0) == ((2,), [2], [2], (2,)), "elements and entries expire by themselves"
+    assert at(1000, 0) == (None, [], [], (2,))
+    assert not bench.failures
+
+
+def test_a_state_with_ttl_is_deleted_and_made_anew() -> None:
+    def init(self: Any) -> None:
+        self.value = self.handle.getValueState("value", "n bigint", 10)
+
+    def again(self: Any) -> None:
+        self.handle.deleteIfExists("value")
+        self.value = self.handle.getValueState("value", "n bigint", 20)
+
+    def act(self: Any, key: Any, rows: Any, _: Any) -> list[Row]:
+        before = self.value.get()
+        for row in rows:
+            self.value.update((row.n,))
+        return [Row(k=key[0], n=before)]
+
+    bench = bench_of(init, act, mode="ProcessingTime")
+    assert bench.batch(("a", 1), time_ms=1) == [{"k": "a", "n": None}]
+    bench.put(ProcessorFunction(Acting(again, act), TimeMode.PROCESSING_TIME, ["k", "n"], ["k"]))
+    assert bench.batch(("a", 2), time_ms=2) == [{"k": "a", "n": None}]
+    assert bench.batch(("a", 3), time_ms=21) == [{"k": "a", "n": (2,)}]
+    assert not bench.failures
 
 
 def test_a_timer_is_listed_deleted_and_fires_once() -> None:

@@ -9,14 +9,22 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from varve.changelog.functions import AggregateFunction
+from varve.changelog.functions import AggregateFunction, Function
 from varve.changelog.types import Types, as_type
-from varve.datastream import ProcessWindowFunction, WindowFunction
+from varve.datastream import (
+    AllWindowFunction,
+    OutputTag,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from varve.datastream.window import (
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
     GlobalWindows,
+    ProcessingTimeTrigger,
     PurgingTrigger,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
@@ -24,8 +32,13 @@ from varve.datastream.window import (
 )
 from varve.spark_integration.element_type import TypedElements, pickled_elements
 from varve.spark_integration.operator_plan import plan_operator
+from varve.spark_integration.triggered_windows import (
+    TriggeredFixedWindowOperator,
+    TriggeredGlobalWindowOperator,
+    TriggeredSessionOperator,
+)
 from varve.spark_integration.window_operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
-from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.windowed_stream import AllWindowedStream, WindowedStream
 from varve.storage.errors import InvalidRequestError
 
 ELEMENTS = TypedElements(as_type(Types.LONG()))
@@ -88,13 +101,13 @@ def test_every_way_makes_an_operator_that_travels_and_has_timers(assigner: Any, 
     stream.aggregate(Count(), uid="counts", name="counting")
     stream.apply(Apply(), StructType([StructField("n", LongType())]), uid="columns")
     stream.process(Process(), Types.LONG())
-    assert [(what, uid, name) for what, _, _, uid, name in added] == [
+    assert [(what, uid, name) for what, _, _, uid, name, _ in added] == [
         ("window", None, None), ("window", None, None), ("window", "counts", "counting"), ("window", "columns", None),
         ("window", None, None),
     ]  # fmt: skip
     types = [ELEMENTS, ELEMENTS, pickled_elements(), None, ELEMENTS]
-    assert all(expected in (None, made) for expected, (_, _, made, _, _) in zip(types, added, strict=True))
-    for _, operator, made, _, _ in added:
+    assert all(expected in (None, made) for expected, (_, _, made, *_) in zip(types, added, strict=True))
+    for _, operator, made, *_ in added:
         assert type(pickle.loads(pickle.dumps(operator))) is kind
         plan = plan_operator(ELEMENTS.schema, ["value"], operator, made.schema, uid="u")
         assert plan.has_timers
@@ -109,10 +122,94 @@ def test_global_windows_fire_by_count() -> None:
 
 
 @pytest.mark.parametrize(
+    ("assigner", "trigger", "kind"),
+    [
+        (SlidingEventTimeWindows.of(10, 5), PurgingTrigger.of(CountTrigger.of(2)), TriggeredFixedWindowOperator),
+        (EventTimeSessionWindows.with_gap(5), ProcessingTimeTrigger.create(), TriggeredSessionOperator),
+        (GlobalWindows.create(), ContinuousProcessingTimeTrigger.of(5), TriggeredGlobalWindowOperator),
+    ],
+    ids=["sliding", "session", "global"],
+)
+def test_a_trigger_that_has_to_be_asked_travels_with_its_operator(assigner: Any, trigger: Any, kind: Any) -> None:
+    stream, added = windowed(assigner)
+    stream.trigger(trigger).reduce(max)
+    operator = pickle.loads(pickle.dumps(added[0][1]))
+    assert type(operator) is kind
+    assert operator._trigger == trigger
+
+
+def test_late_elements_have_an_output() -> None:
+    stream, added = windowed(TumblingEventTimeWindows.of(5))
+    stream.reduce(max)
+    stream.side_output_late_data(OutputTag("late", Types.LONG())).reduce(max)
+    assert [late for *_, late in added] == [None, "late"]
+    assert [operator._late_output for _, operator, *_ in added] == [None, OutputTag("late")]
+
+
+class Telling(Function):
+    """Tells when it is opened and closed."""
+
+    def __init__(self) -> None:
+        self.said: list[Any] = []
+
+    def open(self, runtime_context: Any) -> None:
+        self.said.append(runtime_context)
+
+    def close(self) -> None:
+        self.said.append("close")
+
+
+class Plain(Telling, AllWindowFunction[Any, Any, Any]):
+    """Gives window and elements out."""
+
+    def apply(self, window: Any, inputs: Any) -> Any:
+        return [(window, *inputs)]
+
+
+class Knowing(Telling, ProcessAllWindowFunction[Any, Any, Any]):
+    """Gives context and elements out."""
+
+    def process(self, context: Any, elements: Any) -> Any:
+        return [(context, *elements)]
+
+    def clear(self, context: Any) -> None:
+        self.said.append(context)
+
+
+def test_windows_without_keys_call_functions_without_keys() -> None:
+    added: list[Any] = []
+
+    def add(*arguments: Any) -> Any:
+        added.append(arguments)
+
+    stream = AllWindowedStream(ELEMENTS, add, TumblingEventTimeWindows.of(5))
+    plain, knowing = Plain(), Knowing()
+    stream.apply(plain)
+    stream.process(knowing)
+    stream.aggregate(Count(), Plain())
+    stream.reduce(max)
+    functions = [operator._emission._function for _, operator, *_ in added]
+    assert functions[3] is None
+    assert functions[0].apply("key", "window", [1, 2]) == functions[2].apply("key", "window", [1, 2])
+    assert functions[0].apply("key", "window", [1, 2]) == [("window", 1, 2)]
+    assert functions[1].process("key", "context", [1]) == [("context", 1)]
+    for function in functions[:2]:
+        function.open("open")
+    functions[1].clear("cleared")
+    for function in functions[:2]:
+        function.close()
+    assert (plain.said, knowing.said) == (["open", "close"], ["open", "cleared", "close"])
+    with pytest.raises(InvalidRequestError, match="AllWindowFunction"):
+        stream.apply(Apply())  # type: ignore[arg-type]
+    with pytest.raises(InvalidRequestError, match="AllWindowFunction"):
+        stream.reduce(max, Apply())
+
+
+@pytest.mark.parametrize(
     "do",
     [
         lambda stream: stream.trigger("later"),
-        lambda stream: stream.trigger(EventTimeTrigger.create()),
+        lambda stream: stream.side_output_late_data("late"),
         lambda stream: stream.allowed_lateness(-1),
         lambda stream: stream.allowed_lateness(timedelta(seconds=-1)),
         lambda stream: stream.reduce(3),

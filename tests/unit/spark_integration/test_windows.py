@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from varve.common import Duration, Time
 from varve.datastream.window import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
     CountTrigger,
     EventTimeSessionWindows,
     EventTimeTrigger,
@@ -22,8 +24,10 @@ from varve.datastream.window import (
     SlidingEventTimeWindows,
     TimeWindow,
     Trigger,
+    TriggerResult,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
+    Window,
 )
 from varve.spark_integration.timer_service import TimeDomain
 from varve.spark_integration.window_triggers import Firing, firing_of
@@ -61,7 +65,16 @@ def test_spans_of_time_may_be_said_in_several_ways() -> None:
     assert Time.days(1) == Time.hours(24) == Time.seconds(86_400) == Time.milliseconds(86_400_000)
     assert TumblingEventTimeWindows.of(10, Time.milliseconds(-3)).pane(0) == -3
     assert TimeWindow(0, 10).max_timestamp() == 9
-    assert GlobalWindow().max_timestamp() == 2**63 - 1
+    assert GlobalWindow.get().max_timestamp() == 2**63 - 1
+
+
+def test_windows_know_one_another() -> None:
+    first, second, third = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
+    assert first.intersects(second)
+    assert not second.intersects(third)
+    assert first.cover(third) == TimeWindow(0, 30)
+    assert isinstance(first, Window)
+    assert isinstance(GlobalWindow.get(), Window)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +89,10 @@ def test_spans_of_time_may_be_said_in_several_ways() -> None:
         lambda: EventTimeSessionWindows.with_dynamic_gap(lambda element: 3),  # type: ignore[arg-type]
         lambda: CountTrigger.of(0),
         lambda: PurgingTrigger.of(3),
+        lambda: ContinuousEventTimeTrigger.of(0),
+        lambda: ContinuousProcessingTimeTrigger.of("a minute"),
     ],
-    ids=[f"{number}" for number in range(9)],
+    ids=[f"{number}" for number in range(11)],
 )
 def test_what_is_no_window_is_refused(make: Any) -> None:
     with pytest.raises(InvalidRequestError):
@@ -103,8 +118,51 @@ def test_triggers_mean_what_they_mean_in_flink() -> None:
     assert firing_of(PurgingTrigger.of(CountTrigger.of(3)), GlobalWindows.create()) == Firing(None, 3, purges=True)
 
 
-class OwnTrigger(Trigger):
-    """A trigger of the user's own."""
+class OwnTrigger(Trigger[Any, Any]):
+    """A trigger of the user's own, which cannot merge."""
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_event_time(self, time: int, window: Any, ctx: Any) -> TriggerResult:
+        return TriggerResult.PURGE
+
+    def on_merge(self, window: Any, ctx: Any) -> None:
+        pass
+
+    def clear(self, window: Any, ctx: Any) -> None:
+        pass
+
+
+class OwnCount(CountTrigger):
+    """What a subclass does is not known beforehand."""
+
+
+def test_other_triggers_are_asked() -> None:
+    event, processing = TumblingEventTimeWindows.of(5), TumblingProcessingTimeWindows.of(5)
+    sliding, sessions = SlidingEventTimeWindows.of(10, 5), EventTimeSessionWindows.with_gap(3)
+    asked: list[tuple[Any, Any]] = [
+        (OwnTrigger(), event),
+        (PurgingTrigger.of(OwnTrigger()), processing),
+        (OwnCount(3), sliding),
+        (EventTimeTrigger.create(), processing),
+        (ProcessingTimeTrigger.create(), event),
+        (PurgingTrigger.of(CountTrigger.of(3)), sliding),
+        (ContinuousEventTimeTrigger.of(Time.seconds(1)), sessions),
+        (PurgingTrigger.of(ContinuousProcessingTimeTrigger.of(5)), sessions),
+    ]
+    for trigger, assigner in asked:
+        assert firing_of(trigger, assigner) is None
+    assert [result for result in TriggerResult if result.is_fire()] == [
+        TriggerResult.FIRE_AND_PURGE,
+        TriggerResult.FIRE,
+    ]
+    assert [result for result in TriggerResult if result.is_purge()] == [
+        TriggerResult.FIRE_AND_PURGE, TriggerResult.PURGE,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -112,11 +170,12 @@ class OwnTrigger(Trigger):
     [
         (None, GlobalWindows.create()),
         (EventTimeTrigger.create(), GlobalWindows.create()),
-        (OwnTrigger(), TumblingEventTimeWindows.of(5)),
-        (EventTimeTrigger.create(), TumblingProcessingTimeWindows.of(5)),
-        (PurgingTrigger.of(CountTrigger.of(3)), SlidingEventTimeWindows.of(10, 5)),
+        (ProcessingTimeTrigger.create(), GlobalWindows.create()),
+        (OwnTrigger(), EventTimeSessionWindows.with_gap(5)),
+        (PurgingTrigger.of(OwnTrigger()), EventTimeSessionWindows.with_gap(5)),
+        ("later", TumblingEventTimeWindows.of(5)),
     ],
-    ids=["none", "global", "own", "clock", "purge"],
+    ids=["none", "global", "global too", "sessions", "purging sessions", "text"],
 )
 def test_a_trigger_that_these_windows_cannot_have_is_refused(trigger: Any, assigner: Any) -> None:
     with pytest.raises(InvalidRequestError):

@@ -1,0 +1,79 @@
+"""State of rows with timestamps: they come back as they came, from windows and from a reduce."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import Row
+from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType, TimestampNTZType, TimestampType
+
+from tests.keyed_job import KeyedJob
+from tests.window_job import Element, WindowJob, window_operator
+from varve.changelog.types import Types, as_type
+from varve.spark_integration.arrow_rows import row_class
+from varve.spark_integration.element_type import RowElements, TypedElements
+from varve.spark_integration.functions import OperatorRuntimeContext
+from varve.spark_integration.keyed_functions import KeyedReduce
+from varve.spark_integration.row_values import row_values
+from varve.spark_integration.window_contents import ListedContents, ReducedContents
+from varve.spark_integration.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from varve.storage.errors import InvalidRequestError
+
+
+def rows_of(**columns: Any) -> RowElements:
+    return RowElements(StructType([StructField(name, kind) for name, kind in columns.items()]))
+
+
+ELEMENTS = rows_of(at=TimestampType(), n=LongType(), seen=ArrayType(TimestampType()))
+
+
+def row(number: int) -> Row:
+    at = datetime.fromtimestamp(number, tz=UTC).astimezone().replace(tzinfo=None)
+    return tuple.__new__(row_class(["at", "n", "seen"]), (at, number, [at, None]))
+
+
+def latest(one: Any, other: Any) -> Any:
+    assert type(one).__name__ == type(other).__name__ == "Row"
+    return {"at": max(one.at, other.at), "n": one.n + other["n"], "seen": one.seen}
+
+
+@pytest.mark.parametrize("assigner", [SlidingEventTimeWindows.of(20, 10), EventTimeSessionWindows.with_gap(10)])
+def test_windows_of_rows(assigner: Any, tmp_path: Path) -> None:
+    job = KeyedJob("hashmap", "on", tmp_path)
+    windows = WindowJob(job, window_operator(assigner, ListedContents(ELEMENTS.state_type, ELEMENTS)))
+    elements = [Element("a", row(1), 10), Element("a", row(2), 19)]
+    windows.batch(elements)
+    assert windows.batch(watermark_ms=28)[-2:] == [row(1), row(2)]
+    job.close()
+    (tmp_path / "reduced").mkdir()
+    job = KeyedJob("hashmap", "on", tmp_path / "reduced")
+    windows = WindowJob(job, window_operator(assigner, ReducedContents(latest, ELEMENTS.state_type, ELEMENTS)))
+    windows.batch([*elements, Element("a", row(5), 17)])
+    (reduced,) = windows.batch(watermark_ms=28)[-1:]
+    assert (reduced.at, reduced.n, reduced.seen) == (row(5).at, 8, row(1).seen)
+    job.close()
+
+
+def test_a_reduce_of_rows(tmp_path: Path) -> None:
+    job = KeyedJob("hashmap", "on", tmp_path)
+    function = KeyedReduce(latest, ELEMENTS)
+    function.open(OperatorRuntimeContext(job.backend, "reduce", 0, 1, 8))
+    job.set_key("a")
+    context: Any = None
+    assert list(function.process_element(row(1), context)) == [row(1)]
+    (reduced,) = function.process_element(row(2), context)
+    assert reduced == {"at": row(2).at, "n": 3, "seen": row(1).seen}
+    job.close()
+
+
+def test_only_rows_with_timestamps_are_turned() -> None:
+    assert row_values(None) is None
+    assert row_values(TypedElements(as_type(Types.INSTANT()))) is None
+    assert row_values(rows_of(day=DateType(), n=LongType(), at=TimestampNTZType())) is None
+    values = row_values(ELEMENTS)
+    assert values is not None
+    with pytest.raises(InvalidRequestError):
+        values.inward((1, 2))
