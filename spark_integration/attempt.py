@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.keyed_backend import KeyedStateBackend
+    from varve.changelog.state_section import StateSection
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
 
@@ -50,6 +51,8 @@ class Attempt:
         self._row_bytes_max: int | None = None
         self._upstream: set[int] = set()
         self._tile: Tile | None = None
+        self._sections: tuple[StateSection, ...] = ()
+        """The non-keyed state at the batch's end, once it has ended."""
         self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -116,6 +119,7 @@ class Attempt:
             self._owner.tile = self._tile
         else:
             self._backend.fold(at)
+        self._owner.non_keyed.confirm(self._sections, at)
 
     def _full_answers(self) -> Iterator[pa.RecordBatch]:
         while len(self._out) >= ANSWER_ROWS:
@@ -146,6 +150,7 @@ class Attempt:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
             parts["states"] = self._backend.schemas
+            self._sections = self._runner.operator_states.sections()
             self.finished = True
             self._spent("checkpoint", started_s)
         return Summary(

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
 from varve.spark_integration.timer_service import MIN_WATERMARK
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
         ReducingStateDescriptor,
         ValueStateDescriptor,
     )
+    from varve.changelog.operator_state_backend import OperatorStateBackend
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.spark_integration.timer_service import TimeDomain, TimerService
 
@@ -107,7 +109,9 @@ class OperatorRuntimeContext(RuntimeContext):
         max_parallelism: int,
         *,
         job_parameters: Mapping[str, str] | None = None,
+        operator_states: OperatorStateBackend | None = None,
     ) -> None:
+        self._operator_states = operator_states
         self._task_name = task_name
         self._partition = partition
         self._parallelism = parallelism
@@ -147,6 +151,12 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._job_parameters.get(key, default_value)
+
+    def get_operator_state_store(self) -> OperatorStateBackend:
+        """The instance's non-keyed state, for varve's own functions. Raises `InvalidRequestError` if there is none."""
+        if self._operator_states is None:
+            raise InvalidRequestError("there is no operator state here; call key_by before")
+        return self._operator_states
 
 
 class KeyedProcessFunction(Function, Generic[K, IN, OUT]):

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from varve.changelog.operator_state_backend import OperatorStateBackend
 from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
@@ -76,9 +77,18 @@ class OperatorRunner:
     METHOD: ClassVar = "process_element"
     """The function's method that gets the input."""
 
-    def __init__(self, request: OperatorRequest, partition: int, function: bytes, backend: KeyedStateBackend) -> None:
+    def __init__(
+        self,
+        request: OperatorRequest,
+        partition: int,
+        function: bytes,
+        backend: KeyedStateBackend,
+        operator_states: OperatorStateBackend | None = None,
+    ) -> None:
         """Unpickle the function and open it; what it raises is kept, see `error`."""
         self._request = request
+        self.operator_states = operator_states or OperatorStateBackend(request.operator)
+        """The instance's non-keyed state."""
         self.error: UserError | None = None
         self.event_time_max_ms: int | None = None
         """Largest event time of the batch so far."""
@@ -102,6 +112,7 @@ class OperatorRunner:
             request.parallelism,
             request.max_parallelism,
             job_parameters=request.job_parameters,
+            operator_states=self.operator_states,
         )
         try:
             loaded = cloudpickle.loads(function)

@@ -21,6 +21,7 @@ from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
@@ -133,6 +134,7 @@ class OperatorState:
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
         self.directory: Path = home.state_directory(request.job_id, request.operator, self.low, self.high)
         self.function_hash = ""
+        self.non_keyed = NonKeyedState(request.operator)
         self.tile: Tile | None = None
         """Changelog off: the tile of the confirmed state."""
         self.checksums = FileChecksums()
@@ -231,7 +233,8 @@ class OperatorState:
     def _open_runner(self) -> OperatorRunner:
         if self._runner is None:
             make = VectorizedRunner if self.request.vectorized else OperatorRunner
-            self._runner = make(self.request, self.partition, self._function, self._open_backend())
+            backends = self._open_backend(), self.non_keyed.backend
+            self._runner = make(self.request, self.partition, self._function, *backends)
         return self._runner
 
     def _drop_pending(self) -> None:
@@ -244,6 +247,7 @@ class OperatorState:
     def _drop_runner(self) -> None:
         """Throw the function instance away, and with it the overlay and all handles."""
         runner, self._runner, self._backend = self._runner, None, None
+        self.non_keyed.drop()
         if runner is not None:
             try:
                 runner.close()

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
     from varve.changelog.functions import AggregateFunction, ReduceFunction
+    from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.table_store import StoreTarget, TableStore
@@ -52,6 +53,7 @@ _MODULE_OF: Final = {
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
     "Aggregation": "varve.spark_integration.aggregations",
+    "BroadcastState": "varve.changelog.operator_state",
     "CheckpointConfig": "varve.spark_integration.checkpoint_config",
     "CheckpointingMode": "varve.spark_integration.checkpoint_config",
     "CustomStateBackend": "varve.spark_integration.state_backends",
@@ -67,7 +69,9 @@ _MODULE_OF: Final = {
     "MapState": "varve.changelog.state",
     "MapStateDescriptor": "varve.changelog.descriptors",
     "MemoryStateBackend": "varve.spark_integration.deprecated_backends",
+    "OperatorStateStore": "varve.changelog.operator_state",
     "PredefinedOptions": "varve.spark_integration.predefined_options",
+    "ReadOnlyBroadcastState": "varve.changelog.operator_state",
     "ReduceFunction": "varve.changelog.functions",
     "ReducingState": "varve.changelog.state",
     "ReducingStateDescriptor": "varve.changelog.descriptors",
@@ -94,6 +98,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "Aggregation",
+    "BroadcastState",
     "CheckpointConfig",
     "CheckpointingMode",
     "CustomStateBackend",
@@ -109,7 +114,9 @@ __all__ = [
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
+    "OperatorStateStore",
     "PredefinedOptions",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",
