@@ -165,6 +165,7 @@ class Attempt:
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
             consumed_tags=tuple(sorted(self._upstream)),
+            broadcast_digest=self._runner.broadcast_digest,
             timings_ms=self.timings_ms,
             restored=self._how,
             **parts,

@@ -10,6 +10,7 @@ batch and for every execution of it; a function that reads the machine's clock i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
@@ -97,6 +98,13 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
 
+class NoKeyedState:
+    """Keyed state for functions that have none: asking for some is `InvalidRequestError`."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidRequestError(f"{name}: there is no keyed state on a stream without keys; call key_by before")
+
+
 class OperatorRuntimeContext(RuntimeContext):
     """The context of one function instance; state comes from `store`."""
 
@@ -118,6 +126,12 @@ class OperatorRuntimeContext(RuntimeContext):
         self._max_parallelism = max_parallelism
         self._store = store
         self._job_parameters = dict(job_parameters or {})
+
+    def without_keyed_state(self) -> OperatorRuntimeContext:
+        """The same for a function on a stream without keys."""
+        made = copy(self)
+        made._store = NoKeyedState()  # noqa: SLF001  of the same class
+        return made
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return self._store.get_state(state_descriptor)

@@ -32,7 +32,7 @@ from varve.spark_integration.protocol import (
     answer_schema,
     row_tag,
 )
-from varve.spark_integration.timer_firing import TimerFiring
+from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
 from varve.storage.errors import InvalidRequestError, InvariantError
 
@@ -76,6 +76,9 @@ class OperatorRunner:
 
     METHOD: ClassVar = "process_element"
     """The function's method that gets the input."""
+    CONTEXT: ClassVar[type[KeyedProcessContext]] = KeyedProcessContext
+    """What this method gets beside it."""
+    ON_TIMER_CONTEXT: ClassVar[type[KeyedOnTimerContext]] = KeyedOnTimerContext
 
     def __init__(
         self,
@@ -99,8 +102,8 @@ class OperatorRunner:
         self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
         self._timers = KeyedTimerService(backend)
-        self._firing = TimerFiring(backend, self._timers, request.operator)
-        self._context = KeyedProcessContext(self._timers)
+        self._firing = TimerFiring(backend, self._timers, request.operator, self.ON_TIMER_CONTEXT(self._timers))
+        self._context = self.CONTEXT(self._timers)
         backend.row = self._context
         self._function: Any = None
         self._grouped: GroupedBatch | None = None
@@ -135,6 +138,11 @@ class OperatorRunner:
     def fires_first(self) -> bool:
         """Whether due timers come before the rows of a batch, too."""
         return getattr(self._function, "fires_first", False)
+
+    @property
+    def broadcast_digest(self) -> str:
+        """Hash of the broadcast rows of the batch; empty if there are none."""
+        return ""
 
     def start(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch begins."""

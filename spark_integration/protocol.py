@@ -79,6 +79,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
+    broadcast: bool = False
+    """The function is a `BroadcastFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,6 +161,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Largest mean size of a row of an input Arrow batch; None without input."""
     consumed_tags: tuple[int, ...] = ()
     """Row tags of the upstream attempts whose rows were read."""
+    broadcast_digest: str = ""
+    """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
     error: UserError | None = None
     timings_ms: dict[str, float] = {}
     restored: str = ""

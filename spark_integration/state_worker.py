@@ -21,6 +21,7 @@ from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.broadcast_runner import BroadcastRunner
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
@@ -232,7 +233,8 @@ class OperatorState:
 
     def _open_runner(self) -> OperatorRunner:
         if self._runner is None:
-            make = VectorizedRunner if self.request.vectorized else OperatorRunner
+            vectorized, broadcast = self.request.vectorized, self.request.broadcast
+            make = VectorizedRunner if vectorized else BroadcastRunner if broadcast else OperatorRunner
             backends = self._open_backend(), self.non_keyed.backend
             self._runner = make(self.request, self.partition, self._function, *backends)
         return self._runner

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.aggregations import Aggregation
+    from varve.spark_integration.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varve.spark_integration.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
@@ -53,6 +54,7 @@ _MODULE_OF: Final = {
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
     "Aggregation": "varve.spark_integration.aggregations",
+    "BroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
     "BroadcastState": "varve.changelog.operator_state",
     "CheckpointConfig": "varve.spark_integration.checkpoint_config",
     "CheckpointingMode": "varve.spark_integration.checkpoint_config",
@@ -63,6 +65,7 @@ _MODULE_OF: Final = {
     "FsStateBackend": "varve.spark_integration.deprecated_backends",
     "HashMapStateBackend": "varve.spark_integration.state_backends",
     "JobManagerCheckpointStorage": "varve.spark_integration.checkpoint_storage",
+    "KeyedBroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
     "KeyedProcessFunction": "varve.spark_integration.functions",
     "ListState": "varve.changelog.state",
     "ListStateDescriptor": "varve.changelog.descriptors",
@@ -98,6 +101,7 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "Aggregation",
+    "BroadcastProcessFunction",
     "BroadcastState",
     "CheckpointConfig",
     "CheckpointingMode",
@@ -108,6 +112,7 @@ __all__ = [
     "FsStateBackend",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "KeyedBroadcastProcessFunction",
     "KeyedProcessFunction",
     "ListState",
     "ListStateDescriptor",

@@ -1,6 +1,12 @@
 """`pyflink.datastream`'s names that varve has; see docs/pyflink.md."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from varve.spark_integration.broadcast_streams import BroadcastConnectedStream, BroadcastStream
 from varve.spark_integration.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -39,6 +45,10 @@ from varve.spark_integration.windowed_stream import WindowedStream
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointStorage",
     "CheckpointingMode",
@@ -58,6 +68,7 @@ __all__ = [
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",

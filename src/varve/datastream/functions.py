@@ -1,6 +1,11 @@
 """`pyflink.datastream.functions`' names that varve has."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varve.spark_integration.stream_functions import (
@@ -14,12 +19,15 @@ from varve.spark_integration.window_functions import ProcessWindowFunction, Wind
 
 __all__ = [
     "AggregateFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",
