@@ -28,6 +28,7 @@ COVERED: dict[str, str] = {
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
 RUN_BY: dict[str, str] = {
+    "docs/broadcast.md": "tests/spark/test_broadcast.py::test_the_programs_of_the_page_run",
     "docs/connected-streams.md": "tests/spark/test_connected_streams.py::test_the_programs_of_the_page_run",
     "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
