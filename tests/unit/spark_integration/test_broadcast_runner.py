@@ -12,14 +12,7 @@ from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
 from varve.changelog.batch_time import BatchTime
-from varve.changelog.descriptors import (
-    AggregatingStateDescriptor,
-    ListStateDescriptor,
-    MapStateDescriptor,
-    ReducingStateDescriptor,
-    ValueStateDescriptor,
-)
-from varve.changelog.functions import AggregateFunction
+from varve.changelog.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.keyed_backend import KeyedStateBackend
 from varve.changelog.operator_state_backend import OperatorStateBackend
@@ -205,47 +198,3 @@ def test_broadcast_rows_after_others_are_refused(batches: list[Any]) -> None:
         keyed.run(*batch)
     with pytest.raises(InvariantError, match="broadcast rows came after others"):
         keyed.run(*batches[-1])
-
-
-class _Sum(AggregateFunction[int, int, int]):
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: int, accumulator: int) -> int:
-        return accumulator + value
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
-
-
-def test_every_kind_of_keyed_state_is_visited_with_its_key() -> None:
-    store = HashMapStore(operator="op", key_type="1:string", low=0, high=8)
-    backend = KeyedStateBackend(store, Types.STRING(), "op")
-    adding = [
-        ListStateDescriptor("list", Types.LONG()),
-        ReducingStateDescriptor("reducing", lambda a, b: a + b, Types.LONG()),
-        AggregatingStateDescriptor("aggregating", _Sum(), Types.LONG()),
-    ]
-    get = backend.get_list_state, backend.get_reducing_state, backend.get_aggregating_state
-    states: list[Any] = [getter(descriptor) for getter, descriptor in zip(get, adding, strict=True)]
-    entries = MapStateDescriptor("map", Types.STRING(), Types.LONG())
-    for group, key in ((1, "a"), (2, "b")):
-        backend.set_current_key(group, key)
-        for state in states:
-            state.add(group)
-            state.add(group)
-        backend.get_map_state(entries).put("x", group)
-    for descriptor, expected in zip(adding, ([1, 1], 2, 2), strict=True):
-        found: dict[str, Any] = {}
-        backend.apply_to_keys(descriptor, lambda key, state, found=found: found.update({key: state.get()}))
-        assert found["a"] == expected
-        assert set(found) == {"a", "b"}
-    backend.apply_to_keys(entries, lambda _, state: state.clear())
-    left: list[str] = []
-    backend.apply_to_keys(entries, lambda key, _: left.append(key))
-    assert left == []
-    with pytest.raises(InvalidRequestError, match="not of a keyed state"):
-        backend.apply_to_keys("sum", lambda *_: None)  # type: ignore[arg-type]
