@@ -130,6 +130,10 @@ class KeyedStateBackend:
         context.key = key
         self._changes = None
 
+    def unset_current_key(self) -> None:
+        """From now on no key is current."""
+        self._context.key = NO_KEY
+
     def get_current_key(self) -> Any:
         """The user's form of the current key. Raises `InvalidRequestError` if there is none."""
         if self._context.key is NO_KEY:
