@@ -207,7 +207,8 @@ class OperatorState:
         """Bring the store to the base; answers how."""
         base, pending = task.batch.base, self._pending
         if pending is not None:
-            won = task.batch.confirmed[self.partition] if task.batch.confirmed else ""
+            confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
+            won = confirmed[self.partition] if self.partition < len(confirmed) else ""
             if pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == won:
                 pending.confirm(base)
                 self._pending = None
