@@ -130,10 +130,9 @@ class KeyedStateBackend:
         context.key = key
         self._changes = None
 
-    def leave_key(self) -> None:
-        """From now on no key is current: handles refuse every access."""
+    def unset_current_key(self) -> None:
+        """From now on no key is current."""
         self._context.key = NO_KEY
-        self._changes = None
 
     def get_current_key(self) -> Any:
         """The user's form of the current key. Raises `InvalidRequestError` if there is none."""
@@ -267,7 +266,7 @@ class KeyedStateBackend:
         for key_group, key in list(self._overlays[state_descriptor.name].keys()):
             self.set_current_key(key_group, key)
             function(self._thaw_key(key), handle)
-        self.leave_key()
+        self.unset_current_key()
 
     @property
     def _getters(self) -> tuple[tuple[type[StateDescriptor], Callable[[Any], Any]], ...]:

@@ -19,6 +19,8 @@ from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor,
 from varve.changelog.operator_list_state import ListCells, OperatorListState
 from varve.changelog.operator_state import OperatorStateStore
 from varve.changelog.schema_history import change, stored_conversion
+from varve.changelog.segment_columns import type_of
+from varve.changelog.stamped_type import unstamped
 from varve.changelog.state_declaration import stored_migration
 from varve.changelog.state_section import (
     BROADCAST,
@@ -31,7 +33,6 @@ from varve.changelog.state_section import (
     StateSection,
     section_of,
 )
-from varve.changelog.type_strings import parse_type_string
 from varve.storage.errors import InvalidRequestError
 from varve.storage.records import StateSchema
 
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.operator_state import BroadcastState, ReadOnlyBroadcastState
     from varve.changelog.state import ListState
+    from varve.changelog.wire_type import WireType
 
 C = TypeVar("C", ListCells, BroadcastCells)
 
@@ -110,7 +112,7 @@ class OperatorStateBackend(OperatorStateStore):
 
     def set_raw_streams(self, operator: Sequence[bytes], keyed: Sequence[tuple[int, bytes]]) -> None:
         """Replace all raw state; the key groups of `keyed` ascend."""
-        made = section_of(RAW_NAME, RAW_OPERATOR, operator), section_of(RAW_NAME, RAW_KEYED, keyed)
+        made = section_of(RAW_NAME, RAW_KEYED, keyed), section_of(RAW_NAME, RAW_OPERATOR, operator)
         sections = [section for section in made if section is not None]
         self._restored.pop(RAW_NAME, None)
         if sections:
@@ -181,7 +183,7 @@ class OperatorStateBackend(OperatorStateStore):
 
     def _conversion(
         self, section: StateSection, descriptor: StateDescriptor, kind: SectionKind = BROADCAST
-    ) -> tuple[Callable[[Any], Any], Any]:
+    ) -> tuple[Callable[[Any], Any], WireType]:
         """From stored forms of the restored type to those of the declared one; and the restored type.
 
         Raises `IncompatibleError` if there is none.
@@ -190,7 +192,7 @@ class OperatorStateBackend(OperatorStateStore):
         stored = StateSchema(
             name=section.name, kind=section.kind, value_type=section.value_type, map_key_type=section.map_key_type
         )
-        old = parse_type_string(section.value_type)
+        old = unstamped(type_of(section.value_type))
         migrate = descriptor.migration_from(old)
         decided = change(stored, wanted, descriptor.defaults, self._operator, migrates=migrate is not None)
         if not decided.is_new_version:

@@ -92,6 +92,7 @@ class Attempt:
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
+        self._runner.snapshot(self.task.batch.slot, self.task.batch.time_ms)
         fail_point("worker.before_summary")
         summary = self._summary()
         yield self._runner.summary_batch(encode_message(summary), self.task.tag)
@@ -150,7 +151,7 @@ class Attempt:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
             parts["states"] = self._backend.schemas
-            self._sections = self._runner.operator_states.sections()
+            parts |= self._image(task_bytes=len(parts.get("inline", b"")))
             self.finished = True
             self._spent("checkpoint", started_s)
         return Summary(
@@ -170,6 +171,13 @@ class Attempt:
             restored=self._how,
             **parts,
         )
+
+    def _image(self, task_bytes: int) -> dict[str, Any]:
+        """The non-keyed state for the summary, which has `task_bytes` inline already."""
+        self._sections = self._runner.operator_states.sections()
+        left_bytes = self.task.batch.operator.inline_bytes_max - task_bytes
+        written = self._owner.non_keyed.write(self._sections, self.task, left_bytes, self._owner.uploader)
+        return {"image": written.inline, "image_uploaded": written.uploaded}
 
     def _segment_parts(self) -> SegmentParts:
         """Where the attempt's changes go."""

@@ -206,7 +206,7 @@ class BroadcastRunner(OperatorRunner):
         whole: Any = rows.column(rows_column(BROADCAST)).to_pylist()
         self._digest.update("".join(f"{row!r}\n" for row in whole).encode())
         self._backend.records += rows.num_rows
-        self._backend.leave_key()
+        self._backend.unset_current_key()
         elements = self._broadcast_reader.rows(rows)
         self._each(elements, self._timestamps(rows), self._process_broadcast, self._broadcast_context, out)
 

@@ -38,6 +38,7 @@ from varve.storage.job_run import JobRun
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
+from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -101,6 +102,8 @@ class Coordinator:
         ]
         self._winners: dict[str, tuple[str, ...]] = {}
         self._query_id = ""
+        self._first_base = ORIGIN
+        """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
         self._watch = SnapshotWatch(run.store, run.record.job_id)
@@ -235,6 +238,7 @@ class Coordinator:
         self._check_operators(base)
         self._requests = [with_states(request, base) for request in self._requests]
         self._note_winners(base)
+        self._first_base = self._run.state.view.base
         self._watch.start(self._run.state.view, self._run.state.floors)
         if isinstance(decision, Adopt):
             _log.info("batch %d: state and output are already durable (seq %d): adopted", batch, decision.commit.seq)
@@ -259,6 +263,8 @@ class Coordinator:
                 winners=self._winners,
                 time_ms=time_ms,
                 watermark_ms=state.base.watermark_ms if state.base else None,
+                with_images=frozenset(image.operator for image in state.view.images),
+                is_first=state.view.base == self._first_base,
             )
             try:
                 results = attempt.run(asked)
@@ -363,6 +369,8 @@ def partition_result(summary: Summary) -> PartitionResult:
         inline=summary.inline,
         uploaded=summary.uploaded,
         files=summary.files,
+        image=summary.image,
+        image_uploaded=summary.image_uploaded,
     )
 
 

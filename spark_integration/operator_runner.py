@@ -20,6 +20,7 @@ from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
 from varve.spark_integration.function_chain import ChainPlace, StepError
+from varve.spark_integration.function_checkpoint import FunctionCheckpoint
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.output_tag import untagged
@@ -72,7 +73,16 @@ class KeyReader:
 
 
 class OperatorRunner:
-    """One instance of a user's function on one partition, with its keyed state and its context objects."""
+    """One instance of a user's function on one partition, with its state and its context objects.
+
+    Args:
+        request: The operator.
+        partition: Its partition.
+        function: Pickled.
+        backend: The partition's keyed state.
+        operator_states: The instance's non-keyed state.
+        restored_checkpoint: Seq of the commit that both are of; None if there is none.
+    """
 
     METHOD: ClassVar = "process_element"
     """The function's method that gets the input."""
@@ -87,11 +97,13 @@ class OperatorRunner:
         function: bytes,
         backend: KeyedStateBackend,
         operator_states: OperatorStateBackend | None = None,
+        restored_checkpoint: int | None = None,
     ) -> None:
         """Unpickle the function and open it; what it raises is kept, see `error`."""
         self._request = request
         self.operator_states = operator_states or OperatorStateBackend(request.operator)
         """The instance's non-keyed state."""
+        self._checkpoint = FunctionCheckpoint(self.operator_states, request, partition, restored_checkpoint)
         self.error: UserError | None = None
         self.event_time_max_ms: int | None = None
         """Largest event time of the batch so far."""
@@ -127,6 +139,7 @@ class OperatorRunner:
             self._function = loaded
             if isinstance(loaded, GroupedFunction):
                 self._grouped = GroupedBatch(loaded, backend)
+            self._checkpoint.initialize(loaded, self._runtime_context)
             self._function.open(self._runtime_context)
             self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
@@ -210,6 +223,21 @@ class OperatorRunner:
             yield from self._grouped.finish(self.fail)
         elif self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
+
+    def snapshot(self, checkpoint_id: int, time_ms: int) -> None:
+        """The batch ends: let a `CheckpointedFunction` bring its state up to date.
+
+        Args:
+            checkpoint_id: Seq of the commit that the batch will have.
+            time_ms: Time of the batch.
+        """
+        if self.error is not None:
+            return
+        self._backend.unset_current_key()
+        try:
+            self._checkpoint.snapshot(checkpoint_id, time_ms)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            self.fail(error, None, "in snapshot_state")
 
     def _prepare_input(self, schema: pa.Schema) -> None:
         self._input_schema = schema

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction
 from varve.changelog.types import Types, as_type
+from varve.spark_integration.checkpointed_function import refuse_checkpointed
 from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.operator_plan import check_uid
 from varve.spark_integration.stream_functions import check_function
@@ -159,6 +160,7 @@ class WindowedStream:
             raise InvalidRequestError(
                 f"a window function is an instance of WindowFunction or ProcessWindowFunction, not {function!r}"
             )
+        refuse_checkpointed([function], "a window")
         if isinstance(output_type, (str, StructType)):
             check_uid(uid)
         firing: Firing = firing_of(self._trigger, self._assigner)

@@ -18,7 +18,8 @@ from varve.storage.batch_result import PartitionResult, files_to_rewrite
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import ChainState, CommitPolicy
 from varve.storage.commit_plan import Adoption
-from varve.storage.line_view import LineView, object_slot
+from varve.storage.layout import object_slot
+from varve.storage.line_view import LineView
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import Commit, Link, ObjectSlice, SegmentRef, SnapshotFile, SnapshotFloor, Tile
 from varve.storage.slice_reader import read_slice
