@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.broadcast_functions import ORDER, RULES, SEEN, Checked, InOrder, Spread, order_sum
@@ -17,6 +17,9 @@ from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, kill_state_workers
 from varve.common import Types
 from varve.datastream import DataStream, StreamExecutionEnvironment
+from varve.spark_integration.broadcast_input import BroadcastInput
+from varve.spark_integration.protocol import KEY_GROUP_COLUMN
+from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
 
 pytestmark = pytest.mark.spark
 
@@ -106,6 +109,25 @@ def test_instances_stay_alike_when_one_dies_in_the_midst(spark: SparkSession, tm
     assert (tmp_path / "died").exists()
     assert [row for row in found[1] if row[0] != "rule"] == [("a", 14, "*=3 high=9"), ("b", 2, "*=3 high=9")]
     assert found[2] == [("rule", 0, "*=4 high=9 mid=5"), ("rule", 1, "*=4 high=9 mid=5")]
+
+
+def test_a_batch_whose_partitions_read_other_broadcast_rows_is_executed_again(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed, calls = BroadcastInput.distributed, list[int]()
+
+    def losing(self: BroadcastInput, rows: DataFrame, parallelism: int, max_parallelism: int) -> DataFrame:
+        calls.append(parallelism)
+        found = distributed(self, rows, parallelism, max_parallelism)
+        lost = f"{KEY_GROUP_COLUMN} > 0 AND {rows_column(1)}.name = 'high'"
+        return found.where(f"{INPUT_COLUMN} = 0 OR NOT ({lost})") if len(calls) == 1 else found
+
+    monkeypatch.setattr(BroadcastInput, "distributed", losing)
+    job = RulesJob(spark, tmp_path)
+    job.batch([("a", 1), ("b", 2)], [("low", 1), ("high", 9)])
+    rows = [row for row in job.run()[0] if row[0] != "rule"]
+    assert rows == [("a", 1, "*=2 high=9 low=1"), ("b", 2, "*=2 high=9 low=1")]
+    assert calls == [2, 2]
 
 
 def test_rows_without_keys_are_spread_and_their_side_output_is_written(spark: SparkSession, tmp_path: Path) -> None:
