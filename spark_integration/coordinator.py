@@ -109,7 +109,7 @@ class Coordinator:
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
-        self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays_ms)
+        self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
@@ -280,7 +280,7 @@ class Coordinator:
             raise AssertionError
         executed_s = self._clock.monotonic_s()
         summaries = tuple(s for r in results for s in r.summaries)
-        inputs = self._inputs.after(attempt.latest_ms)
+        inputs = self._inputs.after(attempt.latest_ms, time_ms)
         watermark_ms = next_watermark(state.base, self._plan, summaries, inputs)
         acknowledged = self._commit(summaries, batch, source_hash, (time_ms, watermark_ms), commit_token)
         acked_s = self._clock.monotonic_s()
@@ -384,7 +384,7 @@ def next_watermark(
     before = base.watermark_ms if base else None
     if not plan.operators or plan.input_ends:
         return before
-    if plan.input_delays_ms:
+    if plan.input_delays:
         reached = inputs.watermark_ms
     else:
         first = plan.operators[0].uid

@@ -183,17 +183,19 @@ class DataStream(StreamMeeting):
             raise InvalidRequestError(
                 "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
             )
-        delay_ms = watermark_strategy.delay_ms
-        return self._step("timestamps", watermark_strategy.assigner, self._elements, delay_ms)
+        return self._step("timestamps", watermark_strategy.assigner, self._elements, watermark_strategy)
 
-    def _step(self, kind: StepKind, func: Any, elements: ElementType, delay_ms: int | None = None) -> DataStream:
+    def _step(
+        self, kind: StepKind, func: Any, elements: ElementType, strategy: WatermarkStrategy | None = None
+    ) -> DataStream:
         node = StepTransformation(
             kind=kind,
             inputs=(self._transformation,),
             elements=elements,
             step=kind,
             function=pickle_step(func, kind),
-            watermark_delay_ms=delay_ms,
+            watermark_delay_ms=strategy.delay_ms if strategy else None,
+            idle_timeout_ms=strategy.idle_timeout_ms if strategy else None,
         )
         return DataStream(self._environment, node)
 

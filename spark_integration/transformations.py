@@ -77,6 +77,8 @@ class StepTransformation(Transformation):
     function: PickledFunction
     watermark_delay_ms: int | None = None
     """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
+    idle_timeout_ms: int | None = None
+    """Of such a step: after so long without elements its input holds no watermark back; None: it always does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
