@@ -11,6 +11,11 @@ from varve.spark_integration.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
 from varve.spark_integration.connected_streams import ConnectedStreams
@@ -41,6 +46,7 @@ __all__ = [
     "AggregateFunction",
     "CheckpointConfig",
     "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -55,6 +61,8 @@ __all__ = [
     "FlatMapFunction",
     "FsStateBackend",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",

@@ -1,6 +1,11 @@
 """`pyflink.datastream.functions`' names that varve has."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varve.spark_integration.stream_functions import (
@@ -14,11 +19,14 @@ from varve.spark_integration.window_functions import ProcessWindowFunction, Wind
 
 __all__ = [
     "AggregateFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
