@@ -102,7 +102,8 @@ class _Reading(ReadOnlyBroadcastState[K, V]):
     def values(self) -> list[V]:
         thaw: Any = self._thaw
         stored_values: Any = self._cells.stored.values()
-        return [None if stored is None else thaw(stored) for stored in stored_values]
+        values: Any = [None if stored is None else thaw(stored) for stored in stored_values]
+        return values
 
     def is_empty(self) -> bool:
         return not self._cells.stored

@@ -41,13 +41,6 @@ class _Version(NamedTuple):
     redistributed: bool
 
 
-class WrittenImage(NamedTuple):
-    """An image as the summary carries it: inline bytes, or where it was uploaded. Neither: it did not change."""
-
-    inline: bytes = b""
-    uploaded: ObjectSlice | None = None
-
-
 class NonKeyedState:
     """See the module. Used by one thread.
 
@@ -110,25 +103,20 @@ class NonKeyedState:
             by_partition = {ref.partition: sections for ref, sections in images.items()}
             self._begin = redistributed(by_partition, parallelism.pop(), place)
 
-    def write(
-        self, sections: Sections, task: TaskRequest, inline_bytes_max: int, open_uploader: Callable[[], Uploader]
-    ) -> WrittenImage:
-        """Encode what a batch ends with, and upload it if it is large; nothing if it is the own image.
+    def encoded(self, sections: Sections) -> bytes | None:
+        """The image of what a batch ends with; None if that is the partition's own already.
 
-        Raises:
-            InvalidRequestError: it is larger than an image may be.
-            VarveError: the upload failed.
+        Raises `InvalidRequestError` if it is larger than an image may be.
         """
-        if sections == self._own:
-            return WrittenImage()
-        data = encode_image(Image(self._job_id, self._operator, sections))
-        if len(data) <= inline_bytes_max:
-            return WrittenImage(inline=data)
+        return None if sections == self._own else encode_image(Image(self._job_id, self._operator, sections))
+
+    def upload(self, data: bytes, task: TaskRequest, open_uploader: Callable[[], Uploader]) -> ObjectSlice:
+        """Upload an image under the attempt's own name; where it is. Raises `VarveError`."""
         name = layout.image(task.batch.slot, self._operator, self._place.partition, task.tag)
         with open_uploader() as uploader:
             upload = uploader.submit_bytes(name, data)
         upload.result()
-        return WrittenImage(uploaded=ObjectSlice(name, 0, len(data), zlib.crc32(data)))
+        return ObjectSlice(name, 0, len(data), zlib.crc32(data))
 
     def confirm(self, sections: Sections, at: Link) -> None:
         """The batch whose end these sections are has become commit `at`."""

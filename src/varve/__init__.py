@@ -33,6 +33,11 @@ if TYPE_CHECKING:
         ExternalizedCheckpointRetention,
     )
     from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+    from varve.spark_integration.checkpointed_function import (
+        CheckpointedFunction,
+        FunctionInitializationContext,
+        FunctionSnapshotContext,
+    )
     from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
@@ -57,12 +62,15 @@ _MODULE_OF: Final = {
     "BroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
     "BroadcastState": "varve.changelog.operator_state",
     "CheckpointConfig": "varve.spark_integration.checkpoint_config",
+    "CheckpointedFunction": "varve.spark_integration.checkpointed_function",
     "CheckpointingMode": "varve.spark_integration.checkpoint_config",
     "CustomStateBackend": "varve.spark_integration.state_backends",
     "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
     "ExternalizedCheckpointRetention": "varve.spark_integration.checkpoint_config",
     "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_storage",
     "FsStateBackend": "varve.spark_integration.deprecated_backends",
+    "FunctionInitializationContext": "varve.spark_integration.checkpointed_function",
+    "FunctionSnapshotContext": "varve.spark_integration.checkpointed_function",
     "HashMapStateBackend": "varve.spark_integration.state_backends",
     "JobManagerCheckpointStorage": "varve.spark_integration.checkpoint_storage",
     "KeyedBroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
@@ -104,12 +112,15 @@ __all__ = [
     "BroadcastProcessFunction",
     "BroadcastState",
     "CheckpointConfig",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CustomStateBackend",
     "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeyedBroadcastProcessFunction",

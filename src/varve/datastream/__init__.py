@@ -17,6 +17,11 @@ from varve.spark_integration.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
 from varve.spark_integration.connected_streams import ConnectedStreams
@@ -51,6 +56,7 @@ __all__ = [
     "BroadcastStream",
     "CheckpointConfig",
     "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -65,6 +71,8 @@ __all__ = [
     "FlatMapFunction",
     "FsStateBackend",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",

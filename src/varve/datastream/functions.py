@@ -6,6 +6,11 @@ from varve.spark_integration.broadcast_functions import (
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varve.spark_integration.stream_functions import (
@@ -21,11 +26,14 @@ __all__ = [
     "AggregateFunction",
     "BaseBroadcastProcessFunction",
     "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
     "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
