@@ -75,7 +75,7 @@ class StreamMeeting:
 
     def broadcast(
         self,
-        broadcast_state_descriptor: MapStateDescriptor,
+        broadcast_state_descriptor: MapStateDescriptor | None = None,
         *other_broadcast_state_descriptors: MapStateDescriptor,
     ) -> BroadcastStream:
         """This stream, for `connect`: every instance of the function there gets all its elements.
@@ -85,8 +85,13 @@ class StreamMeeting:
             *other_broadcast_state_descriptors: Of more such states.
 
         Raises:
-            InvalidRequestError: Not a `MapStateDescriptor`, one with a time to live, or two of one name.
+            InvalidRequestError: None, not a `MapStateDescriptor`, one with a time to live, or two of one name.
         """
+        if broadcast_state_descriptor is None:
+            raise InvalidRequestError(
+                "broadcast needs a MapStateDescriptor, and connect a function that keeps what was broadcast: other "
+                "functions cannot get every element in every instance"
+            )
         this = cast("DataStream", self)
         return BroadcastStream(this, broadcast_state_descriptor, *other_broadcast_state_descriptors)
 

@@ -170,6 +170,7 @@ def test_what_cannot_be_broadcast_or_connected_is_said_at_its_line(pairs: DataSt
         "broadcast takes MapStateDescriptors, not <?ValueState": lambda: numbers.broadcast(
             ValueStateDescriptor("n", Types.LONG())  # type: ignore[arg-type]
         ),
+        "broadcast needs a MapStateDescriptor": numbers.broadcast,
         "at least one": lambda: BroadcastStream(numbers),
         "several states named .'rules'.": lambda: numbers.broadcast(RULES, RULES),
         "'expiring' has a time to live": lambda: numbers.broadcast(expiring),
