@@ -177,14 +177,15 @@ class Attempt:
 
     def _encode_non_keyed(self) -> None:
         """Let the function bring its state up to date, and encode what is not keyed; too much is the user's error."""
+        started_s = self._owner.clock.monotonic_s()
         self._runner.snapshot(self.task.batch.slot, self.task.batch.time_ms)
-        if self._runner.error is not None:
-            return
-        self._sections = self._runner.operator_states.sections()
-        try:
-            self._image = self._owner.non_keyed.encoded(self._sections)
-        except InvalidRequestError as error:
-            self._runner.fail(error, None)
+        if self._runner.error is None:
+            self._sections = self._runner.operator_states.sections()
+            try:
+                self._image = self._owner.non_keyed.encoded(self._sections)
+            except InvalidRequestError as error:
+                self._runner.fail(error, None)
+        self._spent("checkpoint", started_s)
 
     def _written_image(self, inline_bytes: int) -> dict[str, Any]:
         """The image for the summary, which has `inline_bytes` already; nothing if the state did not change."""

@@ -189,13 +189,24 @@ class WorkerJob:
         directory: For the storage and the workers.
         changelog: On or off.
         inline_bytes_max: Larger images are uploaded.
+        function: Pickled, instead of a `Recorder`.
+        vectorized: It takes Arrow batches.
     """
 
-    def __init__(self, directory: Path, *, changelog: bool = True, inline_bytes_max: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        changelog: bool = True,
+        inline_bytes_max: int = 1 << 20,
+        function: bytes | None = None,
+        vectorized: bool = False,
+    ) -> None:
+        self._function = function or FUNCTION
         self._operator: dict[str, Any] = {
             "storage_url": str(directory / "state"), "backend": "hashmap", "changelog": changelog, "key_type": "1:int",
             "key_columns": (KEY_GROUP_COLUMN,), "preemptive_persist_threshold_bytes": 1 << 20,
-            "inline_bytes_max": inline_bytes_max, "max_parallelism": KEY_GROUPS,
+            "inline_bytes_max": inline_bytes_max, "max_parallelism": KEY_GROUPS, "vectorized": vectorized,
         }  # fmt: skip
         self.store = PrefixedStore(open_store(str(directory / "state")), "job")
         self.clock = ManualClock()
@@ -257,14 +268,20 @@ class WorkerJob:
         """An attempt of a partition at the next batch."""
         if partition not in self._workers:
             self._workers[partition] = StateWorker(partition, self._home)
-        return self._workers[partition].begin(self.task(partition), lambda: FUNCTION)
+        return self._workers[partition].begin(self.task(partition), lambda: self._function)
 
     def attempt(self, partition: int, operations: Sequence[Operation]) -> Summary:
         """Execute a partition without committing; a later attempt drops what this one has done."""
+        return self._executed(partition, operations)[1]
+
+    def yielded(self, partition: int, operations: Sequence[Operation]) -> list[int]:
+        """The same; what the function yields."""
+        return self._executed(partition, operations)[0]
+
+    def _executed(self, partition: int, operations: Sequence[Operation]) -> tuple[list[int], Summary]:
         attempt = self.begin(partition)
         answers = list(attempt.process(element_rows(operations, partition, self.parallelism)))
-        _, summary = split([*answers, *attempt.finish()])
-        return summary
+        return split([*answers, *attempt.finish()])
 
     def commit(self, operations: Mapping[int, Sequence[Operation]]) -> Commit:
         """Execute all partitions and commit the batch."""

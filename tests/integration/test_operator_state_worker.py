@@ -5,11 +5,21 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 
 from tests.worker_job import INSTANCES, Held, Operation, WorkerJob
 from varve.changelog import operator_image
+from varve.changelog.descriptors import ListStateDescriptor
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, MissingObjectError
 
@@ -130,6 +140,37 @@ def test_a_worker_that_outlives_a_rescaling_redoes_the_batch(job: WorkerJob) -> 
     job.start(3, redo=True, keep_workers=True)
     job.commit({})
     assert job.held() == job.model
+
+
+class Totals(VectorizedProcessFunction, CheckpointedFunction):
+    """Yields the sum of all numbers of the instance so far, which it keeps in a list."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self.state = context.get_operator_state_store().get_list_state(ListStateDescriptor("total", "bigint"))
+        self.total = sum(self.state)
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: Any) -> pa.Table:
+        del ctx
+        self.total += sum(batch.column("number").to_pylist())
+        return pa.table({"value": [self.total]})
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        del context
+        self.state.update([self.total])
+
+
+def test_a_vectorised_function_may_have_non_keyed_state(tmp_path: Path) -> None:
+    thresholds = gc.get_threshold()
+    job = WorkerJob(tmp_path, function=cloudpickle.dumps(Totals()), vectorized=True)
+    try:
+        job.start(2)
+        job.commit({0: [ADD_1, ADD_2], 1: [ADD_2]})
+        job.start(1)
+        (total,) = job.yielded(0, [ADD_2])
+        assert total == 3 + 2 + 2
+    finally:
+        job.close()
+        gc.set_threshold(*thresholds)
 
 
 class TestLargeState:

@@ -14,7 +14,7 @@ from tests.chain_job import ranges
 from tests.worker_job import Operation, WorkerJob
 
 STEPS = 15
-WHATS = ("add", "add", "clear", "union", "raw", "raw-keyed")
+CHOICES = ("add", "add", "clear", "union", "raw", "raw-keyed")
 
 
 class RandomLife:
@@ -59,12 +59,12 @@ class RandomLife:
         """Some of them."""
         low, high = ranges(self.job.parallelism)[partition]
         return [
-            Operation(self.random.choice(WHATS), self.random.randint(0, 99), self.random.randrange(low, high))
+            Operation(self.random.choice(CHOICES), self.random.randint(0, 99), self.random.randrange(low, high))
             for _ in range(self.random.randint(0, 4))
         ]
 
 
-@settings(max_examples=12)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32 - 1))
 def test_instances_hold_what_the_model_says_through_losses_restarts_and_other_parallelisms(seed: int) -> None:
     thresholds = gc.get_threshold()

@@ -51,9 +51,9 @@ class TestRawStreams:
         out.start_new_key_group(6)
         out.write(b"six")
         out.start_new_key_group(4)
-        out.write(b"fo")
-        out.write(b"ur")
-        assert out.streams == [(4, b"four"), (6, b"six")]
+        out.write(b"4a")
+        out.write(b"4b")
+        assert out.streams == [(4, b"4a4b"), (6, b"six")]
 
     def test_a_stream_of_another_instances_key_group_or_of_none_is_refused(self) -> None:
         out = KeyedStateCheckpointOutputStream(range(4, 8))
