@@ -132,6 +132,10 @@ class KeyedStateBackend:
         context.key = key
         self._changes = None
 
+    def unset_current_key(self) -> None:
+        """From now on no key is current."""
+        self._context.key = NO_KEY
+
     def get_current_key(self) -> Any:
         """The user's form of the current key. Raises `InvalidRequestError` if there is none."""
         if self._context.key is NO_KEY:
@@ -235,6 +239,34 @@ class KeyedStateBackend:
         remove_all(overlay, self._context.operator)
         self._removed.add(name)
         self._changes = None
+
+    def apply_to_keys(self, state_descriptor: StateDescriptor, function: Callable[[Any, Any], None]) -> None:
+        """Call a function with the user's form of the key and the handle, for every key that has this state.
+
+        The keys come in no defined order. The function may read and change the state of its key. No key is current
+        afterwards.
+
+        Raises:
+            InvalidRequestError, IncompatibleError: As `get_state`.
+        """
+        get: Any = next((get for kind, get in self._getters if isinstance(state_descriptor, kind)), None)
+        if get is None:
+            raise InvalidRequestError(f"{state_descriptor!r} is not of a keyed state", operator=self._context.operator)
+        handle = get(state_descriptor)
+        for key_group, key in list(self._overlays[state_descriptor.name].keys()):
+            self.set_current_key(key_group, key)
+            function(self._thaw_key(key), handle)
+        self.unset_current_key()
+
+    @property
+    def _getters(self) -> tuple[tuple[type[StateDescriptor], Callable[[Any], Any]], ...]:
+        return (
+            (ValueStateDescriptor, self.get_state),
+            (ListStateDescriptor, self.get_list_state),
+            (MapStateDescriptor, self.get_map_state),
+            (ReducingStateDescriptor, self.get_reducing_state),
+            (AggregatingStateDescriptor, self.get_aggregating_state),
+        )
 
     def get_keys(self, name: str) -> Iterator[Any]:
         """The user's form of every key that has state of this name, pending included; in no defined order.

@@ -96,7 +96,7 @@ def declare(
             operator=operator,
         )
     if decision.migrates and migrate is not None:
-        store.register(decision.schema, _stored_migration(descriptor, stored_type, migrate, operator))
+        store.register(decision.schema, stored_migration(descriptor, stored_type, migrate, operator))
     else:
         store.register(decision.schema)
     return Declared(decision.schema, migrated=decision.migrates)
@@ -147,7 +147,7 @@ def _not_removable(name: str, operator: str) -> InvalidRequestError:
     )
 
 
-def _stored_migration(
+def stored_migration(
     descriptor: StateDescriptor, old: WireType, migrate: Callable[[Any], Any], operator: str
 ) -> Callable[[Any], Any]:
     """The user's function as one between stored forms."""

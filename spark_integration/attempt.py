@@ -9,6 +9,7 @@ from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner, upstream_tags
 from varve.spark_integration.protocol import Summary, encode_message
 from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
+from varve.storage.errors import InvalidRequestError
 from varve.storage.fail_point import fail_point
 from varve.storage.records import Link, Tile
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.keyed_backend import KeyedStateBackend
+    from varve.changelog.state_section import StateSection
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
 
@@ -50,6 +52,10 @@ class Attempt:
         self._row_bytes_max: int | None = None
         self._upstream: set[int] = set()
         self._tile: Tile | None = None
+        self._sections: tuple[StateSection, ...] = ()
+        """The non-keyed state at the batch's end, once it has ended."""
+        self._image: bytes | None = None
+        """The same encoded, if it has changed."""
         self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
 
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -89,6 +95,7 @@ class Attempt:
         if self._out:
             rows, self._out = self._out, []
             yield from self._answer(rows)
+        self._encode_non_keyed()
         fail_point("worker.before_summary")
         summary = self._summary()
         yield self._runner.summary_batch(encode_message(summary), self.task.tag)
@@ -116,6 +123,7 @@ class Attempt:
             self._owner.tile = self._tile
         else:
             self._backend.fold(at)
+        self._owner.non_keyed.confirm(self._sections, at)
 
     def _full_answers(self) -> Iterator[pa.RecordBatch]:
         while len(self._out) >= ANSWER_ROWS:
@@ -146,6 +154,7 @@ class Attempt:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
             parts["states"] = self._backend.schemas
+            parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.finished = True
             self._spent("checkpoint", started_s)
         return Summary(
@@ -160,10 +169,31 @@ class Attempt:
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
             consumed_tags=tuple(sorted(self._upstream)),
+            broadcast_digest=self._runner.broadcast_digest,
             timings_ms=self.timings_ms,
             restored=self._how,
             **parts,
         )
+
+    def _encode_non_keyed(self) -> None:
+        """Let the function bring its state up to date, and encode what is not keyed; too much is the user's error."""
+        started_s = self._owner.clock.monotonic_s()
+        self._runner.snapshot(self.task.batch.slot, self.task.batch.time_ms)
+        if self._runner.error is None:
+            self._sections = self._runner.operator_states.sections()
+            try:
+                self._image = self._owner.non_keyed.encoded(self._sections)
+            except InvalidRequestError as error:
+                self._runner.fail(error, None)
+        self._spent("checkpoint", started_s)
+
+    def _written_image(self, inline_bytes: int) -> dict[str, Any]:
+        """The image for the summary, which has `inline_bytes` already; nothing if the state did not change."""
+        if self._image is None:
+            return {}
+        if inline_bytes + len(self._image) <= self.task.batch.operator.inline_bytes_max:
+            return {"image": self._image}
+        return {"image_uploaded": self._owner.non_keyed.upload(self._image, self.task, self._owner.uploader)}
 
     def _segment_parts(self) -> SegmentParts:
         """Where the attempt's changes go."""

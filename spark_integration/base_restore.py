@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.working_stores import WorkingStores
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Link
+    from varve.storage.records import ImageRef, Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +75,11 @@ class BaseRestorer:
         self.discard_local()
         restored = self._stores.restore(self._request, self._target(), view, self._job_store, self._directory)
         return Reached(restored, "restored", tile)
+
+    def images(self, base: Link) -> tuple[ImageRef, ...]:
+        """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
+        view = self._reader.load_line(base, self._request.max_parallelism).view
+        return view.images_for(self._request.operator)
 
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""

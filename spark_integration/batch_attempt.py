@@ -52,6 +52,10 @@ class BatchInput:
     """By operator: the tag that won at the base, by partition."""
     time_ms: int
     watermark_ms: int | None
+    with_images: frozenset[str] = frozenset()
+    """Operators that have non-keyed state at the base."""
+    is_first: bool = False
+    """The base is the one that the run began with."""
 
 
 class BatchAttempt:
@@ -114,6 +118,8 @@ class BatchAttempt:
                 time_ms=asked.time_ms,
                 # What an earlier run has seen of its collection says nothing about the one that begins and ends here.
                 watermark_ms=None if self._plan.input_ends else asked.watermark_ms,
+                has_images=request.operator in asked.with_images,
+                is_first=asked.is_first,
                 input_ends=self._plan.input_ends,
             )
             if plan.initial_state is not None and asked.base == ORIGIN:

@@ -102,11 +102,16 @@ class BatchExecution:
 
         Raises:
             UserErrorRaised: the user's function raised.
-            BatchRedoError: not exactly one summary per partition, or rows of a superseded upstream attempt were read.
+            BatchRedoError: not exactly one summary per partition, rows of a superseded upstream attempt were read, or
+                not the same broadcast rows everywhere.
         """
         if plan.prepare is not None:
             rows = plan.prepare(rows, combine=self._combining.combines(plan.uid))
-        keyed = keyed_input(rows, plan.key_columns, request.operator.parallelism, request.operator.max_parallelism)
+        parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
+        if plan.broadcast is None:
+            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism)
+        else:
+            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
         answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)
         self._cached.append(answer)
@@ -114,7 +119,9 @@ class BatchExecution:
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
             raise UserErrorRaised(failed.error, failed.operator, failed.partition)
-        return OperatorResult(check_summaries(summaries, request), answer)
+        checked = check_summaries(summaries, request)
+        check_broadcast(checked, request.batch)
+        return OperatorResult(checked, answer)
 
     def cache(self, rows: DataFrame) -> DataFrame:
         """Execute and keep rows that no operator reads."""
@@ -147,6 +154,17 @@ def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> tupl
             epoch=request.epoch,
         )
     return tuple(by_partition[p] for p in expected)
+
+
+def check_broadcast(summaries: Sequence[Summary], batch: int) -> None:
+    """Whether all partitions have read the same broadcast rows in the same order. Raises `BatchRedoError` if not."""
+    if len({summary.broadcast_digest for summary in summaries}) > 1:
+        raise BatchRedoError(
+            "partitions have read different broadcast rows, because Spark has executed a part of the input again; the "
+            "batch is executed again",
+            operator=summaries[0].operator,
+            batch=batch,
+        )
 
 
 def check_upstream(summaries: Sequence[Summary], upstream: Sequence[Summary], batch: int) -> None:

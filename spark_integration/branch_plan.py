@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from varve.spark_integration.input_branches import BranchedPreparation, InputBranch
+from varve.spark_integration.input_watermarks import InputDelay
 from varve.spark_integration.side_by_side import ConnectedElements
 from varve.spark_integration.step_fusion import broadcasts_of, fused_steps, key_step
 from varve.spark_integration.transformations import (
@@ -67,8 +68,8 @@ def plan_branches(
     operator: KeyedTransformation | None,
     sources: Sequence[Source],
     settings: GraphSettings,
-) -> tuple[BranchedPreparation, tuple[int | None, ...]]:
-    """The branches that lead to the first operator, and how far the watermark of each is behind.
+) -> tuple[BranchedPreparation, tuple[InputDelay, ...]]:
+    """The branches that lead to the first operator, and how the watermark follows each.
 
     Args:
         head: A union, or the operator that reads connected streams.
@@ -82,17 +83,17 @@ def plan_branches(
     """
     connected = head.connected if isinstance(head, KeyedTransformation) else ()
     branches: list[InputBranch] = []
-    delays: list[int | None] = []
+    delays: list[InputDelay] = []
     functions = [step.function for step in steps]
     for number, node in enumerate(head.inputs if connected else (head,)):
         key = connected[number].function if connected else operator.key if operator else None
         columns = connected[number].columns if connected and key is None else ()
         for source, before in ways_to(node):
             way = (*before, *steps)
-            branch, delay_ms = _branch(source, way, key, settings)
+            branch, delay = _branch(source, way, key, settings)
             place = number if connected else None
             branches.append(replace(branch, source=sources.index(source), key_columns=columns, number=place))
-            delays.append(delay_ms)
+            delays.append(delay)
             functions += [step.function for step in before]
         if key is not None:
             functions.append(key.function)
@@ -111,7 +112,7 @@ def plan_branches(
 
 def _branch(
     source: Source, way: Sequence[StepTransformation], key: KeyFunction | None, settings: GraphSettings
-) -> tuple[InputBranch, int | None]:
+) -> tuple[InputBranch, InputDelay]:
     own = source.event_time if isinstance(source, DataFrameSource) else None
     assigned = [i for i, step in enumerate(way) if step.step == "timestamps"]
     timed = assigned[-1] + 1 if assigned else 0
@@ -127,4 +128,7 @@ def _branch(
         event_time_from=own.column if own else None,
         number=None,
     )
-    return branch, way[assigned[-1]].watermark_delay_ms if assigned else own.delay_ms if own else None
+    if assigned:
+        last = way[assigned[-1]]
+        return branch, InputDelay(last.watermark_delay_ms, last.idle_timeout_ms)
+    return branch, InputDelay(own.delay_ms if own else None)

@@ -118,7 +118,8 @@ def statistics_of(
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
-    sizes = {s.name: s.length for summary in summaries for s in summary.uploaded}
+    slices = (s for summary in summaries for s in (*summary.uploaded, summary.image_uploaded) if s is not None)
+    sizes = {s.name: s.length for s in slices}
     own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
     files = (f for summary in summaries for f in summary.files or ())
     sizes.update({f.name: f.size_bytes for f in files if f.name.startswith(own)})

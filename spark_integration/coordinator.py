@@ -39,6 +39,7 @@ from varve.storage.job_run import JobRun
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
+from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -102,13 +103,15 @@ class Coordinator:
         ]
         self._winners: dict[str, tuple[str, ...]] = {}
         self._query_id = ""
+        self._first_base = ORIGIN
+        """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._combining = MapSideCombining()
-        self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays_ms)
+        self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
@@ -238,6 +241,7 @@ class Coordinator:
         self._check_operators(base)
         self._requests = [with_states(request, base) for request in self._requests]
         self._note_winners(base)
+        self._first_base = self._run.state.view.base
         self._watch.start(self._run.state.view, self._run.state.floors)
         if isinstance(decision, Adopt):
             _log.info("batch %d: state and output are already durable (seq %d): adopted", batch, decision.commit.seq)
@@ -262,6 +266,8 @@ class Coordinator:
                 winners=self._winners,
                 time_ms=time_ms,
                 watermark_ms=state.base.watermark_ms if state.base else None,
+                with_images=frozenset(image.operator for image in state.view.images),
+                is_first=state.view.base == self._first_base,
             )
             try:
                 results = attempt.run(asked)
@@ -277,7 +283,7 @@ class Coordinator:
             raise AssertionError
         executed_s = self._clock.monotonic_s()
         summaries = tuple(s for r in results for s in r.summaries)
-        inputs = self._inputs.after(attempt.latest_ms)
+        inputs = self._inputs.after(attempt.latest_ms, time_ms)
         watermark_ms = next_watermark(state.base, self._plan, summaries, inputs)
         acknowledged = self._commit(summaries, batch, source_hash, (time_ms, watermark_ms), commit_token)
         acked_s = self._clock.monotonic_s()
@@ -366,6 +372,8 @@ def partition_result(summary: Summary) -> PartitionResult:
         inline=summary.inline,
         uploaded=summary.uploaded,
         files=summary.files,
+        image=summary.image,
+        image_uploaded=summary.image_uploaded,
     )
 
 
@@ -379,7 +387,7 @@ def next_watermark(
     before = base.watermark_ms if base else None
     if not plan.operators or plan.input_ends:
         return before
-    if plan.input_delays_ms:
+    if plan.input_delays:
         reached = inputs.watermark_ms
     else:
         first = plan.operators[0].uid

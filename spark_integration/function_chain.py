@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from pyspark import cloudpickle
 
 from varve.changelog.functions import Function
-from varve.spark_integration.functions import MIN_WATERMARK, OperatorRuntimeContext
+from varve.spark_integration.functions import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
 from varve.spark_integration.stream_functions import (
     FilterFunction,
     FlatMapFunction,
@@ -88,13 +88,6 @@ class ChainPlace:
     job_parameters: dict[str, str] = field(repr=False)
 
 
-class _NoState:
-    """State for functions that have none."""
-
-    def __getattr__(self, name: str) -> Any:
-        raise InvalidRequestError(f"{name}: there is no keyed state on a stream without keys; call key_by before")
-
-
 class FunctionChain:
     """The chain as it runs: opened once, then any number of batches, then closed."""
 
@@ -122,7 +115,7 @@ class FunctionChain:
             function = cloudpickle.loads(pickled)
             self._functions.append(function)
             if isinstance(function, Function):
-                state: Any = _NoState()
+                state: Any = NoKeyedState()
                 at = self._place
                 parameters = at.job_parameters
                 function.open(

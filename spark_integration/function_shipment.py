@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark import SparkContext, cloudpickle
 
+from varve.spark_integration.checkpointed_function import refuse_checkpointed
 from varve.spark_integration.worker_wire import BroadcastValue, FunctionPackage
 from varve.storage.errors import InvalidRequestError
 
@@ -93,8 +94,9 @@ def pickle_step(function: Any, caller: str) -> PickledFunction:
     """A stateless function as bytes; `caller` names the method that got it.
 
     Raises:
-        InvalidRequestError: It cannot be pickled.
+        InvalidRequestError: It cannot be pickled, or wants state of its own.
     """
+    refuse_checkpointed([function], caller)
     try:
         return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
     except Exception as error:  # what user objects raise while they are pickled is anybody's guess

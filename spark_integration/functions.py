@@ -10,10 +10,12 @@ batch and for every execution of it; a function that reads the machine's clock i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
 from varve.spark_integration.timer_service import MIN_WATERMARK
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
         ReducingStateDescriptor,
         ValueStateDescriptor,
     )
+    from varve.changelog.operator_state_backend import OperatorStateBackend
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.spark_integration.timer_service import TimeDomain, TimerService
 
@@ -114,6 +117,13 @@ class RuntimeContext(KeyedStateStore, Protocol):
         ...
 
 
+class NoKeyedState:
+    """Keyed state for functions that have none: asking for some is `InvalidRequestError`."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise InvalidRequestError(f"{name}: there is no keyed state on a stream without keys; call key_by before")
+
+
 class OperatorRuntimeContext(RuntimeContext):
     """The context of one function instance; state comes from `store`."""
 
@@ -126,13 +136,21 @@ class OperatorRuntimeContext(RuntimeContext):
         max_parallelism: int,
         *,
         job_parameters: Mapping[str, str] | None = None,
+        operator_states: OperatorStateBackend | None = None,
     ) -> None:
+        self._operator_states = operator_states
         self._task_name = task_name
         self._partition = partition
         self._parallelism = parallelism
         self._max_parallelism = max_parallelism
         self._store = store
         self._job_parameters = dict(job_parameters or {})
+
+    def without_keyed_state(self) -> OperatorRuntimeContext:
+        """The same for a function on a stream without keys."""
+        made = copy(self)
+        made._store = NoKeyedState()  # noqa: SLF001  of the same class
+        return made
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         return self._store.get_state(state_descriptor)
@@ -169,6 +187,12 @@ class OperatorRuntimeContext(RuntimeContext):
 
     def get_job_parameter(self, key: str, default_value: str) -> str:
         return self._job_parameters.get(key, default_value)
+
+    def get_operator_state_store(self) -> OperatorStateBackend:
+        """The instance's non-keyed state, for varve's own functions. Raises `InvalidRequestError` if there is none."""
+        if self._operator_states is None:
+            raise InvalidRequestError("there is no operator state here; call key_by before")
+        return self._operator_states
 
 
 class KeyedProcessFunction(Function, Generic[K, IN, OUT]):

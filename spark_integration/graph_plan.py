@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.function_chain import KeyStep, Step
     from varve.spark_integration.input_branches import BranchedPreparation
+    from varve.spark_integration.input_watermarks import InputDelay
     from varve.spark_integration.operator_plan import OperatorPlan
 
 _Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransformation
@@ -61,8 +62,8 @@ class GraphPlan:
     operators: tuple[OperatorPlan, ...]
     """In order; the first reads the prepared rows. There may be none."""
     watermark_delay_ms: int | None
-    input_delays_ms: tuple[int | None, ...]
-    """By branch: how far its watermark is behind its event times. Empty: there are no branches."""
+    input_delays: tuple[InputDelay, ...]
+    """By branch: how the watermark follows its event times. Empty: there are no branches."""
     elements: ElementType
     """What comes out at the end."""
 
@@ -119,7 +120,7 @@ def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Tra
         preparation=preparation,
         operators=tuple(operators),
         watermark_delay_ms=event_time.delay_ms if event_time else None,
-        input_delays_ms=delays,
+        input_delays=delays,
         elements=end.elements,
     )
 

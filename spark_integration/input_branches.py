@@ -29,6 +29,9 @@ if TYPE_CHECKING:
     from varve.spark_integration.element_type import ElementType
 
 
+_nulls: Any = pa.nulls
+
+
 @dataclass(frozen=True, kw_only=True)
 class InputBranch:
     """One way from a source."""
@@ -46,7 +49,7 @@ class InputBranch:
     key: KeyStep | None
     """The key function, if the key is computed here."""
     key_columns: tuple[str, ...]
-    """Else the columns of the output that make the key, if it is to be in a column of its own."""
+    """Else the columns of the output that make the key, if it is to be in a column of its own. None: it is null."""
     event_time_from: str | None
     """Column of the source with its event time."""
     number: int | None
@@ -171,6 +174,8 @@ class _BranchRun:
             return []
         if plan.key is not None:
             return [self.chain.keys(elements)]
+        if not plan.key_columns:
+            return [_nulls(len(columns[0]), key_type.arrow_type)]
         found = [columns[plan.output.schema.names.index(name)] for name in plan.key_columns]
         if len(found) == 1:
             return found

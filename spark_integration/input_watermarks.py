@@ -1,7 +1,7 @@
 """The watermark of a job with several inputs: the least of theirs, as in Flink.
 
 What an input has reached is not in checkpoints, as in Flink: after a restart the watermark stays where it was until
-every input has had elements. It never goes back, because the chain's entries keep it (I5).
+every input has had elements or is idle. It never goes back, because the chain's entries keep it (I5).
 """
 
 from __future__ import annotations
@@ -16,33 +16,65 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
+class InputDelay:
+    """How the watermark follows one input."""
+
+    delay_ms: int | None
+    """How far it is behind the largest event time; None: the input has no watermark."""
+    idle_timeout_ms: int | None = None
+    """After so long without elements the input is idle and holds nothing back; None: it never is."""
+
+
+@dataclass(frozen=True, slots=True)
+class InputProgress:
+    """How far one input is."""
+
+    latest_ms: int | None = None
+    """Its largest event time in this run; None: it had none yet."""
+    active_ms: int | None = None
+    """Time of the last batch in which it had one; of the run's first batch if there was none."""
+
+
+@dataclass(frozen=True, slots=True)
 class InputWatermarks:
     """How far each input is."""
 
-    delays_ms: tuple[int | None, ...]
-    """By input: how far its watermark is behind its largest event time; None: it has no watermark."""
-    latest_ms: tuple[int | None, ...]
-    """By input: its largest event time in this run; None: it had none yet."""
+    delays: tuple[InputDelay, ...]
+    progress: tuple[InputProgress, ...]
+    time_ms: int = 0
+    """Time of the last batch."""
 
     @staticmethod
-    def before_the_first_batch(delays_ms: tuple[int | None, ...]) -> InputWatermarks:
+    def before_the_first_batch(delays: tuple[InputDelay, ...]) -> InputWatermarks:
         """Nothing is known of any input."""
-        return InputWatermarks(delays_ms, (None,) * len(delays_ms))
+        return InputWatermarks(delays, (InputProgress(),) * len(delays))
 
-    def after(self, latest_ms: Mapping[int, int]) -> InputWatermarks:
-        """After a batch with these largest event times, by input."""
-        found = [latest_ms.get(i) for i in range(len(self.delays_ms))]
-        return replace(self, latest_ms=tuple(map(_later, self.latest_ms, found)))
+    def after(self, latest_ms: Mapping[int, int], time_ms: int) -> InputWatermarks:
+        """After a batch of this time with these largest event times, by input."""
+        progress = tuple(_after(before, latest_ms.get(i), time_ms) for i, before in enumerate(self.progress))
+        return replace(self, progress=progress, time_ms=time_ms)
 
     @property
     def watermark_ms(self) -> int | None:
-        """The least of the inputs' watermarks; None as long as one of them has none."""
+        """The least of the watermarks of all inputs but idle ones; None as long as one of them has none."""
         reached = [
-            None if delay is None or latest is None else latest - delay
-            for delay, latest in zip(self.delays_ms, self.latest_ms, strict=True)
+            None if delay.delay_ms is None or at.latest_ms is None else at.latest_ms - delay.delay_ms
+            for delay, at in zip(self.delays, self.progress, strict=True)
+            if not self._is_idle(delay, at)
         ]
         known = [time for time in reached if time is not None]
         return min(known) if known and len(known) == len(reached) else None
+
+    def _is_idle(self, delay: InputDelay, at: InputProgress) -> bool:
+        if delay.idle_timeout_ms is None or at.active_ms is None:
+            return False
+        return self.time_ms - at.active_ms >= delay.idle_timeout_ms
+
+
+def _after(before: InputProgress, latest_ms: int | None, time_ms: int) -> InputProgress:
+    if latest_ms is None:
+        return before if before.active_ms is not None else replace(before, active_ms=time_ms)
+    return InputProgress(latest_ms if before.latest_ms is None else max(latest_ms, before.latest_ms), time_ms)
 
 
 class LatestEventTimes(AccumulatorParam[dict[int, int]]):
@@ -56,7 +88,3 @@ class LatestEventTimes(AccumulatorParam[dict[int, int]]):
     def addInPlace(self, value1: dict[int, int], value2: dict[int, int]) -> dict[int, int]:  # noqa: N802
         """The larger ones; a new dict, since `zero`'s may be shared."""
         return {i: max(t for t in (value1.get(i), value2.get(i)) if t is not None) for i in {**value1, **value2}}
-
-
-def _later(one: int | None, other: int | None) -> int | None:
-    return max((t for t in (one, other) if t is not None), default=None)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from varve.materializer.config import MaterializerConfig
     from varve.spark_integration.chain_task import Preparation
     from varve.spark_integration.input_branches import BranchedPreparation
+    from varve.spark_integration.input_watermarks import InputDelay
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.operator_plan import OperatorPlan
 
@@ -47,8 +48,8 @@ class JobPlan:
     """Partitions of every operator that has no number of its own; at least 1, at most `config.max_parallelism`."""
     watermark_delay_ms: int | None
     """How far the watermark is behind the largest event time; None without an event time column."""
-    input_delays_ms: tuple[int | None, ...] = ()
-    """By branch of the preparation: how far its watermark is behind. Empty: the job has one input."""
+    input_delays: tuple[InputDelay, ...] = ()
+    """By branch of the preparation: how the watermark follows it. Empty: the job has one input."""
     config: JobConfig
     """All settings."""
     executors: int = 1

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.wire_type import WireType
+    from varve.spark_integration.broadcast_input import BroadcastInput
     from varve.spark_integration.initial_state import InitialState
     from varve.spark_integration.map_side_combine import MapSideCombine
 
@@ -67,6 +68,8 @@ class OperatorPlan:
     prepare: MapSideCombine | None = field(default=None, repr=False)
     """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key,
     of the event time and of upstream tags."""
+    broadcast: BroadcastInput | None = None
+    """The function reads a broadcast stream beside another one; None: it does not."""
     initial_state: InitialState | None = field(default=None, repr=False)
     """Rows that come with the job's first batch; None: none."""
 

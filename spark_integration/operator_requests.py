@@ -46,6 +46,7 @@ def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, 
         inline_bytes_max=config.inline_bytes_per_task(tasks),
         idle_timeout_s=config.worker_idle_timeout_ms / 1000,
         vectorized=operator.vectorized,
+        broadcast=operator.broadcast is not None,
     )
 
 

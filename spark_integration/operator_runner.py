@@ -14,11 +14,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark import cloudpickle
 
+from varve.changelog.operator_state_backend import OperatorStateBackend
 from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
 from varve.spark_integration.function_chain import ChainPlace, StepError
+from varve.spark_integration.function_checkpoint import FunctionCheckpoint
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.output_tag import untagged
@@ -31,7 +33,7 @@ from varve.spark_integration.protocol import (
     answer_schema,
     row_tag,
 )
-from varve.spark_integration.timer_firing import TimerFiring
+from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
 from varve.storage.errors import InvalidRequestError, InvariantError
 
@@ -71,14 +73,37 @@ class KeyReader:
 
 
 class OperatorRunner:
-    """One instance of a user's function on one partition, with its keyed state and its context objects."""
+    """One instance of a user's function on one partition, with its state and its context objects.
+
+    Args:
+        request: The operator.
+        partition: Its partition.
+        function: Pickled.
+        backend: The partition's keyed state.
+        operator_states: The instance's non-keyed state.
+        restored_checkpoint: Seq of the commit that both are of; None if there is none.
+    """
 
     METHOD: ClassVar = "process_element"
     """The function's method that gets the input."""
+    CONTEXT: ClassVar[type[KeyedProcessContext]] = KeyedProcessContext
+    """What this method gets beside it."""
+    ON_TIMER_CONTEXT: ClassVar[type[KeyedOnTimerContext]] = KeyedOnTimerContext
 
-    def __init__(self, request: OperatorRequest, partition: int, function: bytes, backend: KeyedStateBackend) -> None:
+    def __init__(
+        self,
+        request: OperatorRequest,
+        partition: int,
+        function: bytes,
+        backend: KeyedStateBackend,
+        operator_states: OperatorStateBackend | None = None,
+        restored_checkpoint: int | None = None,
+    ) -> None:
         """Unpickle the function and open it; what it raises is kept, see `error`."""
         self._request = request
+        self.operator_states = operator_states or OperatorStateBackend(request.operator)
+        """The instance's non-keyed state."""
+        self._checkpoint = FunctionCheckpoint(self.operator_states, request, partition, restored_checkpoint)
         self.error: UserError | None = None
         self.event_time_max_ms: int | None = None
         """Largest event time of the batch so far."""
@@ -89,8 +114,8 @@ class OperatorRunner:
         self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
         self._timers = KeyedTimerService(backend)
-        self._firing = TimerFiring(backend, self._timers, request.operator)
-        self._context = KeyedProcessContext(self._timers)
+        self._firing = TimerFiring(backend, self._timers, request.operator, self.ON_TIMER_CONTEXT(self._timers))
+        self._context = self.CONTEXT(self._timers)
         backend.row = self._context
         self._function: Any = None
         self._grouped: GroupedBatch | None = None
@@ -102,18 +127,14 @@ class OperatorRunner:
             request.parallelism,
             request.max_parallelism,
             job_parameters=request.job_parameters,
+            operator_states=self.operator_states,
         )
         try:
-            loaded = cloudpickle.loads(function)
-            if isinstance(loaded, ElementOperator):
-                place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
-                self._elements = OperatorElements(loaded, request.operator, place)
-                self._writer = self._elements
-                loaded = self._elements.function
-            self._function = loaded
+            self._function = loaded = self._loaded(function, partition)
             self._timers.open(getattr(loaded, "timer_namespaces", None))
             if isinstance(loaded, GroupedFunction):
                 self._grouped = GroupedBatch(loaded, backend)
+            self._checkpoint.initialize(loaded, self._runtime_context)
             self._function.open(self._runtime_context)
             self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
@@ -121,10 +142,25 @@ class OperatorRunner:
         except Exception as error:  # noqa: BLE001  user code may raise anything
             self.fail(error, None)
 
+    def _loaded(self, function: bytes, partition: int) -> Any:
+        """The function itself, out of the step chain that it may come with."""
+        loaded = cloudpickle.loads(function)
+        if not isinstance(loaded, ElementOperator):
+            return loaded
+        request = self._request
+        place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
+        self._elements = self._writer = OperatorElements(loaded, request.operator, place)
+        return self._elements.function
+
     @property
     def fires_first(self) -> bool:
         """Whether due timers come before the rows of a batch, too."""
         return getattr(self._function, "fires_first", False)
+
+    @property
+    def broadcast_digest(self) -> str:
+        """Hash of the broadcast rows of the batch; empty if there are none."""
+        return ""
 
     def start(self, time_ms: int, watermark_ms: int | None) -> None:
         """A new batch begins."""
@@ -192,6 +228,21 @@ class OperatorRunner:
             yield from self._grouped.finish(self.fail)
         elif self._function is not None:
             yield from self._firing.fire(self._function.on_timer, self.fail)
+
+    def snapshot(self, checkpoint_id: int, time_ms: int) -> None:
+        """The batch ends: let a `CheckpointedFunction` bring its state up to date.
+
+        Args:
+            checkpoint_id: Seq of the commit that the batch will have.
+            time_ms: Time of the batch.
+        """
+        if self.error is not None:
+            return
+        self._backend.unset_current_key()
+        try:
+            self._checkpoint.snapshot(checkpoint_id, time_ms)
+        except Exception as error:  # noqa: BLE001  user code may raise anything
+            self.fail(error, None, "in snapshot_state")
 
     def _prepare_input(self, schema: pa.Schema) -> None:
         self._input_schema = schema

@@ -79,6 +79,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
+    broadcast: bool = False
+    """The function is a `BroadcastFunction`."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,6 +101,10 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """By partition: the tag that won at `base` for this operator, "" if it had none."""
     time_ms: int
     watermark_ms: int | None
+    has_images: bool = False
+    """Some partition of the operator has non-keyed state at the base."""
+    is_first: bool = False
+    """The base is the one that the driver's run began with: non-keyed state is redistributed."""
     input_ends: bool = False
     """No element comes after those of this batch: once they are processed, every event-time timer is due."""
 
@@ -151,6 +157,10 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     inline: bytes = b""
     """The segment, if it is small; the rest of the changes after the uploaded parts."""
     uploaded: tuple[ObjectSlice, ...] = ()
+    image: bytes = b""
+    """The partition's whole non-keyed state, if it changed and is small."""
+    image_uploaded: ObjectSlice | None = None
+    """The same, if it is large."""
     files: tuple[SnapshotFile, ...] | None = None
     """Changelog off: the partition's whole state after the batch; None if it did not change."""
     states: tuple[StateSchema, ...] = ()
@@ -159,6 +169,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     """Largest mean size of a row of an input Arrow batch; None without input."""
     consumed_tags: tuple[int, ...] = ()
     """Row tags of the upstream attempts whose rows were read."""
+    broadcast_digest: str = ""
+    """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
     error: UserError | None = None
     timings_ms: dict[str, float] = {}
     restored: str = ""

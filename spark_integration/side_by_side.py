@@ -125,6 +125,19 @@ class ConnectedElements:
         return made
 
 
+class StreamReader:
+    """Reads the elements of batches whose rows are all of one stream."""
+
+    def __init__(self, reader: ElementReader | RowReader, number: int) -> None:
+        self._reader = reader
+        self._column = rows_column(number)
+
+    def rows(self, batch: pa.RecordBatch) -> list[Any]:
+        """The elements of a batch."""
+        rows: Any = batch.column(self._column)
+        return self._reader.rows(pa.RecordBatch.from_struct_array(rows))
+
+
 class ConnectedReader:
     """Reads (number of the stream, element) pairs, in the order of the rows."""
 
@@ -133,6 +146,10 @@ class ConnectedReader:
         for number, elements in enumerate(inputs):
             kind: Any = schema.field(rows_column(number)).type
             self._readers.append(elements.reader(pa.schema(list(kind))))
+
+    def of_stream(self, number: int) -> StreamReader:
+        """A reader of the elements of one stream."""
+        return StreamReader(self._readers[number], number)
 
     def rows(self, batch: pa.RecordBatch) -> list[tuple[int, Any]]:
         """The pairs of a batch."""

@@ -21,6 +21,9 @@ from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.broadcast_runner import BroadcastRunner
+from varve.spark_integration.key_range import key_range
+from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
@@ -31,6 +34,7 @@ from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.records import ORIGIN
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
@@ -38,7 +42,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.working_store import WorkingStore
-    from varve.spark_integration.protocol import OperatorRequest, TaskRequest
+    from varve.spark_integration.protocol import BatchRequest, OperatorRequest, TaskRequest
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
@@ -48,13 +52,6 @@ _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
 """Cyclic garbage of user code is collected completely once in so many batches."""
-
-
-def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """Key groups `[low, high)` of a partition: those with `kg * parallelism // max_parallelism == partition`."""
-    low = -(-partition * max_parallelism // parallelism)
-    high = -(-(partition + 1) * max_parallelism // parallelism)
-    return low, high
 
 
 class StateWorker:
@@ -133,6 +130,7 @@ class OperatorState:
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
         self.directory: Path = home.state_directory(request.job_id, request.operator, self.low, self.high)
         self.function_hash = ""
+        self.non_keyed = NonKeyedState(request, partition, store)
         self.tile: Tile | None = None
         """Changelog off: the tile of the confirmed state."""
         self.checksums = FileChecksums()
@@ -143,6 +141,8 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
+        self._epoch: int | None = None
+        """The driver's run that the function was made for."""
         self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory, stores)
 
     def serves(self, request: OperatorRequest) -> bool:
@@ -162,6 +162,7 @@ class OperatorState:
         started_s = self.clock.monotonic_s()
         try:
             how = self._reach_base(task)
+            self._reach_non_keyed(task.batch)
         except BaseException:
             self._drop_state()
             raise
@@ -170,7 +171,7 @@ class OperatorState:
             self._function, self.function_hash = function(), self.request.function_hash
         backend = self._open_backend()
         backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
-        runner = self._open_runner()
+        runner = self._open_runner(None if task.batch.base == ORIGIN else task.batch.base.seq)
         runner.start(task.batch.time_ms, task.batch.watermark_ms)
         if isinstance(runner, VectorizedRunner):
             attempt = VectorizedAttempt(self, task, runner, backend, how)
@@ -207,7 +208,8 @@ class OperatorState:
         """Bring the store to the base; answers how."""
         base, pending = task.batch.base, self._pending
         if pending is not None:
-            won = task.batch.confirmed[self.partition] if task.batch.confirmed else ""
+            confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
+            won = confirmed[self.partition] if self.partition < len(confirmed) else ""
             if pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == won:
                 pending.confirm(base)
                 self._pending = None
@@ -220,6 +222,15 @@ class OperatorState:
         self._store, self.tile = reached.store, reached.tile
         return reached.how
 
+    def _reach_non_keyed(self, batch: BatchRequest) -> None:
+        """Bring the non-keyed state to the base. A new run of the driver makes the function anew, as a restart does."""
+        if self._epoch != batch.epoch:
+            self._drop_runner()
+            self._epoch = batch.epoch
+        if not self.non_keyed.is_at(batch):
+            self._drop_runner()
+            self.non_keyed.restore(batch, lambda: self._restorer.images(batch.base))
+
     def _open_backend(self) -> KeyedStateBackend:
         if self._backend is None:
             if self._store is None:
@@ -228,10 +239,12 @@ class OperatorState:
             self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
         return self._backend
 
-    def _open_runner(self) -> OperatorRunner:
+    def _open_runner(self, restored_checkpoint: int | None) -> OperatorRunner:
         if self._runner is None:
-            make = VectorizedRunner if self.request.vectorized else OperatorRunner
-            self._runner = make(self.request, self.partition, self._function, self._open_backend())
+            vectorized, broadcast = self.request.vectorized, self.request.broadcast
+            make = VectorizedRunner if vectorized else BroadcastRunner if broadcast else OperatorRunner
+            states = self._open_backend(), self.non_keyed.backend, restored_checkpoint
+            self._runner = make(self.request, self.partition, self._function, *states)
         return self._runner
 
     def _drop_pending(self) -> None:
@@ -244,6 +257,7 @@ class OperatorState:
     def _drop_runner(self) -> None:
         """Throw the function instance away, and with it the overlay and all handles."""
         runner, self._runner, self._backend = self._runner, None, None
+        self.non_keyed.drop()
         if runner is not None:
             try:
                 runner.close()
@@ -255,6 +269,7 @@ class OperatorState:
         self._drop_runner()
         self._pending = None
         self.tile = None
+        self.non_keyed.forget()
         self._close_store()
         self._restorer.discard_local()
 

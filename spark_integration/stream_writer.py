@@ -220,7 +220,7 @@ class StreamWriter:
             option=config.heartbeat_enabled,
             has_timers=any(operator.has_timers for operator in graph.operators),
         )
-        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays_ms))
+        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
         return JobPlan(
             job=job,
             input=with_heartbeat(rows) if heartbeat else rows,
@@ -231,7 +231,7 @@ class StreamWriter:
             checkpoint_location=str(location),
             parallelism=self._parallelism(spark, config),
             watermark_delay_ms=graph.watermark_delay_ms,
-            input_delays_ms=graph.input_delays_ms,
+            input_delays=graph.input_delays,
             config=config,
             executors=expected_executors(spark.sparkContext.getConf().get),
         )
@@ -246,7 +246,7 @@ class StreamWriter:
 
     def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
         """The job's input with the collections as they stream."""
-        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays_ms))
+        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
         return with_heartbeat(rows) if plan.heartbeat else rows
 
     @staticmethod

@@ -14,10 +14,8 @@ from varve.changelog.dynamic_key_type import DynamicKeyType
 from varve.changelog.functions import ReduceFunction
 from varve.changelog.types import Types, as_type
 from varve.spark_integration.aggregate_operation import AggregateOperation
-from varve.spark_integration.branch_plan import check_can_meet
-from varve.spark_integration.connected_streams import ConnectedStreams
 from varve.spark_integration.declared_elements import elements_of
-from varve.spark_integration.element_type import ElementType, TypedElements, united_elements
+from varve.spark_integration.element_type import ElementType, TypedElements
 from varve.spark_integration.function_shipment import pickle_step
 from varve.spark_integration.job_plan import event_time_column
 from varve.spark_integration.keyed_functions import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
@@ -33,6 +31,7 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
     check_function,
 )
+from varve.spark_integration.stream_meeting import StreamMeeting
 from varve.spark_integration.stream_sink import DataStreamSink
 from varve.spark_integration.stream_writer import StreamWriter
 from varve.spark_integration.transformations import (
@@ -43,7 +42,6 @@ from varve.spark_integration.transformations import (
     StepTransformation,
     StreamKey,
     Transformation,
-    UnionTransformation,
     operator_uids,
 )
 from varve.spark_integration.watermark_strategy import WatermarkStrategy
@@ -70,7 +68,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.windows import WindowAssigner
 
 
-class DataStream:
+class DataStream(StreamMeeting):
     """A stream of elements; the environment's `from_dataframe` and `from_collection` make one."""
 
     def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
@@ -90,17 +88,6 @@ class DataStream:
     def followed_by(self, node: Transformation) -> DataStream:
         """The stream that a transformation makes of this one."""
         return DataStream(self._environment, node)
-
-    def stream_key(self) -> StreamKey:
-        """How the stream is divided, for an operator that reads it beside another.
-
-        Raises:
-            InvalidRequestError: It is not.
-        """
-        raise InvalidRequestError(
-            "connected streams need keys, by which their elements meet: connect(...).key_by(key1, key2), or key both "
-            "before"
-        )
 
     @property
     def _elements(self) -> ElementType:
@@ -196,17 +183,19 @@ class DataStream:
             raise InvalidRequestError(
                 "the strategy does not say where time stamps come from: add with_timestamp_assigner(...)"
             )
-        delay_ms = watermark_strategy.delay_ms
-        return self._step("timestamps", watermark_strategy.assigner, self._elements, delay_ms)
+        return self._step("timestamps", watermark_strategy.assigner, self._elements, watermark_strategy)
 
-    def _step(self, kind: StepKind, func: Any, elements: ElementType, delay_ms: int | None = None) -> DataStream:
+    def _step(
+        self, kind: StepKind, func: Any, elements: ElementType, strategy: WatermarkStrategy | None = None
+    ) -> DataStream:
         node = StepTransformation(
             kind=kind,
             inputs=(self._transformation,),
             elements=elements,
             step=kind,
             function=pickle_step(func, kind),
-            watermark_delay_ms=delay_ms,
+            watermark_delay_ms=strategy.delay_ms if strategy else None,
+            idle_timeout_ms=strategy.idle_timeout_ms if strategy else None,
         )
         return DataStream(self._environment, node)
 
@@ -256,40 +245,6 @@ class DataStream:
         elements = operator.inputs[0].elements if is_late else elements_of(output_tag.type_info)
         node = SideOutputTransformation(inputs=(operator,), elements=elements, tag_id=output_tag.tag_id)
         return DataStream(self._environment, node)
-
-    # --- several streams ---------------------------------------------------------------------------------------------
-
-    def union(self, *streams: DataStream) -> DataStream:
-        """The elements of this stream and of others with the same type; possible before the first stateful operator.
-
-        Raises:
-            InvalidRequestError: Elements of another type or columns, another environment, or a stateful operator's
-                output.
-        """
-        inputs = [self._with(stream, "union") for stream in (self, *streams)]
-        elements = inputs[0].elements
-        for other in inputs[1:]:
-            elements = united_elements(elements, other.elements)
-        node = UnionTransformation(inputs=tuple(inputs), elements=elements)
-        return DataStream(self._environment, node)
-
-    def connect(self, ds: DataStream) -> ConnectedStreams:
-        """This stream beside another of any type, to be read by one function, before the first stateful operator.
-
-        Raises:
-            InvalidRequestError: See `union`.
-        """
-        for stream in (self, ds):
-            self._with(stream, "connect")
-        return ConnectedStreams(self, ds)
-
-    def _with(self, stream: DataStream, caller: str) -> Transformation:
-        if not isinstance(stream, DataStream):
-            raise InvalidRequestError(f"{caller} takes streams, not {type(stream).__name__}")
-        if stream._environment is not self._environment:
-            raise InvalidRequestError(f"{caller}: the streams are of different environments; make all with one")
-        check_can_meet(stream.transformation)
-        return stream.transformation
 
     # --- keys --------------------------------------------------------------------------------------------------------
 
@@ -442,6 +397,10 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
         """For each element the combination of the key's elements so far, of which one is kept as state."""
         check_function(func, ReduceFunction, "reduce")
         return self._operator("reduce", KeyedReduce(func, self._elements), self._elements)
+
+    @property
+    def is_keyed(self) -> bool:
+        return True
 
     def stream_key(self) -> StreamKey:
         key_type = self._key.key_type if self._key else key_type_of(self.schema, self._columns)

@@ -67,13 +67,21 @@ class TimerFiring:
         backend: The function's state.
         service: Its timers.
         operator: The operator's uid, for the log.
+        context: What the function gets, if not the plain one.
     """
 
-    def __init__(self, backend: KeyedStateBackend, service: KeyedTimerService, operator: str) -> None:
+    def __init__(
+        self,
+        backend: KeyedStateBackend,
+        service: KeyedTimerService,
+        operator: str,
+        context: KeyedOnTimerContext | None = None,
+    ) -> None:
         self._backend = backend
         self._service = service
         self._operator = operator
-        self._context = KeyedOnTimerContext(service)
+        self.context = context or KeyedOnTimerContext(service)
+        """What the function gets."""
 
     def fire(
         self, on_timer: Callable[[int, Any], Any], failed: Callable[[Exception, Any], None]
@@ -84,7 +92,7 @@ class TimerFiring:
             on_timer: The user's function.
             failed: Called with what it raised and the stored key; nothing fires afterwards.
         """
-        pop_due, context, key_type = self._service.pop_due, self._context, self._backend.key_type
+        pop_due, context, key_type = self._service.pop_due, self.context, self._backend.key_type
         thaw = None if key_type.immutable else key_type.thaw
         out: list[Any] = []
         fired, key = 0, None
@@ -112,5 +120,5 @@ class TimerFiring:
         _log.warning(
             "operator %s: %d timers have fired in one batch, the last one at %d ms (%s) for key %.100r. Time stands "
             "still within a batch: a function that always registers a timer that is due already never ends",
-            self._operator, fired, self._context.time_ms, self._context.domain.name, self._context.key,
+            self._operator, fired, self.context.time_ms, self.context.domain.name, self.context.key,
         )  # fmt: skip

@@ -10,6 +10,7 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from varve.changelog.types import Types, as_type
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class StepTransformation(Transformation):
     function: PickledFunction
     watermark_delay_ms: int | None = None
     """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
+    idle_timeout_ms: int | None = None
+    """Of such a step: after so long without elements its input holds no watermark back; None: it always does."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -98,10 +101,15 @@ class StreamKey:
     """The key of one of several connected streams."""
 
     columns: tuple[str, ...]
-    """Columns that make the key; of a computed one: where it is put."""
+    """Columns that make the key; of a computed one: where it is put. Empty: the elements have no key, it is null."""
     function: KeyFunction | None
     """None: the key is in the columns."""
     key_type: WireType
+
+    @staticmethod
+    def of_none() -> StreamKey:
+        """Of a stream that has no keys and shares none: a key column that is always null."""
+        return StreamKey((), None, as_type(Types.LONG()))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

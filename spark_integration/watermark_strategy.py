@@ -1,7 +1,8 @@
 """When a stream's elements happened, and how long to wait for stragglers: `WatermarkStrategy`, with PyFlink's names.
 
 The watermark is one value for the whole job, computed after each micro-batch from the largest time stamp of all
-partitions; so a partition without input holds nothing back, and `with_idleness` has nothing to do.
+partitions; so a partition without input holds nothing back. Of several inputs the one that is least far counts:
+`with_idleness` leaves out one that has had no elements for a while.
 """
 
 from __future__ import annotations
@@ -73,6 +74,8 @@ class WatermarkStrategy:
     out_of_orderness_ms: int | None
     """None: no watermark."""
     assigner: TimestampAssigner | None = None
+    idle_timeout_ms: int | None = None
+    """None: the input is never idle."""
 
     @staticmethod
     def for_monotonous_timestamps() -> WatermarkStrategy:
@@ -107,10 +110,19 @@ class WatermarkStrategy:
             )
         return replace(self, assigner=timestamp_assigner)
 
-    def with_idleness(self, idle_timeout: Duration) -> WatermarkStrategy:
-        """The strategy itself: idle partitions hold no watermark back (see the module)."""
-        del idle_timeout
-        return self
+    def with_idleness(self, idle_timeout: Duration | timedelta) -> WatermarkStrategy:
+        """Let the input hold no other's watermark back once it has had no elements for so long, or never in this run.
+
+        Time is that of the batches. Elements that come afterwards may be behind the watermark, which never goes back.
+
+        Raises:
+            InvalidRequestError: No span of time above zero.
+        """
+        if isinstance(idle_timeout, timedelta):
+            idle_timeout = Duration(idle_timeout // timedelta(milliseconds=1))
+        if not isinstance(idle_timeout, Duration) or idle_timeout.milliseconds <= 0:
+            raise InvalidRequestError(f"{idle_timeout!r} is no span of time; give Duration.of_seconds(5)")
+        return replace(self, idle_timeout_ms=idle_timeout.milliseconds)
 
     @property
     def delay_ms(self) -> int | None:

@@ -8,6 +8,7 @@ from pyspark.sql.types import StructType
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction
 from varve.changelog.types import Types, as_type
+from varve.spark_integration.checkpointed_function import refuse_checkpointed
 from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.operator_plan import check_uid
 from varve.spark_integration.output_tag import OutputTag
@@ -212,6 +213,7 @@ class WindowedStream:
                 f"a window function is an instance of {self._plain.__name__} or {self._process.__name__}, "
                 f"not {function!r}"
             )
+        refuse_checkpointed([function], "a window")
         if isinstance(output_type, (str, StructType)):
             check_uid(uid)
         late = self._late_output

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit, Tile
 
 INLINE_BYTES_MAX: Final = 4 << 20
-"""Limit of all inline segments of one batch."""
+"""Limit of all inline segments and images of one batch."""
 ENTRY_BYTES_MAX: Final = 16 << 20
 """Limit of a whole chain entry."""
 
@@ -38,7 +38,8 @@ class ConsumedTag(NamedTuple):
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     """What the winning attempt of one (operator, partition) did in the batch.
 
-    No inline bytes, no uploaded slices and no files: the state of key groups `[low, high)` did not change.
+    No inline bytes, no uploaded slices and no files: the state of key groups `[low, high)` did not change. Neither kind
+    of image: the non-keyed state did not change.
     """
 
     operator: str
@@ -53,6 +54,10 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
     """Earlier parts, under `seg/<slot>/`, in order."""
     files: tuple[SnapshotFile, ...] | None = None
     """Changelog off: the whole state after the batch; None if it did not change."""
+    image: bytes = b""
+    """The whole non-keyed state after the batch, if it changed and is small enough to travel in the entry."""
+    image_uploaded: ObjectSlice | None = None
+    """The same under `seg/<slot>/`, if it is large."""
     consumed: tuple[ConsumedTag, ...] = ()
     """The upstream attempts whose rows this attempt read."""
 
@@ -123,8 +128,10 @@ def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> No
     if result.files is not None and (result.inline or result.uploaded):
         where = {"operator": result.operator, "partition": result.partition}
         raise InvariantError("a result has both files and segments", **where)
+    if result.image and result.image_uploaded is not None:
+        raise InvariantError("a result has two images", operator=result.operator, partition=result.partition)
     own = f"{layout.SEGMENTS}{slot:0{layout.DIGITS}d}/"
-    names = [s.name for s in result.uploaded]
+    names = [s.name for s in (*result.uploaded, result.image_uploaded) if s is not None]
     names += [f.name for f in result.files or () if f.name not in reusable]
     for name in names:
         if not name.startswith(own):
@@ -176,5 +183,5 @@ def files_to_rewrite(tile: Tile, slot: int, age_max: int) -> tuple[str, ...]:
 
 
 def inline_total(results: Iterable[PartitionResult]) -> int:
-    """Bytes of all inline segments."""
-    return sum(len(r.inline) for r in results)
+    """Bytes of all inline segments and images."""
+    return sum(len(r.inline) + len(r.image) for r in results)

@@ -83,7 +83,8 @@ def names_of(entry: Entry) -> EntryNames:
     if not isinstance(entry, Commit):
         return EntryNames(frozenset(), frozenset())
     objects = {one.name for part in entry.parts for one in part.uploaded}
-    objects |= {ref.data.name for ref in entry.log}
+    objects |= {one.image_uploaded.name for one in entry.parts if one.image_uploaded is not None}
+    objects |= {ref.data.name for ref in (*entry.log, *entry.images)}
     objects |= {file.name for tile in entry.tiles for file in tile.files}
     snapshots = {
         layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in entry.tiles if t.snapshot is not None

@@ -25,8 +25,9 @@ from varve.storage.batch_result import (
     inline_total,
 )
 from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.image_refs import kept_images
 from varve.storage.line_view import LineView, StoredCommit, advance
-from varve.storage.pack import is_packable, replace_packed
+from varve.storage.pack import is_packable, replace_packed, replace_packed_images
 from varve.storage.records import (
     BlobSlice,
     Commit,
@@ -167,29 +168,49 @@ def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
 
 
 def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, ...], bytes]:
-    """The parts in order of operator and partition, and the blob of their inline segments."""
-    parts: list[PartitionCommit] = []
-    blobs: list[bytes] = []
-    offset = 0
-    for result in sorted(results, key=lambda r: (r.operator, r.partition)):
-        inline = None
-        if result.inline:
-            inline = BlobSlice(offset, len(result.inline), zlib.crc32(result.inline))
-            blobs.append(result.inline)
-            offset += len(result.inline)
-        parts.append(
-            PartitionCommit(
-                operator=result.operator,
-                partition=result.partition,
-                low=result.low,
-                high=result.high,
-                tag=result.tag,
-                mutations=result.mutations,
-                inline=inline,
-                uploaded=result.uploaded,
-            )
+    """The parts in order of operator and partition, and the blob of their inline segments and images."""
+    blob = _Blob()
+    parts = tuple(
+        PartitionCommit(
+            operator=result.operator,
+            partition=result.partition,
+            low=result.low,
+            high=result.high,
+            tag=result.tag,
+            mutations=result.mutations,
+            inline=blob.add(result.inline) if result.inline else None,
+            uploaded=result.uploaded,
+            image=blob.add_shared(result.image) if result.image else None,
+            image_uploaded=result.image_uploaded,
         )
-    return tuple(parts), b"".join(blobs)
+        for result in sorted(results, key=lambda r: (r.operator, r.partition))
+    )
+    return parts, blob.joined()
+
+
+class _Blob:
+    """The blob of an entry while it is put together."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+        self._shared: dict[bytes, BlobSlice] = {}
+
+    def add(self, data: bytes) -> BlobSlice:
+        """Where the data stands now."""
+        added = BlobSlice(self._length, len(data), zlib.crc32(data))
+        self._pieces.append(data)
+        self._length += len(data)
+        return added
+
+    def add_shared(self, data: bytes) -> BlobSlice:
+        """The same; equal data stands there once. Broadcast state makes equal images of all partitions."""
+        if data not in self._shared:
+            self._shared[data] = self.add(data)
+        return self._shared[data]
+
+    def joined(self) -> bytes:
+        return b"".join(self._pieces)
 
 
 def _raised(floors: Iterable[SnapshotFloor], raised: Iterable[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
@@ -206,7 +227,9 @@ def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pa
         return True
     if state.commits_since_full + 1 >= policy.path_max:
         return True
-    return state.is_full_due(policy) and not any(is_packable(ref) for ref in _log(state, cover, None))
+    if state.view.images or not state.is_full_due(policy):
+        return False  # images wait for a pack, which copies them
+    return not any(is_packable(ref) for ref in _log(state, cover, None))
 
 
 def _log(state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[SegmentRef, ...]:
@@ -220,6 +243,9 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
         raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
     if pack is not None and not pack.packed <= frozenset(state.view.segments):
         raise InvariantError("the pack holds segments that are not on the base's line", object_name=pack.name)
+    if pack is not None and not {old for old, _ in pack.images} <= frozenset(state.view.images):
+        raise InvariantError("the pack holds images that are not on the base's line", object_name=pack.name)
+    images = state.view.images if pack is None else replace_packed_images(state.view.images, pack)
     oldest = cover.oldest()
     return msgspec.structs.replace(
         draft,
@@ -227,6 +253,7 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
         full=draft.link,
         path=(),
         log=_log(state, cover, pack),
+        images=kept_images(images, draft),
         line=tuple(link for link in state.view.line if link.seq >= oldest),
     )
 

@@ -82,6 +82,11 @@ def segment(slot: int, operator: str, partition: int, tag: str, index: int) -> s
     return f"{SEGMENTS}{_number(slot)}/{_segment(operator)}/{partition:05d}-{tag}-{index:05d}"
 
 
+def image(slot: int, operator: str, partition: int, tag: str) -> str:
+    """The non-keyed state that attempt `tag` of one partition uploaded for `slot`; as `segment`."""
+    return f"{SEGMENTS}{_number(slot)}/{_segment(operator)}/{partition:05d}-{tag}-image"
+
+
 def pack(slot: int, tag: str) -> str:
     """Segments of earlier batches packed for the full entry at `slot`; only `chain/<slot>` may name it."""
     return f"{PACKS}{_number(slot)}/{tag}"
@@ -91,6 +96,11 @@ def slot_of(name: str) -> SlotName:
     """Area and slot of a name under `seg/` or `pack/`."""
     area, slot, _ = name.split("/", 2)
     return SlotName(area, int(slot))
+
+
+def object_slot(name: str) -> int:
+    """The slot that an object of `chain/`, `seg/` or `pack/` belongs to."""
+    return chain_seq(name) if name.startswith(CHAIN) else slot_of(name).slot
 
 
 def _range(low: int, high: int) -> str:

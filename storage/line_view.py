@@ -4,7 +4,7 @@
 Both end at the same value. A view is a frozen struct of plain values, so it can be sent to tasks.
 
 Invariants: I5 (tile at S, then the segments with seq > S on the line, in order), I7 (`needs_from` covers every chain
-entry, segment, pack and directly named file that the view refers to), I8 (what does not fit together is
+entry, segment, image, pack and directly named file that the view refers to), I8 (what does not fit together is
 `CorruptDataError` with the entry's name).
 """
 
@@ -17,7 +17,8 @@ import msgspec
 
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.records import ORIGIN, Commit, Link, ObjectSlice, SegmentRef, Tile
+from varve.storage.image_refs import joined_images, kept_images, own_images
+from varve.storage.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
 from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
@@ -57,6 +58,8 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     """By operator and key group; they cover every operator exactly."""
     segments: tuple[SegmentRef, ...] = ()
     """Every segment that is newer than a tile it touches. For any one key group this order is replay order."""
+    images: tuple[ImageRef, ...] = ()
+    """The non-keyed state of every partition that has any; by operator and partition."""
     line: tuple[Link, ...] = ()
     """The commits of the line from the oldest tile's `at` up to and with `base`; at most the newest `LINE_MAX`."""
     needs_from: int = 0
@@ -73,6 +76,10 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
         touching = (r for r in self.segments if r.operator == operator and r.low < high and low < r.high)
         replay = ((r, cover.floors(operator, max(low, r.low), min(high, r.high), r.seq_last)) for r in touching)
         return tuple(ReplaySegment(ref, floors) for ref, floors in replay if floors)
+
+    def images_for(self, operator: str) -> tuple[ImageRef, ...]:
+        """The non-keyed state of the operator's partitions, in order; those that have none are missing."""
+        return tuple(image for image in self.images if image.operator == operator)
 
     def holds(self, link: Link) -> bool:
         """Whether this very commit is on the line (as far as the line is kept); `ORIGIN` always is."""
@@ -110,10 +117,13 @@ def advance(view: LineView, stored: StoredCommit) -> LineView:
         return _from_full(stored)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
-    if commit.tiles or operators != cover.operators():
+    kept = kept_images(view.images, commit)
+    is_changed = bool(commit.tiles) or operators != cover.operators()
+    if is_changed:
         cover = _changed_cover(cover, commit, operators)
         segments = tuple(_not_covered(segments, cover))
-        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments)
+    if is_changed or _holds_back(view, kept):
+        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, kept)
     return LineView(
         max_parallelism=view.max_parallelism,
         base=commit.link,
@@ -121,6 +131,7 @@ def advance(view: LineView, stored: StoredCommit) -> LineView:
         path=(*view.path, commit.link),
         tiles=cover.tiles,
         segments=segments + own_segments(stored),
+        images=joined_images(kept, own_images(commit, stored.blob_offset)),
         line=_cut_line((*view.line, commit.link), cover),
         needs_from=needs_from,
     )
@@ -139,25 +150,22 @@ def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
     return tuple(found)
 
 
-def object_slot(name: str) -> int:
-    """The slot that an object of `chain/`, `seg/` or `pack/` belongs to."""
-    return layout.chain_seq(name) if name.startswith(layout.CHAIN) else layout.slot_of(name).slot
-
-
 def _from_full(stored: StoredCommit) -> LineView:
     commit = stored.commit
     if commit.full != commit.link or commit.path:
         raise CorruptDataError("the entry is not a full one", object_name=layout.chain(commit.seq))
     cover = _checked(TileCover(commit.tiles), commit)
     segments = commit.log + own_segments(stored)
+    images = joined_images(commit.images, own_images(commit, stored.blob_offset))
     return LineView(
         max_parallelism=commit.max_parallelism,
         base=commit.link,
         full=commit.link,
         tiles=cover.tiles,
         segments=segments,
+        images=images,
         line=_cut_line((*commit.line, commit.link), cover),
-        needs_from=_lowest_slot(commit.seq, cover.tiles, segments),
+        needs_from=_lowest_slot(commit.seq, cover.tiles, segments, images),
     )
 
 
@@ -199,9 +207,17 @@ def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
     return line[first:] if first else line
 
 
-def _lowest_slot(full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef]) -> int:
-    slots = {object_slot(s.data.name) for s in segments} | {object_slot(f.name) for t in tiles for f in t.files}
-    return min(slots | {full_seq})
+def _holds_back(view: LineView, kept: Sequence[ImageRef]) -> bool:
+    """Whether an image that is not kept may be what `needs_from` is there for."""
+    gone = set(view.images).difference(kept) if len(kept) < len(view.images) else ()
+    return any(layout.object_slot(image.data.name) <= view.needs_from for image in gone)
+
+
+def _lowest_slot(
+    full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef], images: Iterable[ImageRef]
+) -> int:
+    names = {ref.data.name for ref in (*segments, *images)} | {file.name for tile in tiles for file in tile.files}
+    return min({full_seq, *map(layout.object_slot, names)})
 
 
 @lru_cache(maxsize=64)

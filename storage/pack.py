@@ -1,6 +1,7 @@
 """Packs: the inline segments of many batches in one object, sorted so that a restore takes few ranged reads; pure.
 
-A pack is a frame of kind `PACK` (header: job id and token, blob: the segments' bytes one after another). It is
+A pack is a frame of kind `PACK` (header: job id and token, blob: the segments' bytes one after another, then those of
+images of non-keyed state). It is
 written for the full entry at one slot, and only that entry may name it (I7). A segment is self-framed, so one
 reference can stand for a run of segments; a run never reaches across a segment of overlapping key groups that is
 stored elsewhere or has another range, so that the order of references stays the order of replay (I5).
@@ -16,7 +17,7 @@ import msgspec
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
 from varve.storage.frame import blob_offset, frame, unframe
-from varve.storage.records import ObjectSlice, Record, SegmentRef
+from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -43,6 +44,8 @@ class Pack(NamedTuple):
     """One per run, with offsets in the whole object."""
     packed: frozenset[SegmentRef]
     """The references that `refs` replace."""
+    images: tuple[tuple[ImageRef, ImageRef], ...] = ()
+    """Images: the reference until now, and the one into the pack."""
 
 
 class PackFrame(NamedTuple):
@@ -52,13 +55,18 @@ class PackFrame(NamedTuple):
     blob: memoryview
 
 
-def is_packable(ref: SegmentRef) -> bool:
-    """Whether the reference points into a chain entry: such segments are worth packing."""
+def is_packable(ref: SegmentRef | ImageRef) -> bool:
+    """Whether the reference points into a chain entry: what stands there is worth packing."""
     return ref.data.name.startswith(layout.CHAIN)
 
 
-def plan_pack(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes], header: PackHeader) -> Pack:
-    """Pack those of a view's `segments` (all of them, in the view's order) whose bytes are in `data`.
+def plan_pack(
+    segments: Sequence[SegmentRef],
+    data: Mapping[SegmentRef, bytes],
+    header: PackHeader,
+    images: Mapping[ImageRef, bytes] | None = None,
+) -> Pack:
+    """Pack those of a view's `segments` (all of them, in the view's order) whose bytes are in `data`, and images.
 
     Raises `InvariantError` if bytes do not match their reference.
     """
@@ -68,14 +76,23 @@ def plan_pack(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes], 
     refs: list[SegmentRef] = []
     blobs: list[bytes] = []
     for run in runs:
-        blob = b"".join(_checked(ref, data[ref]) for ref in run)
+        blob = b"".join(_checked(ref.data, data[ref], ref.operator) for ref in run)
         place = ObjectSlice(name, offset, len(blob), zlib.crc32(blob))
         first = run[0]
         refs.append(SegmentRef(first.operator, first.low, first.high, first.seq_first, run[-1].seq_last, place))
         blobs.append(blob)
         offset += len(blob)
     packed = frozenset(ref for run in runs for ref in run)
-    return Pack(header.slot, name, frame(_KIND, VERSION, head, b"".join(blobs)), tuple(refs), packed)
+    copied: list[tuple[ImageRef, ImageRef]] = []
+    places: dict[ObjectSlice, ObjectSlice] = {}
+    for image, body in (images or {}).items():
+        if image.data not in places:
+            blobs.append(_checked(image.data, body, image.operator))
+            places[image.data] = ObjectSlice(name, offset, len(body), image.data.crc32)
+            offset += len(body)
+        copied.append((image, msgspec.structs.replace(image, data=places[image.data])))
+    body = frame(_KIND, VERSION, head, b"".join(blobs))
+    return Pack(header.slot, name, body, tuple(refs), packed, tuple(copied))
 
 
 def open_pack(body: bytes | memoryview, name: str) -> PackFrame:
@@ -95,6 +112,12 @@ def replace_packed(segments: Sequence[SegmentRef], pack: Pack) -> tuple[SegmentR
     """
     left = [ref for ref in segments if ref not in pack.packed]
     return tuple(sorted([*left, *pack.refs], key=lambda ref: ref.seq_first))
+
+
+def replace_packed_images(images: Sequence[ImageRef], pack: Pack) -> tuple[ImageRef, ...]:
+    """The images with the pack's references in place of those of what it copied."""
+    copies = dict(pack.images)
+    return tuple(copies.get(image, image) for image in images)
 
 
 def _runs(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> list[list[SegmentRef]]:
@@ -119,9 +142,8 @@ def _overlap(a: tuple[str, int, int], b: tuple[str, int, int]) -> bool:
     return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
 
 
-def _checked(ref: SegmentRef, data: bytes) -> bytes:
-    if len(data) != ref.data.length or zlib.crc32(data) != ref.data.crc32:
-        raise InvariantError(
-            f"the bytes to pack are not those of seq {ref.seq_first}", operator=ref.operator, object_name=ref.data.name
-        )
+def _checked(place: ObjectSlice, data: bytes, operator: str) -> bytes:
+    if len(data) != place.length or zlib.crc32(data) != place.crc32:
+        problem = f"the bytes to pack are not those at {place.offset}"
+        raise InvariantError(problem, operator=operator, object_name=place.name)
     return data

@@ -12,6 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.errors import VarveError
+from varve.storage.image_refs import images_to_copy, own_images
 from varve.storage.line_view import own_segments
 from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
 from varve.storage.slice_reader import read_slices
@@ -19,9 +20,9 @@ from varve.storage.slice_reader import read_slices
 if TYPE_CHECKING:
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import TokenSource
-    from varve.storage.line_view import StoredCommit
+    from varve.storage.line_view import LineView, StoredCommit
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import SegmentRef
+    from varve.storage.records import ObjectSlice, SegmentRef
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
@@ -36,25 +37,26 @@ class PackUpload:
         self._tokens = tokens
         self._policy = policy
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="varve-pack")
-        self._inline: dict[SegmentRef, bytes] = {}
+        self._inline: dict[ObjectSlice, bytes] = {}
+        """Bytes of chain entries of this run that a pack may want."""
         self._upload: tuple[int, Future[Pack]] | None = None
         self._misses = 0
 
     def remember(self, stored: StoredCommit, body: bytes) -> None:
-        """Keep the inline segments of a commit that was just put, so that a pack need not read them back."""
-        for ref in own_segments(stored):
+        """Keep what is inline in a commit that was just put, so that a pack need not read it back."""
+        for ref in (*own_segments(stored), *own_images(stored.commit, stored.blob_offset)):
             if is_packable(ref):
-                self._inline[ref] = body[ref.data.offset : ref.data.offset + ref.data.length]
+                self._inline[ref.data] = body[ref.data.offset : ref.data.offset + ref.data.length]
 
     def start(self, state: ChainState) -> None:
         """If the next entry should be full, begin to make and upload its pack."""
         packable = state.packable()
-        wanted = set(packable)
-        self._inline = {ref: data for ref, data in self._inline.items() if ref in wanted}
-        if not packable or not state.is_full_due(self._policy):
+        wanted = {ref.data for ref in (*packable, *state.view.images)}
+        self._inline = {place: data for place, data in self._inline.items() if place in wanted}
+        if not wanted or not state.is_full_due(self._policy):
             return
         header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
-        self._upload = (state.slot, self._pool.submit(self._make, state.view.segments, packable, header))
+        self._upload = (state.slot, self._pool.submit(self._make, state.view, packable, header))
 
     def take(self, slot: int) -> Pack | None:
         """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
@@ -77,11 +79,14 @@ class PackUpload:
         """Wait for what is under way."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def _make(self, segments: tuple[SegmentRef, ...], packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
-        data = {ref: self._inline[ref] for ref in packable if ref in self._inline}
-        missing = [ref for ref in packable if ref not in data]
-        for ref, read in zip(missing, read_slices(self._store, (r.data for r in missing)), strict=True):
-            data[ref] = bytes(read.data)
-        pack = plan_pack(segments, data, header)
+    def _make(self, view: LineView, packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
+        images = images_to_copy(view.images)
+        places = dict.fromkeys(ref.data for ref in (*packable, *images))
+        inline = self._inline
+        data = {place: inline[place] for place in places if place in inline}
+        for read in read_slices(self._store, [place for place in places if place not in data]):
+            data[read.slice] = bytes(read.data)
+        segments = {ref: data[ref.data] for ref in packable}
+        pack = plan_pack(view.segments, segments, header, {image: data[image.data] for image in images})
         self._store.put(pack.name, pack.body)
         return pack

@@ -17,6 +17,8 @@ from varve.storage.errors import CorruptDataError
 from varve.storage.frame import frame, unframe
 
 VERSION: Final = 1
+ENTRY_VERSION: Final = 2
+"""Of chain entries. Version 2 has images of non-keyed state; an entry without images is written as version 1."""
 KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
 
 
@@ -128,6 +130,17 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     data: ObjectSlice
 
 
+class ImageRef(msgspec.Struct, frozen=True, array_like=True):
+    """The whole non-keyed state of one partition of an operator, as commit `seq` wrote it."""
+
+    operator: str
+    partition: int
+    parallelism: int
+    """The operator's then."""
+    seq: int
+    data: ObjectSlice
+
+
 class PartitionCommit(Record, frozen=True, kw_only=True):
     """What the winning attempt of one (operator, partition) changed in the batch (I2).
 
@@ -142,6 +155,10 @@ class PartitionCommit(Record, frozen=True, kw_only=True):
     mutations: int = 0
     inline: BlobSlice | None = None
     uploaded: tuple[ObjectSlice, ...] = ()
+    image: BlobSlice | None = None
+    """The partition's whole non-keyed state, if the batch changed it and it is small."""
+    image_uploaded: ObjectSlice | None = None
+    """The same, if it is large."""
 
 
 class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True):
@@ -207,6 +224,8 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     """Commits of the line after `full` and before this one, in order; empty in a full entry."""
     log: tuple[SegmentRef, ...] = ()
     """Full entry: every segment of the line before this entry that is newer than its tile. Else empty."""
+    images: tuple[ImageRef, ...] = ()
+    """Full entry: every image of non-keyed state of the line before this entry that still counts. Else empty."""
     line: tuple[Link, ...] = ()
     """Full entry: the commits of the line from the oldest tile's `at` to the parent, in order, but at most the newest
     `line_view.LINE_MAX`. Else empty."""
@@ -272,12 +291,12 @@ _KINDS: Final[dict[type[Any], bytes]] = {JobRecord: b"JOBR", SnapshotDescriptor:
 
 def encode_entry(entry: Entry, blob: bytes = b"") -> bytes:
     """A chain entry as an object body; `blob` holds the inline segments."""
-    return frame(_ENTRY_KIND, VERSION, msgspec.json.encode(entry), blob)
+    return frame(_ENTRY_KIND, _entry_version(entry), msgspec.json.encode(entry), blob)
 
 
 def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview]:
     """The entry and its blob. Raises `CorruptDataError`, `IncompatibleError`."""
-    opened = unframe(_ENTRY_KIND, VERSION, data, name)
+    opened = unframe(_ENTRY_KIND, ENTRY_VERSION, data, name)
     return _decode(opened.header, Entry, name), opened.blob
 
 
@@ -290,6 +309,13 @@ def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> 
     """A record of that type. Raises `CorruptDataError`, `IncompatibleError`."""
     opened = unframe(_KINDS[record_type], VERSION, data, name)
     return _decode(opened.header, record_type, name)
+
+
+def _entry_version(entry: Entry) -> int:
+    if not isinstance(entry, Commit):
+        return VERSION
+    has_images = bool(entry.images) or any(p.image is not None or p.image_uploaded is not None for p in entry.parts)
+    return ENTRY_VERSION if has_images else VERSION
 
 
 def _decode(header: bytes, record_type: Any, name: str) -> Any:

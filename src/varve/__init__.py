@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ValueStateDescriptor,
     )
     from varve.changelog.functions import AggregateFunction, ReduceFunction
+    from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varve.changelog.table_store import StoreTarget, TableStore
@@ -25,12 +26,18 @@ if TYPE_CHECKING:
     from varve.changelog.ttl_config import StateTtlConfig, Time
     from varve.changelog.types import Types
     from varve.spark_integration.aggregations import Aggregation
+    from varve.spark_integration.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
     from varve.spark_integration.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
         ExternalizedCheckpointRetention,
     )
     from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+    from varve.spark_integration.checkpointed_function import (
+        CheckpointedFunction,
+        FunctionInitializationContext,
+        FunctionSnapshotContext,
+    )
     from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
@@ -52,22 +59,30 @@ _MODULE_OF: Final = {
     "AggregatingState": "varve.changelog.state",
     "AggregatingStateDescriptor": "varve.changelog.descriptors",
     "Aggregation": "varve.spark_integration.aggregations",
+    "BroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
+    "BroadcastState": "varve.changelog.operator_state",
     "CheckpointConfig": "varve.spark_integration.checkpoint_config",
+    "CheckpointedFunction": "varve.spark_integration.checkpointed_function",
     "CheckpointingMode": "varve.spark_integration.checkpoint_config",
     "CustomStateBackend": "varve.spark_integration.state_backends",
     "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
     "ExternalizedCheckpointRetention": "varve.spark_integration.checkpoint_config",
     "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_storage",
     "FsStateBackend": "varve.spark_integration.deprecated_backends",
+    "FunctionInitializationContext": "varve.spark_integration.checkpointed_function",
+    "FunctionSnapshotContext": "varve.spark_integration.checkpointed_function",
     "HashMapStateBackend": "varve.spark_integration.state_backends",
     "JobManagerCheckpointStorage": "varve.spark_integration.checkpoint_storage",
+    "KeyedBroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
     "KeyedProcessFunction": "varve.spark_integration.functions",
     "ListState": "varve.changelog.state",
     "ListStateDescriptor": "varve.changelog.descriptors",
     "MapState": "varve.changelog.state",
     "MapStateDescriptor": "varve.changelog.descriptors",
     "MemoryStateBackend": "varve.spark_integration.deprecated_backends",
+    "OperatorStateStore": "varve.changelog.operator_state",
     "PredefinedOptions": "varve.spark_integration.predefined_options",
+    "ReadOnlyBroadcastState": "varve.changelog.operator_state",
     "ReduceFunction": "varve.changelog.functions",
     "ReducingState": "varve.changelog.state",
     "ReducingStateDescriptor": "varve.changelog.descriptors",
@@ -94,22 +109,30 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "Aggregation",
+    "BroadcastProcessFunction",
+    "BroadcastState",
     "CheckpointConfig",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CustomStateBackend",
     "EmbeddedRocksDBStateBackend",
     "ExternalizedCheckpointRetention",
     "FileSystemCheckpointStorage",
     "FsStateBackend",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
+    "KeyedBroadcastProcessFunction",
     "KeyedProcessFunction",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MemoryStateBackend",
+    "OperatorStateStore",
     "PredefinedOptions",
+    "ReadOnlyBroadcastState",
     "ReduceFunction",
     "ReducingState",
     "ReducingStateDescriptor",

@@ -10,6 +10,8 @@ from __future__ import annotations
 import zlib
 from pathlib import Path
 
+import msgspec
+
 from varve.storage import layout
 from varve.storage.frame import frame
 from varve.storage.pack import Pack, PackHeader, plan_pack
@@ -18,6 +20,7 @@ from varve.storage.records import (
     Commit,
     Entry,
     Fence,
+    ImageRef,
     JobRecord,
     Link,
     ObjectSlice,
@@ -140,6 +143,26 @@ FULL_COMMIT = Commit(
     ),
     line=(Link(5, token(5)), Link(6, token(6)), Link(8, token(8))),
 )
+IMAGE = b"an image of both partitions"
+IMAGE_PLACE = BlobSlice(len(INLINE), len(IMAGE), zlib.crc32(IMAGE))
+IMAGES_COMMIT = msgspec.structs.replace(
+    COMMIT,
+    parts=(
+        msgspec.structs.replace(COMMIT.parts[0], image=IMAGE_PLACE),
+        msgspec.structs.replace(COMMIT.parts[1], image=IMAGE_PLACE),
+    ),
+)
+IMAGES_FULL_COMMIT = msgspec.structs.replace(
+    FULL_COMMIT,
+    parts=(
+        msgspec.structs.replace(
+            FULL_COMMIT.parts[0],
+            image_uploaded=ObjectSlice(layout.image(9, OPERATOR, 0, token(90)), 0, 7_000_000, 123_456),
+        ),
+        FULL_COMMIT.parts[1],
+    ),
+    images=(ImageRef(OPERATOR, 1, 2, 8, ObjectSlice(layout.pack(9, token(95)), 180, len(IMAGE), zlib.crc32(IMAGE))),),
+)
 JOB = JobRecord(
     job_id=JOB_ID, token=token(99), name="flights", max_parallelism=128, created_ms=1_700_000_000_000
 )  # fmt: skip
@@ -187,11 +210,22 @@ def golden_pack() -> Pack:
     return plan_pack(tuple(data), data, PackHeader(job_id=JOB_ID, token=token(70), slot=9))
 
 
+def golden_pack_of_images() -> Pack:
+    """A segment, and an image that two partitions share."""
+    segment = SegmentRef(OPERATOR, 0, 64, 5, 5, ObjectSlice(layout.chain(5), 40, 4, zlib.crc32(b"five")))
+    place = ObjectSlice(layout.chain(8), 400, len(IMAGE), zlib.crc32(IMAGE))
+    images = {ImageRef(OPERATOR, partition, 2, 8, place): IMAGE for partition in range(2)}
+    header = PackHeader(job_id=JOB_ID, token=token(71), slot=9)
+    return plan_pack((segment,), {segment: b"five"}, header, images)
+
+
 ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "fence-first.bin": (EMPTY_FENCE, b""),
     "fence.bin": (FENCE, b""),
     "commit.bin": (COMMIT, INLINE),
     "commit-full.bin": (FULL_COMMIT, b""),
+    "commit-images.bin": (IMAGES_COMMIT, INLINE + IMAGE),
+    "commit-images-full.bin": (IMAGES_FULL_COMMIT, b""),
 }
 RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin] = {
     "job.bin": JOB,
@@ -206,7 +240,8 @@ def encoded() -> dict[str, bytes]:
     """Every golden file as today's code writes it."""
     files = {name: encode_entry(*value) for name, value in ENTRIES.items()}
     files |= {name: encode_record(value) for name, value in RECORDS.items()}
-    return files | {"frame.bin": frame(*FRAME), "pack.bin": golden_pack().body}
+    packs = {"pack.bin": golden_pack().body, "pack-images.bin": golden_pack_of_images().body}
+    return files | packs | {"frame.bin": frame(*FRAME)}
 
 
 if __name__ == "__main__":

@@ -9,7 +9,18 @@ from typing import Any
 
 import pytest
 
-from tests.golden.storage_golden import DATA, ENTRIES, FRAME, JOB_ID, OPERATOR, RECORDS, encoded, golden_pack
+from tests.golden.storage_golden import (
+    DATA,
+    ENTRIES,
+    FRAME,
+    IMAGE,
+    JOB_ID,
+    OPERATOR,
+    RECORDS,
+    encoded,
+    golden_pack,
+    golden_pack_of_images,
+)
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.frame import PREFIX_BYTES, frame, unframe
 from varve.storage.pack import open_pack
@@ -24,7 +35,7 @@ def reader_of(file: str) -> Callable[[bytes], Any]:
         return lambda data: decode_entry(data, NAME)
     if file in RECORDS:
         return lambda data: decode_record(data, type(RECORDS[file]), NAME)
-    if file == "pack.bin":
+    if file.startswith("pack"):
         return lambda data: open_pack(data, NAME)
     return lambda data: unframe(FRAME[0], FRAME[1], data, NAME)
 
@@ -65,6 +76,21 @@ def test_the_golden_pack_is_read_by_its_references() -> None:
     ]
     assert found == [(OPERATOR, 0, 64, 5, 6, b"fivesix"), (OPERATOR, 64, 128, 5, 8, b"FIVEVIII")]
     assert all(r.data.crc32 == zlib.crc32(f[5]) for r, f in zip(golden_pack().refs, found, strict=True))
+
+
+def test_the_golden_pack_of_images_holds_the_shared_image_once() -> None:
+    body = (DATA / "pack-images.bin").read_bytes()
+    assert bytes(open_pack(body, NAME).blob) == b"five" + IMAGE
+    for old, new in golden_pack_of_images().images:
+        assert (new.operator, new.partition, new.parallelism, new.seq) == (OPERATOR, old.partition, 2, 8)
+        assert body[new.data.offset : new.data.offset + new.data.length] == IMAGE
+
+
+def test_only_entries_with_images_need_the_newer_version() -> None:
+    versions = {file: int.from_bytes((DATA / file).read_bytes()[10:12], "big") for file in ENTRIES}
+    assert {file for file, version in versions.items() if version == 2} == {
+        "commit-images.bin", "commit-images-full.bin",
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("file", FILES)

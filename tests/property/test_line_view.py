@@ -18,13 +18,16 @@ from varve.storage.batch_result import PartitionResult, files_to_rewrite
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import ChainState, CommitPolicy
 from varve.storage.commit_plan import Adoption
-from varve.storage.line_view import LineView, object_slot
+from varve.storage.layout import object_slot
+from varve.storage.line_view import LineView
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import Commit, Link, ObjectSlice, SegmentRef, SnapshotFile, SnapshotFloor, Tile
 from varve.storage.slice_reader import read_slice
 
 Mutation = tuple[int, int]
 """(seq, number) of one mutation."""
+Images = dict[tuple[int, int], bytes]
+"""(Parallelism, partition) → the image that counts."""
 History = dict[int, tuple[Mutation, ...]]
 """Key group → all mutations of its state, in order."""
 
@@ -43,6 +46,9 @@ class RandomJob:
             retained=self.random.randint(2, 4), full_every=self.random.randint(1, 5), path_max=self.random.randint(5, 9)
         )
         self.job = ChainJob(policy)
+        self.is_quiet = self.random.random() < 0.3
+        """Keyed state never changes: then nothing but images is old."""
+        self.images: dict[Link, Images] = {Link(0, ""): {}}
         self.histories: dict[Link, History] = {Link(0, ""): dict.fromkeys(range(MAX_PARALLELISM), ())}
         self.commits: dict[Link, Commit] = {}
         self.snapshots: dict[tuple[int, int, int], Link] = {}
@@ -54,8 +60,8 @@ class RandomJob:
         if self.batch and self.random.random() < 0.2:
             self.restart()
         state = self.driver.state
-        parallelism = self.random.choice([1, 2, 3, 8])
-        writes_files = self.random.random() < 0.15
+        parallelism = self.random.choice([2] * 6 + [1, 8] if self.is_quiet else [1, 2, 3, 8])
+        writes_files = self.random.random() < 0.15 and not self.is_quiet
         results = tuple(
             self.result(state, partition, low, high, writes_files=writes_files)
             for partition, (low, high) in enumerate(ranges(parallelism))
@@ -68,8 +74,20 @@ class RandomJob:
             for kg in range(result.low, result.high):
                 history[kg] += self.made.get((result.partition, kg), ())
         self.histories[plan.commit.link] = history
+        self.images[plan.commit.link] = self.images_after(state.view.base, results)
         self.commits[plan.commit.link] = plan.commit
         self.batch += 1
+
+    def images_after(self, base: Link, results: tuple[PartitionResult, ...]) -> Images:
+        """What the partitions have written, the newest of each, as long as there are as many."""
+        count = len(results)
+        kept = {place: data for place, data in self.images[base].items() if place[0] == count}
+        store = self.job.store
+        for result in results:
+            place, uploaded = (count, result.partition), result.image_uploaded
+            if result.image or uploaded is not None:
+                kept[place] = result.image or (store.get(uploaded.name) if uploaded else b"")
+        return kept
 
     def restart(self) -> None:
         """A new run; Spark asks for the next batch, or for the last one again."""
@@ -82,20 +100,33 @@ class RandomJob:
     def result(self, state: ChainState, partition: int, low: int, high: int, *, writes_files: bool) -> PartitionResult:
         if partition == 0:
             self.made: dict[tuple[int, int], tuple[Mutation, ...]] = {}
-        parts = [] if self.random.random() < 0.3 else [self.mutate(state.slot, partition, low, high)]
+        parts = [] if self.is_quiet or self.random.random() < 0.3 else [self.mutate(state.slot, partition, low, high)]
         while parts and self.random.random() < 0.3:
             parts.append(self.mutate(state.slot, partition, low, high))
         tag = f"{self.number}"
+        image, image_uploaded = self.image(state.slot, partition, tag)
         if writes_files:
             return PartitionResult(
-                operator=OPERATOR, partition=partition, low=low, high=high, tag=tag,
-                files=self.files(state, partition, low, high, tag),
+                operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, image=image,
+                image_uploaded=image_uploaded, files=self.files(state, partition, low, high, tag),
             )  # fmt: skip
         inline = parts.pop() if parts and self.random.random() < 0.7 else b""
         uploaded = tuple(self.upload(state.slot, partition, tag, i, part) for i, part in enumerate(parts))
         return PartitionResult(
-            operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, inline=inline, uploaded=uploaded
-        )
+            operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, inline=inline, uploaded=uploaded,
+            image=image, image_uploaded=image_uploaded,
+        )  # fmt: skip
+
+    def image(self, slot: int, partition: int, tag: str) -> tuple[bytes, ObjectSlice | None]:
+        """Mostly none; often one that other partitions have as well."""
+        if self.random.random() < 0.8:
+            return b"", None
+        data = b"image %d" % (slot if self.random.random() < 0.5 else self.number)
+        if self.random.random() < 0.7:
+            return data, None
+        name = layout.image(slot, OPERATOR, partition, tag)
+        self.job.store.put(name, data)
+        return b"", ObjectSlice(name, 0, len(data), zlib.crc32(data))
 
     def mutate(self, slot: int, partition: int, low: int, high: int) -> bytes:
         self.number += 1
@@ -132,13 +163,15 @@ class RandomJob:
         return Adoption(tuple(tiles), tuple(floors))
 
     def pack(self, state: ChainState) -> Pack | None:
-        """A pack of all inline segments, or of all that are not the newest."""
+        """A pack of all inline segments, or of all that are not the newest; and of some images."""
         refs = [r for r in state.packable() if self.random.random() < 0.9]
-        if not refs:
+        copied = [i for i in state.view.images if self.random.random() < 0.9]
+        if not refs and not copied:
             return None
         data = {ref: read_slice(self.job.store, ref.data) for ref in refs}
+        images = {image: read_slice(self.job.store, image.data) for image in copied}
         header = PackHeader(job_id=self.job.record.job_id, token=f"p{state.slot}", slot=state.slot)
-        pack = plan_pack(state.view.segments, data, header)
+        pack = plan_pack(state.view.segments, data, header, images)
         self.job.store.put(pack.name, pack.body)
         return pack
 
@@ -155,6 +188,10 @@ class RandomJob:
                     found[kg] = self.histories[tile.at][kg] if tile.snapshot is not None or tile.files else ()
             self.replayed(view, low, high, found)
         return found
+
+    def restored_images(self, view: LineView) -> Images:
+        """The images that the view names."""
+        return {(i.parallelism, i.partition): read_slice(self.job.store, i.data) for i in view.images_for(OPERATOR)}
 
     def replayed(self, view: LineView, low: int, high: int, found: History) -> None:
         """Add what the segments say of key groups [low, high)."""
@@ -174,7 +211,9 @@ class RandomJob:
             yield decoded
 
     def references(self, view: LineView) -> set[str]:
-        names = {ref.data.name for ref in view.segments} | {f.name for t in view.tiles for f in t.files}
+        names = {ref.data.name for ref in (*view.segments, *view.images)} | {
+            f.name for t in view.tiles for f in t.files
+        }
         return names | {layout.chain(link.seq) for link in (view.full, *view.path)}
 
 
@@ -186,6 +225,7 @@ def test_a_view_resolves_to_the_state_that_following_all_parents_gives(seed: int
         job.step()
         view = job.driver.state.view
         assert job.restored(view) == job.histories[view.base]
+        assert job.restored_images(view) == job.images[view.base]
 
 
 @settings(max_examples=40, deadline=None)
@@ -215,6 +255,7 @@ def test_needs_from_covers_all_that_is_referred_to_and_retained_commits_survive_
             view = ChainReader(job.job.store, job.job.record.job_id).load_line(link, MAX_PARALLELISM).view
             if link.seq:
                 assert job.restored(view) == job.histories[link]
+                assert job.restored_images(view) == job.images[link]
 
 
 def truncate(job: RandomJob, keep_from: int) -> None:

@@ -43,7 +43,10 @@ COVERED: dict[str, str] = {
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
 RUN_BY: dict[str, str] = {
+    "docs/broadcast.md": "tests/spark/test_broadcast.py::test_the_programs_of_the_page_run",
     "docs/connected-streams.md": "tests/spark/test_connected_streams.py::test_the_programs_of_the_page_run",
+    "docs/operator-state.md":
+        "tests/spark/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
     "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
     "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
@@ -54,7 +57,7 @@ RUN_BY: dict[str, str] = {
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
     "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
     "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
-}
+}  # fmt: skip
 """Document with blocks marked `python run` → the test that runs them."""
 
 BLOCKS = all_blocks()

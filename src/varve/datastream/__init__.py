@@ -1,6 +1,12 @@
 """`pyflink.datastream`'s names that varve has; see docs/pyflink.md."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from varve.spark_integration.broadcast_streams import BroadcastConnectedStream, BroadcastStream
 from varve.spark_integration.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -10,6 +16,11 @@ from varve.spark_integration.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
+)
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
 )
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.configuration import RuntimeExecutionMode
@@ -46,8 +57,13 @@ __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
     "AllWindowedStream",
+    "BaseBroadcastProcessFunction",
+    "BroadcastConnectedStream",
+    "BroadcastProcessFunction",
+    "BroadcastStream",
     "CheckpointConfig",
     "CheckpointStorage",
+    "CheckpointedFunction",
     "CheckpointingMode",
     "CoFlatMapFunction",
     "CoMapFunction",
@@ -62,9 +78,12 @@ __all__ = [
     "FlatMapFunction",
     "FsStateBackend",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "HashMapStateBackend",
     "JobManagerCheckpointStorage",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStream",

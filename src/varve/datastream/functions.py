@@ -1,6 +1,16 @@
 """`pyflink.datastream.functions`' names that varve has."""
 
 from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.broadcast_functions import (
+    BaseBroadcastProcessFunction,
+    BroadcastProcessFunction,
+    KeyedBroadcastProcessFunction,
+)
+from varve.spark_integration.checkpointed_function import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
 from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 from varve.spark_integration.stream_functions import (
@@ -20,12 +30,18 @@ from varve.spark_integration.window_functions import (
 __all__ = [
     "AggregateFunction",
     "AllWindowFunction",
+    "BaseBroadcastProcessFunction",
+    "BroadcastProcessFunction",
+    "CheckpointedFunction",
     "CoFlatMapFunction",
     "CoMapFunction",
     "FilterFunction",
     "FlatMapFunction",
     "Function",
+    "FunctionInitializationContext",
+    "FunctionSnapshotContext",
     "KeySelector",
+    "KeyedBroadcastProcessFunction",
     "KeyedCoProcessFunction",
     "KeyedProcessFunction",
     "KeyedStateStore",

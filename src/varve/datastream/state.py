@@ -8,6 +8,7 @@ from varve.changelog.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
+from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
 from varve.changelog.state import (
     AggregatingState,
     AppendingState,
@@ -24,11 +25,14 @@ __all__ = [
     "AggregatingState",
     "AggregatingStateDescriptor",
     "AppendingState",
+    "BroadcastState",
     "ListState",
     "ListStateDescriptor",
     "MapState",
     "MapStateDescriptor",
     "MergingState",
+    "OperatorStateStore",
+    "ReadOnlyBroadcastState",
     "ReducingState",
     "ReducingStateDescriptor",
     "State",

@@ -47,6 +47,52 @@ def test_get_keys(job: LivingJob) -> None:
         job.backend.get_keys("unknown")
 
 
+@pytest.mark.parametrize("descriptor", [VALUE, LIST, MAP, SUM, AVERAGE])
+def test_a_function_is_applied_to_the_state_of_every_key(job: LivingJob, descriptor: Any) -> None:
+    def put(key: Any) -> None:
+        state = job.at(key, descriptor)
+        if descriptor is VALUE:
+            state.update("x")
+        elif descriptor is MAP:
+            state.put(1, "x")
+        else:
+            state.add(1)
+
+    def visited(call: Callable[[Any], None] = lambda _: None) -> set[Any]:
+        found: list[Any] = []
+
+        def visit(key: Any, state: Any) -> None:
+            found.append(key)
+            call(state)
+
+        job.backend.apply_to_keys(descriptor, visit)
+        assert len(found) == len(set(found))
+        return set(found)
+
+    for number in range(20):
+        put(f"k{number}")
+    put(None)
+    job.step()
+    job.handle(descriptor)
+    put("new")
+    job.at("k0", descriptor).clear()
+    everything = {None, "new", *(f"k{number}" for number in range(1, 20))}
+    assert visited() == everything
+    with pytest.raises(InvalidRequestError, match="no key is current"):
+        job.handle(descriptor).clear()
+    put("newer")
+    assert visited(lambda state: state.clear()) == everything | {"newer"}
+    assert visited() == set()
+    job.step()
+    job.handle(descriptor)
+    assert visited() == set()
+
+
+def test_only_a_descriptor_of_keyed_state_can_be_applied_to(job: LivingJob) -> None:
+    with pytest.raises(InvalidRequestError, match="not of a keyed state"):
+        job.backend.apply_to_keys("sum", lambda *_: None)  # type: ignore[arg-type]
+
+
 def test_keys_of_all_key_groups_keep_apart(job: LivingJob) -> None:
     """Keys that begin alike, in all key groups, interleaved, and the null key."""
     keys = [None, "", "a", "aa", "aaa", "\0", "a\0", "é", "ключ", *(str(i) for i in range(40))]

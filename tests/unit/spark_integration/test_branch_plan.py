@@ -16,11 +16,12 @@ from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.graph_plan import GraphPlan, plan_graph
 from varve.spark_integration.input_branches import BranchedPreparation
+from varve.spark_integration.input_watermarks import InputDelay
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varve.spark_integration.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
 from varve.spark_integration.streams import DataStream
 from varve.spark_integration.transformations import DataFrameSource
-from varve.spark_integration.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from varve.spark_integration.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
 from varve.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -107,7 +108,7 @@ def test_every_way_from_a_source_is_a_branch(env: StreamExecutionEnvironment, pa
         (0, ["map"]),
     ]
     assert plan.preparation.output_schema.names == ["value", KEY_COLUMN]
-    assert plan.input_delays_ms == (None, None, None)
+    assert plan.input_delays == (InputDelay(None),) * 3
     batch = side_by_side([0, 1, 0], pair_column(("a", 1), None, ("c", 3)), pair_column(None, ("b", 2), None))
     made, _ = prepared(whole.key_by(lambda x: x, Types.STRING()).map(str), batch)
     assert [row[KEY_COLUMN] for row in made] == ["a", "c", "a", "c", "b"], "a row goes every way of its source"
@@ -142,10 +143,11 @@ def test_several_key_columns_are_one_key_column(env: StreamExecutionEnvironment,
 
 def test_event_times_count_before_later_steps_drop_elements(pairs: DataStream) -> None:
     strategy = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Last())
+    strategy = strategy.with_idleness(Duration.of_seconds(5))
     timed = pairs.assign_timestamps_and_watermarks(strategy).filter(lambda pair: pair[1] < 5)
     stream = timed.union(pairs).key_by("f0").process(SamePair())
     plan = plan_of(stream)
-    assert plan.input_delays_ms == (1, None)
+    assert plan.input_delays == (InputDelay(1, 5000), InputDelay(None))
     assert plan.operators[0].timestamp_column == EVENT_TIME_COLUMN
     made, latest = prepared(stream, side_by_side([0, 0], pair_column(("a", 3), ("b", 9))))
     assert [row[EVENT_TIME_COLUMN] for row in made] == [3, None, None]

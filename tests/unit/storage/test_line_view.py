@@ -10,7 +10,8 @@ from varve.storage import layout, line_view
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.commit_plan import Adoption
 from varve.storage.errors import CorruptDataError
-from varve.storage.line_view import LineView, StoredCommit, advance, object_slot, resolve
+from varve.storage.layout import object_slot
+from varve.storage.line_view import LineView, StoredCommit, advance, resolve
 from varve.storage.records import ORIGIN, Link, Tile
 
 
