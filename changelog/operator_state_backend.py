@@ -37,7 +37,7 @@ from varve.storage.errors import InvalidRequestError
 from varve.storage.records import StateSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from varve.changelog.operator_state import BroadcastState, ReadOnlyBroadcastState
     from varve.changelog.state import ListState
@@ -52,10 +52,17 @@ class OperatorStateBackend(OperatorStateStore):
     Args:
         operator: The operator's uid, for errors.
         sections: The state to begin with.
+        shares: By name of a state: what of it is kept, instead, if nobody asks for it until `settle`.
     """
 
-    def __init__(self, operator: str, sections: Iterable[StateSection] = ()) -> None:
+    def __init__(
+        self,
+        operator: str,
+        sections: Iterable[StateSection] = (),
+        shares: Mapping[str, Sequence[StateSection]] | None = None,
+    ) -> None:
         self._operator = operator
+        self._shares = dict(shares or {})
         self._restored: dict[str, list[StateSection]] = {}
         """What nobody has asked for yet, by name; raw state has a name of its own."""
         for section in sections:
@@ -92,11 +99,18 @@ class OperatorStateBackend(OperatorStateStore):
         for name in sorted({*self._restored, *self._cells}):
             cells = self._cells.get(name)
             if cells is None:
-                found += self._restored[name]
+                found += self._shares.get(name, self._restored[name])
             else:
                 section = cells.section()
                 found += [] if section is None else [section]
         return tuple(found)
+
+    def settle(self) -> None:
+        """The first batch is confirmed: what nobody has asked for is from now on what was kept of it."""
+        for name, kept in self._shares.items():
+            if self._restored.pop(name, None) is not None and kept:
+                self._restored[name] = list(kept)
+        self._shares.clear()
 
     # --- raw state ---------------------------------------------------------------------------------------------------
 

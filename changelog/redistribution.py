@@ -41,13 +41,9 @@ def redistributed(
         parallelism_before: How many old partitions there were.
         place: The new partition.
     """
-    had: dict[tuple[str, str], dict[int, list[StateSection]]] = {}
-    for partition in sorted(images):
-        for section in images[partition]:
-            had.setdefault((section.name, section.kind), {}).setdefault(partition, []).append(section)
     stays = place.parallelism == parallelism_before
     found: list[StateSection] = []
-    for (_, kind), by_partition in sorted(had.items(), key=lambda item: item[0]):
+    for (_, kind), by_partition in _by_state(images):
         if kind == BROADCAST:
             found += _copy(by_partition, place, stays=stays)
         elif kind == RAW_KEYED:
@@ -57,6 +53,32 @@ def redistributed(
         else:
             found += by_partition.get(place.partition, []) if stays else _share(_all(by_partition), place)
     return tuple(found)
+
+
+def union_shares(
+    images: Mapping[int, Sequence[StateSection]], parallelism_before: int, place: Place
+) -> dict[str, list[StateSection]]:
+    """By name of each union list: what the partition keeps of it if the function does not ask for it.
+
+    As of a list: else every start of the job would multiply what nobody sorts out. Arguments as of `redistributed`.
+    """
+    stays = place.parallelism == parallelism_before
+    return {
+        name: by_partition.get(place.partition, []) if stays else _share(_all(by_partition), place)
+        for (name, kind), by_partition in _by_state(images)
+        if kind == UNION_LIST
+    }
+
+
+def _by_state(
+    images: Mapping[int, Sequence[StateSection]],
+) -> list[tuple[tuple[str, str], dict[int, list[StateSection]]]]:
+    """Name and kind of each state, in order, and its sections by partition, ascending."""
+    had: dict[tuple[str, str], dict[int, list[StateSection]]] = {}
+    for partition in sorted(images):
+        for section in images[partition]:
+            had.setdefault((section.name, section.kind), {}).setdefault(partition, []).append(section)
+    return sorted(had.items(), key=lambda item: item[0])
 
 
 def _all(by_partition: Mapping[int, list[StateSection]]) -> list[StateSection]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from varve.changelog.image_source import read_images
 from varve.changelog.operator_image import Image, encode_image
 from varve.changelog.operator_state_backend import OperatorStateBackend
-from varve.changelog.redistribution import Place, redistributed
+from varve.changelog.redistribution import Place, redistributed, union_shares
 from varve.spark_integration.key_range import key_range
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError
@@ -61,13 +61,15 @@ class NonKeyedState:
         """The partition's own image at the base."""
         self._begin: Sections = ()
         """What a batch on the base begins with."""
+        self._shares: dict[str, list[StateSection]] = {}
+        """What the first batch of a run keeps of union lists that the function does not ask for."""
         self._backend: OperatorStateBackend | None = None
 
     @property
     def backend(self) -> OperatorStateBackend:
         """The state as the function sees it."""
         if self._backend is None:
-            self._backend = OperatorStateBackend(self._operator, self._begin)
+            self._backend = OperatorStateBackend(self._operator, self._begin, self._shares)
         return self._backend
 
     def is_at(self, batch: BatchRequest) -> bool:
@@ -84,7 +86,7 @@ class NonKeyedState:
         Raises:
             VarveError: an image cannot be read.
         """
-        self._version, self._own, self._begin = None, (), ()
+        self._version, self._own, self._begin, self._shares = None, (), (), {}
         if batch.has_images:
             self._read(images_at_base(), redistribute=batch.is_first)
         self._version = _version_of(batch)
@@ -100,8 +102,9 @@ class NonKeyedState:
         images = read_images(self._store, self._job_id, refs if redistribute else own)
         self._own = self._begin = images[own[0]] if own else ()
         if redistribute:
-            by_partition = {ref.partition: sections for ref, sections in images.items()}
-            self._begin = redistributed(by_partition, parallelism.pop(), place)
+            by_partition, before = {ref.partition: sections for ref, sections in images.items()}, parallelism.pop()
+            self._begin = redistributed(by_partition, before, place)
+            self._shares = union_shares(by_partition, before, place)
 
     def encoded(self, sections: Sections) -> bytes | None:
         """The image of what a batch ends with; None if that is the partition's own already.
@@ -121,6 +124,9 @@ class NonKeyedState:
     def confirm(self, sections: Sections, at: Link) -> None:
         """The batch whose end these sections are has become commit `at`."""
         self._own = self._begin = sections
+        self._shares = {}
+        if self._backend is not None:
+            self._backend.settle()
         self._version = _Version(at, redistributed=False)
 
     def drop(self) -> None:

@@ -40,6 +40,7 @@ from varve.storage.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     import random
+    from collections.abc import Sequence
     from pathlib import Path
 
     from varve.storage.clock import Clock
@@ -96,7 +97,15 @@ class CommittingJob:
         base = self.run.state.base
         self.model = copy.deepcopy(self.models[base.link]) if base else Model()
 
-    def commit(self, changes: BatchChanges, *, adopt: bool = True, upload: bool = False, parts: int = 1) -> Commit:
+    def commit(
+        self,
+        changes: BatchChanges,
+        *,
+        adopt: bool = True,
+        upload: bool = False,
+        parts: int = 1,
+        images: Sequence[bytes] | None = None,
+    ) -> Commit:
         """Execute and commit a batch.
 
         Args:
@@ -104,11 +113,15 @@ class CommittingJob:
             adopt: Whether published snapshots are taken over.
             upload: Put the segments into objects of their own.
             parts: In so many parts, all but the last of which are uploaded in any case.
+            images: Of the non-keyed state, by partition; b"" for what did not change.
         """
         assert self.run is not None
         slot = self.run.state.slot
         split = changes.split(parts) if parts > 1 else [changes]
         results = tuple(self._result(slot, p, split, upload=upload) for p in range(self.parallelism))
+        if images is not None:
+            paired = zip(results, images, strict=True)
+            results = tuple(msgspec.structs.replace(result, image=image) for result, image in paired)
         facts = BatchFacts(
             batch=self.batch,
             query_id="query",

@@ -143,7 +143,7 @@ class World:
         commits = [entry for entry in entries if isinstance(entry, Commit)]
         assert min(commit.seq for commit in commits) >= newest.keep_from
         named = {one.name for commit in commits for part in commit.parts for one in part.uploaded}
-        named |= {ref.data.name for commit in commits for ref in commit.log}
+        named |= {ref.data.name for commit in commits for ref in (*commit.log, *commit.images)}
         listed = self.names(layout.SEGMENTS) + self.names(layout.PACKS)
         # A pack of a later slot is about to be named.
         assert {name for name in listed if layout.slot_of(name).slot <= newest.seq} <= named

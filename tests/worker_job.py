@@ -202,7 +202,7 @@ class WorkerJob:
         function: bytes | None = None,
         vectorized: bool = False,
     ) -> None:
-        self._function = function or FUNCTION
+        self.function = function or FUNCTION
         self._operator: dict[str, Any] = {
             "storage_url": str(directory / "state"), "backend": "hashmap", "changelog": changelog, "key_type": "1:int",
             "key_columns": (KEY_GROUP_COLUMN,), "preemptive_persist_threshold_bytes": 1 << 20,
@@ -268,7 +268,7 @@ class WorkerJob:
         """An attempt of a partition at the next batch."""
         if partition not in self._workers:
             self._workers[partition] = StateWorker(partition, self._home)
-        return self._workers[partition].begin(self.task(partition), lambda: self._function)
+        return self._workers[partition].begin(self.task(partition), lambda: self.function)
 
     def attempt(self, partition: int, operations: Sequence[Operation]) -> Summary:
         """Execute a partition without committing; a later attempt drops what this one has done."""

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from tests.worker_job import INSTANCES, Held, Operation, WorkerJob
+from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
 from varve.changelog import operator_image
 from varve.changelog.descriptors import ListStateDescriptor
 from varve.spark_integration.checkpointed_function import (
@@ -19,6 +19,7 @@ from varve.spark_integration.checkpointed_function import (
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
+from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, MissingObjectError
@@ -168,6 +169,33 @@ def test_a_vectorised_function_may_have_non_keyed_state(tmp_path: Path) -> None:
         job.start(1)
         (total,) = job.yielded(0, [ADD_2])
         assert total == 3 + 2 + 2
+    finally:
+        job.close()
+        gc.set_threshold(*thresholds)
+
+
+class Ignoring(KeyedProcessFunction[Any, Any, Any]):
+    """Asks for no state."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        del value, ctx
+
+
+def test_a_union_list_that_nobody_asks_for_does_not_grow(tmp_path: Path) -> None:
+    thresholds = gc.get_threshold()
+    job = WorkerJob(tmp_path)
+    try:
+        job.start(2)
+        job.commit({0: [Operation("union", 1)], 1: [Operation("union", 2), Operation("union", 3)]})
+        job.function = cloudpickle.dumps(Ignoring())
+        for parallelism in (2, 3, 1, 2):
+            job.start(parallelism)
+            job.commit({})
+            job.commit({})
+        job.function = FUNCTION
+        job.start(2)
+        job.commit({})
+        assert [sorted(held.offsets) for held in job.held()] == [[[1, 1], [2, 2], [3, 3]]] * 2
     finally:
         job.close()
         gc.set_threshold(*thresholds)

@@ -7,11 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
-from tests.state_model import BatchChanges
+from tests.state_model import KEY_GROUPS, BatchChanges
 from varve.materializer.events import Adopted, Collected, Waiting
 from varve.storage import layout
 from varve.storage.local_store import LocalStore
 from varve.storage.records import Commit
+from varve.storage.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -39,6 +40,22 @@ def test_the_log_is_folded_adopted_truncated_and_collected(world: World) -> None
     assert len(world.names(layout.CHAIN)) < chain
     assert len(world.names(layout.SEGMENTS)) < segments
     world.check()
+    world.check_no_garbage()
+
+
+def test_non_keyed_state_stays_while_the_log_is_folded_and_truncated(world: World) -> None:
+    world.commit(images=(b"first", b"second"))
+    first = world.newest()
+    sidecar = world.sidecar()
+    for number in range(4):
+        world.commit(6)
+        assert sidecar.fold()
+        world.commit(6, images=(b"", b"second %d" % number))
+        sidecar.poll()
+        view = world.reader.load_line(world.newest().link, KEY_GROUPS).view
+        assert [read_slice(world.store, i.data) for i in view.images] == [b"first", b"second %d" % number]
+        world.check()
+    assert layout.chain(first.seq) not in world.names(layout.CHAIN)
     world.check_no_garbage()
 
 

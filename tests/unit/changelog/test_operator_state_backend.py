@@ -235,6 +235,22 @@ class TestRestoring:
         assert both.get_list_state(ListStateDescriptor("n", "bigint")).get() == [1, 2**40]
         assert [(s.value_type, s.rows) for s in both.sections()] == [("1:long", 2)]
 
+    def test_a_state_that_nobody_asks_for_is_kept_as_its_share(self, backend: OperatorStateBackend) -> None:
+        for name in ("asked", "ignored", "nothing"):
+            backend.get_union_list_state(ListStateDescriptor(name, "bigint")).update([1, 2, 3])
+        whole = backend.sections()
+        share = {s.name: [s.with_rows(s.decoded()[:1])] for s in whole}
+        shares: Any = {**share, "nothing": []}
+        again = OperatorStateBackend("op", whole, shares)
+        asked = again.get_union_list_state(ListStateDescriptor("asked", "bigint"))
+        assert asked.get() == [1, 2, 3]
+        assert [(s.name, s.rows) for s in again.sections()] == [("asked", 3), ("ignored", 1)]
+        again.settle()
+        assert [(s.name, s.rows) for s in again.sections()] == [("asked", 3), ("ignored", 1)]
+        assert again.get_union_list_state(ListStateDescriptor("ignored", "bigint")).get() == [1]
+        assert again.get_union_list_state(ListStateDescriptor("nothing", "bigint")).get() == []
+        assert asked.get() == [1, 2, 3]
+
     @pytest.mark.parametrize(("rows", "data"), [(1, b"\xc1"), (1, b"\x93\x01\x02\x03"), (2, b"\x91\xc4\x01\x01")])
     def test_rows_that_do_not_parse_are_corrupt_data(self, rows: int, data: bytes) -> None:
         section = StateSection(name="items", kind="list", value_type="1:long", rows=rows, data=data)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.redistribution import Place, redistributed
+from varve.changelog.redistribution import Place, redistributed, union_shares
 from varve.changelog.state_section import SectionKind, StateSection, section_of
 from varve.spark_integration.key_range import key_range
 
@@ -63,6 +63,19 @@ def test_of_a_union_list_each_gets_all_elements_even_with_the_same_parallelism(a
     images = {0: [section("union-list", wire(1, 2))], 1: [section("union-list", wire(3))]}
     assert shares(images, 2, after) == [wire(1, 2, 3)] * after
     assert len(redistributed(images, 2, place(0, after))) == 1, "one section, so that it can be compared"
+
+
+@pytest.mark.parametrize("after", [1, 2, 3])
+def test_of_a_union_list_that_nobody_asks_for_each_keeps_a_share(after: int) -> None:
+    images = {
+        0: [section("union-list", wire(1, 2)), section("list", wire(9), name="l")],
+        1: [section("union-list", wire(3))],
+    }
+    kept = [union_shares(images, 2, place(p, after)) for p in range(after)]
+    assert [list(shares) for shares in kept] == [["s"]] * after
+    found = [rows_of(tuple(shares["s"])) for shares in kept]
+    assert [row for rows in found for row in rows] == wire(1, 2, 3)
+    assert found[0] == (wire(1, 2) if after == 2 else wire(1, 2, 3)[: 3 // after])
 
 
 def test_of_a_broadcast_state_each_gets_a_copy_of_its_own_or_of_another() -> None:
