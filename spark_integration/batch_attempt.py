@@ -52,6 +52,7 @@ class BatchInput:
     """By operator: the tag that won at the base, by partition."""
     time_ms: int
     watermark_ms: int | None
+    late_watermark_ms: int | None
     with_images: frozenset[str] = frozenset()
     """Operators that have non-keyed state at the base."""
     is_first: bool = False
@@ -118,6 +119,7 @@ class BatchAttempt:
                 time_ms=asked.time_ms,
                 # What an earlier run has seen of its collection says nothing about the one that begins and ends here.
                 watermark_ms=None if self._plan.input_ends else asked.watermark_ms,
+                late_watermark_ms=None if self._plan.input_ends else asked.late_watermark_ms,
                 has_images=request.operator in asked.with_images,
                 is_first=asked.is_first,
                 input_ends=self._plan.input_ends,

@@ -153,9 +153,9 @@ class BroadcastRunner(OperatorRunner):
             if isinstance(context, (_ReadOnlyContext, _OnTimerContext)):
                 context.states = read_only
 
-    def start(self, time_ms: int, watermark_ms: int | None) -> None:
+    def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
         """A new batch begins."""
-        super().start(time_ms, watermark_ms)
+        super().start(time_ms, watermark_ms, late_watermark_ms)
         self._digest = hashlib.sha256()
         self._has_broadcast = self._has_own = False
         if self._function is not None:

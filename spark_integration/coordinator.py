@@ -266,6 +266,7 @@ class Coordinator:
                 winners=self._winners,
                 time_ms=time_ms,
                 watermark_ms=state.base.watermark_ms if state.base else None,
+                late_watermark_ms=state.base.watermark_before_ms if state.base else None,
                 with_images=frozenset(image.operator for image in state.view.images),
                 is_first=state.view.base == self._first_base,
             )

@@ -34,7 +34,7 @@ class GroupedFunction(KeyedProcessFunction[Any, Any, Any]):
     wants_heartbeats: bool
     """Something may be due although no row comes."""
     drops_late_rows: bool
-    """Rows at or before the watermark are not for it."""
+    """Rows at or before the watermark of the batch before are not for it."""
 
     @abstractmethod
     def attach(self, backend: KeyedStateBackend) -> None:
@@ -100,19 +100,19 @@ class GroupedBatch:
         self._function = function
         self._backend = backend
         self._groups: dict[tuple[int, Any], _Group] = {}
-        self._watermark_ms: int | None = None
+        self._late_watermark_ms: int | None = None
         self._current: tuple[int, Any] | None = None
         function.attach(backend)
 
-    def begin(self, time_ms: int, watermark_ms: int | None) -> None:
+    def begin(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None) -> None:
         """A new batch: forget what an attempt before has left."""
         self._groups.clear()
-        self._watermark_ms = watermark_ms
+        self._late_watermark_ms = late_watermark_ms
         self._function.begin(time_ms, watermark_ms)
 
     def is_late(self, times_ms: Sequence[int | None]) -> list[bool] | None:
         """Which rows of these event times are late; None if none is."""
-        watermark_ms = self._watermark_ms
+        watermark_ms = self._late_watermark_ms
         if watermark_ms is None or not self._function.drops_late_rows:
             return None
         late = [time_ms is not None and time_ms <= watermark_ms for time_ms in times_ms]

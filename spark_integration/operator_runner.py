@@ -162,13 +162,13 @@ class OperatorRunner:
         """Hash of the broadcast rows of the batch; empty if there are none."""
         return ""
 
-    def start(self, time_ms: int, watermark_ms: int | None) -> None:
+    def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
         """A new batch begins."""
         self.event_time_max_ms = None
         self._context.begin_batch(time_ms, watermark_ms)
         self._timers.begin_batch(time_ms, watermark_ms)
         if self._grouped is not None:
-            self._grouped.begin(time_ms, watermark_ms)
+            self._grouped.begin(time_ms, watermark_ms, late_watermark_ms)
 
     def end_input(self) -> None:
         """No element comes any more: the watermark passes all times."""

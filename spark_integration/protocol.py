@@ -101,6 +101,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """By partition: the tag that won at `base` for this operator, "" if it had none."""
     time_ms: int
     watermark_ms: int | None
+    late_watermark_ms: int | None = None
+    """What Spark's functions take for late is at or behind this: the watermark of the batch before, as in Spark."""
     has_images: bool = False
     """Some partition of the operator has non-keyed state at the base."""
     is_first: bool = False

@@ -172,7 +172,7 @@ class OperatorState:
         backend = self._open_backend()
         backend.begin_batch(BatchTime(task.batch.time_ms, task.batch.watermark_ms))
         runner = self._open_runner(None if task.batch.base == ORIGIN else task.batch.base.seq)
-        runner.start(task.batch.time_ms, task.batch.watermark_ms)
+        runner.start(task.batch.time_ms, task.batch.watermark_ms, task.batch.late_watermark_ms)
         if isinstance(runner, VectorizedRunner):
             attempt = VectorizedAttempt(self, task, runner, backend, how)
         else:

@@ -39,9 +39,9 @@ class VectorizedRunner(OperatorRunner):
         self._gathered_bytes = 0
         self._batch_time: tuple[int, int] = 0, MIN_WATERMARK
 
-    def start(self, time_ms: int, watermark_ms: int | None) -> None:
+    def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
         """A new batch begins."""
-        super().start(time_ms, watermark_ms)
+        super().start(time_ms, watermark_ms, late_watermark_ms)
         self._gathered, self._gathered_bytes = [], 0
         self._batch_time = time_ms, MIN_WATERMARK if watermark_ms is None else watermark_ms
 

@@ -211,6 +211,9 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     """sha256, hex, of the end offsets in Spark's `offsets/<batch>`."""
     time_ms: int
     watermark_ms: int | None = None
+    """Of the batch that follows."""
+    watermark_before_ms: int | None = None
+    """The one that this batch began with; rows behind it are late for the batch that follows, by Spark's rule."""
     max_parallelism: int
     operators: tuple[OperatorLayout, ...]
     needs_from: int

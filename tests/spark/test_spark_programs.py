@@ -116,8 +116,10 @@ def test_every_method_in_event_time_gives_what_spark_gives(own_engine: SparkSess
         [("a", "timer", 90, 40), ("b", "timer", 60, 100), ("a", "update", 2, 30), ("c", "timer", 50, 60),
          ("c", "untimer", 50, 60)],
         [("a", "clear", 0, 101), ("b", "rich", 1, 101), ("a", "update", 3, 95), ("d", "timer", 20, 102)],
-        [("a", "map", 7, 130), ("d", "update", 4, 100), ("b", "list", 1, 130), ("late", "update", 1, 5)],
-        [(k, "tell", 0, 130) for k in ("a", "b", "c", "d", None)],
+        [("a", "map", 7, 130), ("d", "update", 4, 100), ("b", "list", 1, 130), ("late", "update", 1, 5),
+         ("by own", "update", 1, 91)],
+        [*((k, "tell", 0, 130) for k in ("a", "b", "c", "d", None)), ("late", "update", 1, 92),
+         ("by own", "update", 1, 93)],
     ]  # fmt: skip
     expected, found = both(
         own_engine,
@@ -129,6 +131,7 @@ def test_every_method_in_event_time_gives_what_spark_gives(own_engine: SparkSess
     assert found == expected
     assert all(any(f"'{what}'" in row for row in expected) for what in ("act", "rows", "timer"))
     assert not any("late" in row for row in expected)
+    assert any("by own" in row for row in expected), "behind the batch's watermark, not behind that of the batch before"
 
 
 SMALL: list[list[tuple[Any, str, int, int]]] = [

@@ -34,6 +34,7 @@ class Bench:
         self.store = HashMapStore(operator="op", key_type=Types.STRING().type_string(), low=0, high=8)
         self.failures: list[Exception] = []
         self.batches = self.time_ms = 0
+        self.watermark_before_ms: int | None = None
         self.put(function)
 
     def put(self, function: GroupedFunction) -> None:
@@ -52,7 +53,8 @@ class Bench:
     ) -> list[Any]:
         """One batch of rows (k, n), event time n milliseconds, in Arrow batches of two rows."""
         self.backend.begin_batch(BatchTime(time_ms, watermark_ms))
-        self.grouped.begin(time_ms, watermark_ms)
+        self.grouped.begin(time_ms, watermark_ms, self.watermark_before_ms)
+        self.watermark_before_ms = watermark_ms
         for some in [rows[i : i + 2] for i in range(0, len(rows), 2)]:
             ks, ns = map(list, zip(*some, strict=True))
             late = self.grouped.is_late(ns)
@@ -110,7 +112,7 @@ def test_all_rows_of_a_key_come_at_once_in_order_of_arrival() -> None:
 
 def test_an_attempt_that_was_left_leaves_no_rows_to_the_next() -> None:
     bench = bench_of(nothing, lambda _, key, rows, __: [Row(k=key[0], n=len(list(rows)))])
-    bench.grouped.begin(0, None)
+    bench.grouped.begin(0, None, None)
     bench.grouped.add(pa.record_batch({"k": ["a"], "n": [1]}), [1], ["a"], None, ["k", "n"])
     assert bench.batch(("a", 2)) == [{"k": "a", "n": 1}]
 
@@ -314,10 +316,12 @@ def test_a_due_timer_that_a_timer_sets_fires_in_the_next_batch() -> None:
     assert bench.batch(watermark_ms=50) == []
 
 
-def test_late_rows_are_dropped_in_event_time_only() -> None:
+def test_late_rows_are_dropped_in_event_time_only_and_by_the_watermark_of_the_batch_before() -> None:
     for mode, expected in (("EventTime", [6]), ("ProcessingTime", [4, 5, 6])):
         bench = bench_of(nothing, lambda _, key, rows, __: [Row(k=key[0], n=[r.n for r in rows])], mode=mode)
         (found,) = bench.batch(("a", 4), ("a", 5), ("a", 6), watermark_ms=5)
+        assert found["n"] == [4, 5, 6]
+        (found,) = bench.batch(("a", 4), ("a", 5), ("a", 6), watermark_ms=7)
         assert found["n"] == expected
 
 
@@ -352,7 +356,7 @@ def test_an_error_ends_the_batch_and_much_output_leaves_in_pieces() -> None:
         self.value = self.handle.getValueState("value", "n bigint")
 
     bench = bench_of(init, act)
-    bench.grouped.begin(0, None)
+    bench.grouped.begin(0, None, None)
     bench.grouped.add(pa.record_batch({"k": ["a", "b"], "n": [1, 1]}), [1, 1], ["a", "b"], None, ["k", "n"])
     sizes: list[int] = []
     for rows in bench.grouped.finish(lambda error, key: bench.failures.append(ArithmeticError(key, error))):
@@ -386,7 +390,7 @@ def test_initial_state_and_late_rows_do_not_change_what_pandas_makes_of_a_column
 
     told: list[Any] = []
     bench = Bench(PandasProcessorFunction(Starting(nothing, act), TimeMode.NONE, ["k", "n"], ["k"]))
-    bench.grouped.begin(0, None)
+    bench.grouped.begin(0, None, None)
     struct = pa.array([None, {"at": datetime(2026, 1, 1, tzinfo=UTC), "start": 1}, None])
     batch = pa.record_batch({"k": ["a", "a", "b"], "n": [1, None, None], INITIAL_COLUMN: struct})
     bench.grouped.add(batch, [1, 1, 1], ["a", "a", "b"], [False, False, True], ["k", "n"])
