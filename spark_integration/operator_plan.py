@@ -9,8 +9,9 @@ from urllib.parse import quote
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.utils import is_remote
 
 from varve.changelog.basic_types import FloatingType
 from varve.changelog.collection_types import ListType, MapType
@@ -169,8 +170,8 @@ def output_schema_of(given: StructType | str, operator: str | None = None) -> St
     schema: Any = given
     if isinstance(given, str):
         try:
-            schema = DataType.fromDDL(given)
-        except PySparkException as error:
+            schema = _parsed(given)
+        except (PySparkException, InvalidRequestError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InvalidRequestError(f"output schema {given!r} does not parse: {reason}", operator=operator) from None
     if not isinstance(schema, StructType) or not schema.fields:
@@ -184,6 +185,13 @@ def output_schema_of(given: StructType | str, operator: str | None = None) -> St
     except PySparkException as error:
         raise InvalidRequestError(f"output schema {given!r} cannot be used: {error}", operator=operator) from None
     return schema
+
+
+def _parsed(ddl: str) -> DataType:
+    """The Spark type of a DDL string; Spark's own parser needs a session."""
+    if SparkContext._active_spark_context is None and not is_remote():  # noqa: SLF001  there is no other way
+        return from_arrow_type(as_type(ddl).arrow_type)
+    return DataType.fromDDL(ddl)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:
