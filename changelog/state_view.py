@@ -95,10 +95,10 @@ class StateView:
             timers = [timer for timer in confirmed if timer not in pending]
             timers += [timer for timer, is_set in pending.items() if is_set]
             namespace_type, domain = namespace_type_of(schema), time_domain_of(schema)
+            thaw = None if namespace_type is None else namespace_type.thaw
             for time_ms, key, namespace in timers:
-                if namespace is not None and namespace_type is not None:
-                    namespace = namespace_type.thaw(namespace)
-                yield ViewedTimer(time_ms, self._thaw_key(key), domain, namespace)
+                named = namespace if thaw is None or namespace is None else thaw(namespace)
+                yield ViewedTimer(time_ms, self._thaw_key(key), domain, named)
 
     def _schema(self, name: str) -> StateSchema | None:
         return next((schema for schema in self._backend.schemas if schema.name == name), None)

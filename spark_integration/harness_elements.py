@@ -130,7 +130,8 @@ def _columns_of(kind: ElementType, elements: Any) -> list[Any]:
     if missing:
         raise InvalidRequestError(f"the Arrow batch has no columns {sorted(missing)}; it has {elements.schema.names}")
     try:
-        table = pa.table({f.name: elements.column(f.name) for f in schema}).cast(schema).combine_chunks()
+        columns: dict[str, Any] = {f.name: elements.column(f.name) for f in schema}
+        table = pa.table(columns).cast(schema).combine_chunks()
     except pa.ArrowException as error:
         raise InvalidRequestError(f"the Arrow batch does not fit {kind.schema.simpleString()}: {error}") from error
     return [column.chunk(0) if column.num_chunks else pa.array([], column.type) for column in table.columns]

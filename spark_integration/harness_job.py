@@ -25,8 +25,7 @@ from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.harness_plan import JOB
 from varve.spark_integration.input_watermarks import InputWatermarks
 from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
-from varve.spark_integration.protocol import BatchRequest, Summary, TaskRequest, decode_message
-from varve.spark_integration.protocol import SUMMARY_COLUMN
+from varve.spark_integration.protocol import SUMMARY_COLUMN, BatchRequest, Summary, TaskRequest, decode_message
 from varve.spark_integration.state_worker import OperatorState
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.spark_integration.worker_home import WorkerHome
@@ -121,9 +120,7 @@ class HarnessJob:
         """A new run: everything that is known comes from the storage."""
         plan = self._plan
         config = plan.job.config
-        run = JobRun.open(
-            self._store, JOB, config.max_parallelism, config.commit_policy, self._clock, self._tokens
-        )
+        run = JobRun.open(self._store, JOB, config.max_parallelism, config.commit_policy, self._clock, self._tokens)
         self._run = run
         run.take_over()
         batch = self.next_batch

@@ -1,7 +1,7 @@
 """What an operator harness runs: a program of one stateful operator, planned as a job without Spark.
 
-The program is a function from streams to a stream, so that a test says what the job says. It is planned by the job's own
-planner; only what Spark would do is left out: reading sources, and combining rows before the shuffle.
+The program is a function from streams to a stream, so that a test says what the job says. The job's own planner plans
+it; only what Spark would do is left out: reading sources, and combining rows before the shuffle.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """`OperatorHarness`: runs one stateful operator without Spark, batch by batch, for tests of users' functions.
 
-What runs is varve: the operator's runner, keyed state, changelog, checkpoints, timers, windows and restores are those of
-a job. A test plays the parts of Spark and of time. See docs/testing.md.
+What runs is varve: runner, keyed state, changelog, checkpoints, timers, windows and restores are those of a job.
+A test plays the parts of Spark and of time. See docs/testing.md.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections import defaultdict
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypedDict
@@ -31,7 +30,7 @@ from varve.spark_integration.user_errors import UserErrorRaised, user_function_e
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
@@ -175,7 +174,8 @@ class OperatorHarness:
         time = max(snapshot.processing_time, options.get("processing_time", snapshot.processing_time))
         settings = replace(snapshot.settings, **options)
         harness = cls.__new__(cls)
-        harness._open(replace(snapshot, program=program, settings=settings, processing_time=time))
+        start = replace(snapshot, program=program, settings=settings, processing_time=time)
+        harness._open(start)  # noqa: SLF001  of the same class
         return harness
 
     def _open(self, start: OperatorSnapshot) -> None:
@@ -249,7 +249,7 @@ class OperatorHarness:
         """Process elements, end the batch and confirm it; gives what came out of the whole batch.
 
         Args:
-            elements: The elements, or rows as an Arrow batch or table; none at all for a batch in which only timers fire.
+            elements: The elements, or rows as an Arrow batch or table; none for a batch in which only timers fire.
             timestamps: The event time of each; None: they have none.
             input: Number of the input, from 0.
         """
