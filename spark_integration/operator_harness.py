@@ -245,14 +245,25 @@ class OperatorHarness:
         timestamps: Sequence[int | None] | None = None,
         *,
         input: int = 0,  # noqa: A002
+        processing_time: int | None = None,
+        watermark: int | None = None,
     ) -> list[Any]:
         """Process elements, end the batch and confirm it; gives what came out of the whole batch.
+
+        Without a time they join the batch that is open.
 
         Args:
             elements: The elements, or rows as an Arrow batch or table; none for a batch in which only timers fire.
             timestamps: The event time of each; None: they have none.
             input: Number of the input, from 0.
+            processing_time: Begin a new batch, at this time: what is due fires after the elements (of windows before
+                them, too). Milliseconds since 1970; None: it stays as it is.
+            watermark: Likewise, at this watermark.
+
+        Raises:
+            InvalidRequestError: Time would go back, or as `process_element`.
         """
+        self._move(processing_time, watermark)
         given: Any = elements if isinstance(elements, (pa.RecordBatch, pa.Table)) else list(elements)
         self._begin()
         if len(given):
@@ -346,10 +357,7 @@ class OperatorHarness:
         Raises:
             InvalidRequestError: Time would go back.
         """
-        if time_ms < self._clock.time_ms:
-            raise InvalidRequestError(f"processing time never goes back: it is {self._clock.time_ms}, not {time_ms}")
-        self._finish()
-        self._clock.time_ms = time_ms
+        self._move(time_ms, None)
         self._begin()
         self._end()
 
@@ -362,11 +370,7 @@ class OperatorHarness:
         Raises:
             InvalidRequestError: The watermark would go back.
         """
-        self._finish()
-        before = self._job.watermark_ms
-        if before is not None and watermark_ms < before:
-            raise InvalidRequestError(f"the watermark never goes back: it is {before}, not {watermark_ms}")
-        self._job.watermark_ms = watermark_ms
+        self._move(None, watermark_ms)
         self._begin()
         self._end()
 
@@ -380,10 +384,19 @@ class OperatorHarness:
         """The watermark of the next batch, milliseconds since 1970; -2**63 before there is one."""
         return MIN_WATERMARK if self._job.watermark_ms is None else self._job.watermark_ms
 
-    def _finish(self) -> None:
-        """No batch is open or waits to be confirmed."""
+    def _move(self, time_ms: int | None, watermark_ms: int | None) -> None:
+        """Let it be this time, after the batch that is open."""
+        if time_ms is None and watermark_ms is None:
+            return
+        if time_ms is not None and time_ms < self._clock.time_ms:
+            raise InvalidRequestError(f"processing time never goes back: it is {self._clock.time_ms}, not {time_ms}")
         if self._job.is_open or self._job.is_pending:
             self.checkpoint()
+        before = self._job.watermark_ms  # only now: the batch may have moved it
+        if watermark_ms is not None and before is not None and watermark_ms < before:
+            raise InvalidRequestError(f"the watermark never goes back: it is {before}, not {watermark_ms}")
+        self._clock.time_ms = self._clock.time_ms if time_ms is None else time_ms
+        self._job.watermark_ms = before if watermark_ms is None else watermark_ms
 
     # --- what there is -----------------------------------------------------------------------------------------------
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.timer_firing import TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
-from varve.spark_integration.window_operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
+from varve.spark_integration.window_operator import FixedWindowOperator, SessionWindowOperator
 from varve.spark_integration.window_triggers import firing_of
-from varve.spark_integration.windows import FixedWindows, SessionWindows
+from varve.spark_integration.windows import FixedWindows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from tests.keyed_job import KeyedJob
     from varve.spark_integration.window_contents import ContentsPlan
     from varve.spark_integration.window_operator import WindowOperator
-    from varve.spark_integration.window_triggers import Trigger
     from varve.spark_integration.windows import WindowAssigner
 
 
@@ -34,14 +33,11 @@ def window_operator(
     contents: ContentsPlan,
     function: Any = None,
     *,
-    trigger: Trigger | None = None,
     lateness_ms: int = 0,
 ) -> WindowOperator:
     """The operator that `WindowedStream` would make."""
-    kind: Any = GlobalWindowOperator
-    if isinstance(assigner, FixedWindows | SessionWindows):
-        kind = FixedWindowOperator if isinstance(assigner, FixedWindows) else SessionWindowOperator
-    return kind(assigner, firing_of(trigger, assigner), lateness_ms, contents, function)
+    kind: Any = FixedWindowOperator if isinstance(assigner, FixedWindows) else SessionWindowOperator
+    return kind(assigner, firing_of(None, assigner), lateness_ms, contents, function)
 
 
 class WindowJob:
