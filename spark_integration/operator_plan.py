@@ -17,6 +17,7 @@ from varve.changelog.basic_types import FloatingType
 from varve.changelog.collection_types import ListType, MapType
 from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
+from varve.spark_integration.element_columns import value_column
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.grouped_function import GroupedFunction
@@ -190,7 +191,7 @@ def output_schema_of(given: StructType | str, operator: str | None = None) -> St
 def _parsed(ddl: str) -> DataType:
     """The Spark type of a DDL string; Spark's own parser needs a session."""
     if SparkContext._active_spark_context is None and not is_remote():  # noqa: SLF001  there is no other way
-        return from_arrow_type(as_type(ddl).arrow_type)
+        return from_arrow_type(value_column(as_type(ddl)).arrow_type, prefer_timestamp_ntz=True)
     return DataType.fromDDL(ddl)
 
 
