@@ -26,8 +26,10 @@ from varve.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from varve.spark_integration.chain_task import ChainRun
     from varve.spark_integration.element_type import ElementType
     from varve.spark_integration.harness_plan import HarnessPlan
+    from varve.spark_integration.input_branches import BranchesRun
     from varve.spark_integration.protocol import OperatorRequest
 
 _compute: Any = pyarrow.compute
@@ -42,23 +44,27 @@ class HarnessInput:
         self._key_type = parse_type_string(request.key_type)
         self._key_bytes = key_writer(self._key_type)
         config = plan.job.config
-        place = ChainPlace(0, request.parallelism, request.max_parallelism, dict(config.job_parameters))
-        self._run = plan.job.preparation.at(place) if plan.job.preparation else None
+        self._place = ChainPlace(0, request.parallelism, request.max_parallelism, dict(config.job_parameters))
+        self._run: ChainRun | BranchesRun | None = None
 
     @property
     def latest_ms(self) -> Mapping[int, int]:
-        """The largest event time of each way to the operator, if there are several."""
+        """The largest event time in this batch of each way to the operator, if there are several."""
         return self._run.latest if self._run else {}
 
-    def open(self) -> None:
-        """Open the functions before the operator. Raises `StepError`."""
-        if self._run is not None:
+    def begin(self) -> None:
+        """A batch begins: open the functions before the operator, anew as in every task. Raises `StepError`."""
+        self.close()
+        preparation = self._plan.job.preparation
+        if preparation is not None:
+            self._run = preparation.at(self._place)
             self._run.open()
 
     def close(self) -> None:
         """Close them. Raises `StepError`."""
-        if self._run is not None:
-            self._run.close()
+        run, self._run = self._run, None
+        if run is not None:
+            run.close()
 
     def place_of(self, key: Any) -> tuple[int, int, Any]:
         """(partition, key group, stored form) of a key. Raises `InvalidRequestError` if it is not of the key's type."""

@@ -193,7 +193,6 @@ class OperatorHarness:
             self._job = HarnessJob(plan, Path(self._directory.name), self._clock, start.objects, start.next_batch)
             self._input = HarnessInput(plan, self._job.request)
             self._reader = HarnessOutput(plan)
-            self._guard(self._input.open)
         except BaseException:
             self._directory.cleanup()
             raise
@@ -296,8 +295,9 @@ class OperatorHarness:
 
     def _process(self, number: int, elements: Any, timestamps: Sequence[int | None] | None) -> None:
         self._begin()
+        batches = self._guard(lambda: list(self._input.batches(number, elements, timestamps)))
         with _Dropping(self):
-            for partition, batch in self._guard(lambda: list(self._input.batches(number, elements, timestamps))):
+            for partition, batch in batches:
                 self._take(self._job.process(partition, batch))
 
     def _begin(self) -> None:
@@ -305,6 +305,7 @@ class OperatorHarness:
         if self._job.is_pending:
             self._confirm()
         if not self._job.is_open:
+            self._guard(self._input.begin)
             with _Dropping(self):
                 self._job.begin()
 
@@ -336,10 +337,11 @@ class OperatorHarness:
         self._unconfirmed.clear()
 
     def _guard(self, run: Callable[[], Any]) -> Any:
-        """Functions before the operator raise as the operator does."""
+        """Functions before the operator raise as the operator does, which drops the batch."""
         try:
             return run()
         except StepError as failed:
+            self.fail_batch()
             error = user_error(failed.cause, None, failed.where)
             raised = user_function_error(UserErrorRaised(error, None, 0), self._job.request.job, self._job.next_batch)
             raise raised from failed.cause

@@ -18,7 +18,9 @@ from varve import (
     Types,
     ValueStateDescriptor,
 )
+from varve.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
 from varve.datastream import (
+    DataStream,
     KeyedProcessFunction,
     RuntimeContext,
 )
@@ -160,6 +162,30 @@ class NewCount(KeyedProcessFunction[Any, Any, Any]):
 
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         yield value.k, self.n.value()
+
+
+class Second(TimestampAssigner):
+    """Pairs have their time stamps in the second place."""
+
+    def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
+        return value[1]
+
+
+def test_event_times_of_a_dropped_batch_move_no_watermark() -> None:
+    timed = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Second())
+
+    def program(first: DataStream, second: DataStream) -> DataStream:
+        united = first.assign_timestamps_and_watermarks(timed).union(second.assign_timestamps_and_watermarks(timed))
+        return united.key_by(lambda pair: pair[0]).map(lambda pair: pair)
+
+    with OperatorHarness(program, None, None) as harness:
+        harness.process_element(("a", 100))
+        harness.process_element(("b", 100), input=1)
+        harness.fail_batch()
+        harness.process_batch([("a", 10)])
+        assert harness.current_watermark == -(2**63), "the other input has had nothing"
+        harness.process_batch([("b", 5)], input=1)
+        assert harness.current_watermark == 4
 
 
 def test_new_code_goes_on_with_old_state() -> None:
