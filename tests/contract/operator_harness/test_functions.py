@@ -224,6 +224,31 @@ def test_a_processor_of_sparks(life: dict[str, Any]) -> None:
         assert harness.output[2:] == [("a", -2), ("b", -1)]
 
 
+class Fields(StatefulProcessor):
+    """Tells the columns of its rows."""
+
+    def init(self, handle: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
+        yield from (Row(columns=",".join(row.__fields__)) for row in rows)
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_processor_behind_assigned_time_stamps_sees_the_streams_columns_only() -> None:
+    """It saw varve's column of event times, too."""
+    timed = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Clock())
+
+    def program(stream: DataStream) -> DataStream:
+        keyed = stream.assign_timestamps_and_watermarks(timed).key_by("k")
+        return keyed.transform_with_state(Fields(), "columns string", time_mode="EventTime", uid="fields")
+
+    with OperatorHarness(program, INPUT) as harness:
+        assert harness.process_batch([("a", 1)]) == [("k,v",)]
+
+
 class Totals(VectorizedProcessFunction):
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(ValueStateDescriptor("total", Types.LONG()))
