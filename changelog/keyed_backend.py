@@ -281,6 +281,10 @@ class KeyedStateBackend:
         found = self._overlays[name].keys()
         return (self._thaw_key(key) for _, key in found)
 
+    def overlay(self, name: str) -> Overlay[Any] | None:
+        """What is pending of a state, over what is confirmed; None if no handle of it was asked for."""
+        return self._overlays.get(name)
+
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
         return self._overlay(
             descriptor, kind, ValueOverlay, lambda schema: ValueOverlay(schema, self._store.value_table(schema))

@@ -52,6 +52,12 @@ def timer_schema(name: str, domain: TimeDomain, namespace_type: TypeInformation 
     )
 
 
+def time_domain_of(schema: StateSchema) -> TimeDomain:
+    """The domain of a timer state."""
+    events = schema.name.startswith(f"_timer_state/{_PREFIXES[TimeDomain.EVENT_TIME]}_")
+    return TimeDomain.EVENT_TIME if events else TimeDomain.PROCESSING_TIME
+
+
 class DueTimer(NamedTuple):
     """A timer that fires now."""
 

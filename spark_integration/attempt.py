@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.changelog.state_section import StateSection
-    from varve.spark_integration.protocol import TaskRequest
+    from varve.spark_integration.protocol import TaskRequest, UserError
     from varve.spark_integration.state_worker import OperatorState
 
 
@@ -58,6 +58,11 @@ class Attempt:
         """The same encoded, if it has changed."""
         self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
 
+    @property
+    def error(self) -> UserError | None:
+        """What the user's function raised; the attempt does nothing more then."""
+        return self._runner.error
+
     def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         """Execute the function on a batch of rows; yields answer batches as they fill."""
         started_s = self._owner.clock.monotonic_s()
@@ -92,9 +97,7 @@ class Attempt:
         if self.task.batch.input_ends:
             self._runner.end_input()
             yield from self._fire()
-        if self._out:
-            rows, self._out = self._out, []
-            yield from self._answer(rows)
+        yield from self.flush()
         self._encode_non_keyed()
         fail_point("worker.before_summary")
         summary = self._summary()
@@ -110,6 +113,12 @@ class Attempt:
             yield from self._full_answers()
             started_s = self._owner.clock.monotonic_s()
         self._spent("timers", started_s)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """What the function has yielded so far, although it fills no answer batch."""
+        if self._out:
+            rows, self._out = self._out, []
+            yield from self._answer(rows)
 
     def abort(self) -> None:
         """The task went away: nothing of this attempt will be confirmed."""

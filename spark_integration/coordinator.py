@@ -309,12 +309,14 @@ class Coordinator:
         token: str,
     ) -> Acknowledged:
         time_ms, watermark_ms = times_ms
+        base = self._run.state.base
         facts = BatchFacts(
             batch=batch,
             query_id=self._query_id,
             source_hash=source_hash,
             time_ms=time_ms,
             watermark_ms=watermark_ms,
+            watermark_before_ms=base.watermark_ms if base else None,
             operators=tuple(operator_layout(r, summaries) for r in self._requests),
             results=tuple(partition_result(s) for s in summaries),
             dropped=self._dropped(),

@@ -9,13 +9,15 @@ from urllib.parse import quote
 
 from pyspark import SparkContext
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.utils import is_remote
 
 from varve.changelog.basic_types import FloatingType
 from varve.changelog.collection_types import ListType, MapType
 from varve.changelog.composite_types import CompositeType
 from varve.changelog.types import Types, as_type
+from varve.spark_integration.element_columns import value_column
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.grouped_function import GroupedFunction
@@ -172,8 +174,8 @@ def output_schema_of(given: StructType | str, operator: str | None = None) -> St
     schema: Any = given
     if isinstance(given, str):
         try:
-            schema = DataType.fromDDL(given)
-        except PySparkException as error:
+            schema = _parsed(given)
+        except (PySparkException, InvalidRequestError) as error:
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise InvalidRequestError(f"output schema {given!r} does not parse: {reason}", operator=operator) from None
     if not isinstance(schema, StructType) or not schema.fields:
@@ -187,6 +189,13 @@ def output_schema_of(given: StructType | str, operator: str | None = None) -> St
     except PySparkException as error:
         raise InvalidRequestError(f"output schema {given!r} cannot be used: {error}", operator=operator) from None
     return schema
+
+
+def _parsed(ddl: str) -> DataType:
+    """The Spark type of a DDL string; Spark's own parser needs a session."""
+    if SparkContext._active_spark_context is None and not is_remote():  # noqa: SLF001  there is no other way
+        return from_arrow_type(value_column(as_type(ddl)).arrow_type, prefer_timestamp_ntz=True)
+    return DataType.fromDDL(ddl)
 
 
 def _arrow_schema(schema: StructType) -> pa.Schema:

@@ -25,6 +25,7 @@ from varve.spark_integration.functions import KeyedProcessContext, OperatorRunti
 from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.output_tag import untagged
 from varve.spark_integration.protocol import (
+    EVENT_TIME_COLUMN,
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
     UPSTREAM_TAG_COLUMN,
@@ -45,7 +46,10 @@ if TYPE_CHECKING:
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
-INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN, INITIAL_COLUMN})
+INTERNAL_COLUMNS: Final = frozenset(
+    {KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN, INITIAL_COLUMN, EVENT_TIME_COLUMN}
+)
+"""What lies beside the columns of the user's rows."""
 
 
 class KeyReader:

@@ -181,6 +181,11 @@ class OperatorState:
         self._pending = attempt
         return attempt
 
+    @property
+    def backend(self) -> KeyedStateBackend | None:
+        """The state as the attempt sees it; None before the first one, and after one was dropped."""
+        return self._backend
+
     def prepare(self) -> None:
         """Clean up, and do the fold's work ahead, while nobody waits."""
         pending = self._pending

@@ -71,6 +71,9 @@ class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     """The batch's time as the tasks were told it: `entry_time(base, clock)`."""
     watermark_ms: int | None
+    """Of the next batch."""
+    watermark_before_ms: int | None = None
+    """The one that this batch began with."""
     operators: tuple[OperatorLayout, ...]
     results: tuple[PartitionResult, ...]
     dropped: frozenset[str] = frozenset()

@@ -110,7 +110,7 @@ def plan_commit(
         source_hash=facts.source_hash,
         time_ms=facts.time_ms,
         watermark_ms=facts.watermark_ms,
-        watermark_before_ms=state.base.watermark_ms if state.base else None,
+        watermark_before_ms=facts.watermark_before_ms,
         max_parallelism=state.view.max_parallelism,
         operators=facts.operators,
         needs_from=0,

@@ -1,4 +1,4 @@
-"""Fixtures that several directories of tests share, and the profile of all property tests.
+"""Fixtures that several directories of tests share, the switches of all tests, and the profile of property tests.
 
 Properties have no deadline, because the machine may be busy. Under CI the examples are the same in every run, so that a
 change is judged by what it changed; elsewhere they are new.
@@ -8,13 +8,30 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tests.s3_servers import ceph_server, moto_server
+from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 
 __all__ = ["ceph_server", "moto_server"]
+
+SEED = seed_of(os.environ)
 
 settings.register_profile(
     "varve", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
 settings.load_profile("varve")
+
+
+def pytest_report_header() -> str:
+    """The seed, at the head of every run."""
+    return f"storage switches: {SEED_VARIABLE}={SEED} makes this run again"
+
+
+@pytest.fixture
+def storage_switches(request: pytest.FixtureRequest) -> StorageSwitches:
+    """Whether the changelog is on, and whether it is materialized after every other batch, if the test does not say."""
+    if request.node.get_closest_marker("fixed_storage"):
+        return FIXED
+    return StorageSwitches.drawn(SEED, request.node.nodeid)

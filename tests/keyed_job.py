@@ -6,6 +6,7 @@ import shutil
 import zlib
 from typing import TYPE_CHECKING, Any, Literal
 
+from tests.storage_switches import MATERIALIZE_EVERY
 from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.descriptors import (
@@ -62,6 +63,8 @@ class KeyedJob:
         """The row that is being processed."""
         self.cleans_up = True
         """Whether every commit is followed by a cleanup of what has expired."""
+        self.materializes = False
+        """Whether every other commit is followed by a materialization."""
         self.key_type: TypeInformation = as_type(key_type)
         self._directory = directory
         self._directories = 0
@@ -116,7 +119,7 @@ class KeyedJob:
         if self.cleans_up:
             self.backend.clean_up()
         self._states = self.backend.schemas
-        if self.changelog == "off":
+        if self.changelog == "off" or (self.materializes and self._seq % MATERIALIZE_EVERY == 0):
             self.materialize()
 
     def redeploy(self) -> None:

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from tests.spark.materialized_batches import materialize_every_other_batch
+from tests.storage_switches import StorageSwitches
+
+CHANGELOG = "spark.varve.state.changelog.enabled"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -48,6 +52,25 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     for query in session.streams.active:
         query.stop()
     session.stop()
+
+
+@pytest.fixture(autouse=True)
+def switched(
+    request: pytest.FixtureRequest,
+    storage_switches: StorageSwitches,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[None]:
+    """Jobs of the session that do not say themselves have the changelog on or off; see `tests.storage_switches`."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    if storage_switches.materializes:
+        materialize_every_other_batch(monkeypatch, tmp_path_factory.mktemp("materializer"))
+    session: SparkSession = request.getfixturevalue("spark")
+    session.conf.set(CHANGELOG, str(storage_switches.changelog).lower())
+    yield
+    session.conf.unset(CHANGELOG)
 
 
 class FileStream:

@@ -73,7 +73,8 @@ class KeyedJob:
     directory: Path
     name: str = "job"
     backend: Any = field(default_factory=HashMapStateBackend)
-    changelog: bool = True
+    changelog: bool | None = None
+    """None: the test does not care."""
     parallelism: int = 2
     function: Any = field(default_factory=Sums)
     output: str = OUTPUT
@@ -96,7 +97,9 @@ class KeyedJob:
     def environment(self) -> StreamExecutionEnvironment:
         """The job's environment."""
         env = StreamExecutionEnvironment.get_execution_environment(self.spark)
-        env.set_state_backend(self.backend).enable_changelog_state_backend(self.changelog)
+        env.set_state_backend(self.backend)
+        if self.changelog is not None:
+            env.enable_changelog_state_backend(self.changelog)
         env.configure("execution.checkpointing.dir", str(self.directory / "state")).set_parallelism(self.parallelism)
         env.configure("materializer.mode", "off")
         for key, value in self.conf.items():

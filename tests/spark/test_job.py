@@ -49,7 +49,7 @@ def test_the_job_adopts_snapshots_of_an_embedded_materializer_and_restores_from_
     spark: SparkSession, tmp_path: Path
 ) -> None:
     interval = {"materializer.mode": "embedded", "state.changelog.periodic-materialize.interval": "1 s"}
-    job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"], conf=interval)
+    job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"], changelog=True, conf=interval)
     stream = job.environment().from_dataframe(job.stream.read())
     writer = stream.key_by("k").process(job.function, job.output, uid="sums").foreach_batch(job.collect)
     query = writer.query_name("job").option("checkpointLocation", str(tmp_path / "checkpoint")).start()

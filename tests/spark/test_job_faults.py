@@ -83,6 +83,7 @@ def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothi
     assert job.rows() == in_order(job.expected)
 
 
+@pytest.mark.fixed_storage  # it looks at segments
 def test_a_long_batch_uploads_early_and_its_parts_alone_restore_it(spark: SparkSession, tmp_path: Path) -> None:
     rows = "spark.sql.execution.arrow.maxRecordsPerBatch"
     before = spark.conf.get(rows)

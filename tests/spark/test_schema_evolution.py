@@ -20,7 +20,7 @@ from varve.materializer.service import run_materializer
 from varve.materializer.stop_signal import StopSignal
 from varve.storage.errors import IncompatibleError
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.fixed_storage]  # it materializes at chosen places
 PAGE = "docs/schema-evolution.md"
 
 

@@ -78,7 +78,6 @@ def on_varve(stream: FileStream, work: Path, program: Callable[[KeyedStream], Da
     """What one run of the job makes of what is new in the input."""
     received: Rows = []
     env = StreamExecutionEnvironment.get_execution_environment(stream._spark)
-    env.enable_changelog_state_backend(True)
     env.configure("execution.checkpointing.dir", str(work / "state")).set_parallelism(2)
     env.configure("materializer.mode", "off").configure("pipeline.heartbeat.enabled", "false")
     made = program(env.from_dataframe(stream.read().withWatermark("at", "10 seconds")).key_by("k"))

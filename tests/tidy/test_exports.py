@@ -9,12 +9,12 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("varve", "varve.storage", "varve.changelog", "varve.materializer", "varve.spark_integration")
-PYFLINK_NAMES = sorted(
+EXPORTS = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    for package in ("common", "datastream")
+    for package in ("common", "datastream", "testing")
     for path in (ROOT / "src" / "varve" / package).rglob("*.py")
 )
-"""Modules that stand where PyFlink's users look."""
+"""Modules that stand where users look: PyFlink's names, and what is for tests."""
 
 
 def module_names() -> list[str]:
@@ -30,7 +30,7 @@ def test_a_module_imports_and_says_what_it_is_for(name: str) -> None:
     assert module.__doc__, f"{name} has no docstring"
 
 
-@pytest.mark.parametrize("name", [*PACKAGES, *PYFLINK_NAMES])
+@pytest.mark.parametrize("name", [*PACKAGES, *EXPORTS])
 def test_exported_names_exist(name: str) -> None:
     package = importlib.import_module(name)
     exported = list(getattr(package, "__all__", []))

@@ -15,8 +15,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
-PYFLINK_NAMES = ("common", "datastream")
-"""Packages of `src/varve` that only export what the others hold, under PyFlink's names of modules."""
+EXPORTS = ("common", "datastream", "testing")
+"""Packages of `src/varve` that only export what the others hold: under PyFlink's names of modules, and for tests."""
 CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
@@ -31,7 +31,7 @@ def test_a_package_is_a_relative_link_to_its_top_level_directory(package: str) -
 
 def test_src_varve_holds_nothing_besides_the_links_and_its_own_files() -> None:
     own = {"__init__.py", "py.typed", "__pycache__"}
-    assert {path.name for path in (ROOT / "src" / "varve").iterdir()} <= {*PACKAGES, *PYFLINK_NAMES, *own}
+    assert {path.name for path in (ROOT / "src" / "varve").iterdir()} <= {*PACKAGES, *EXPORTS, *own}
     assert {path.name for path in (ROOT / "src").iterdir()} <= {"varve", "varve.egg-info"}
 
 
@@ -39,7 +39,7 @@ def test_the_type_checker_is_told_of_every_package() -> None:
     """pyright follows a link only if it is named itself: `src/varve` alone would check one file."""
     pyright = CONFIG["tool"]["pyright"]
     links = {f"src/varve/{package}" for package in PACKAGES}
-    assert links | {f"src/varve/{package}" for package in PYFLINK_NAMES} <= set(pyright["include"])
+    assert links | {f"src/varve/{package}" for package in EXPORTS} <= set(pyright["include"])
     assert set(pyright["strict"]) == links - {"src/varve/spark_integration"}
 
 
@@ -52,7 +52,7 @@ def test_make_test_runs_every_directory_of_tests() -> None:
 
 def _own_modules() -> set[str]:
     modules = {"varve/__init__.py", "varve/py.typed"}
-    for package in PYFLINK_NAMES:
+    for package in EXPORTS:
         modules |= {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "varve" / package).rglob("*.py")}
     for package in PACKAGES:
         modules |= {f"varve/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}

@@ -3,7 +3,8 @@
 Every test runs over all stores, one of them as a user would write it, and seven ways of life: what it wrote is still
 pending, is folded, or went through a crash and a restore at each `job.step()`: from the log, from a snapshot, or with
 the backend changed as well; or it was cut off as a part of the batch, which either goes on and on or crashes and is
-restored from its parts at every other step.
+restored from its parts at every other step. Some jobs are materialized after every other batch besides, as a seed says
+(tests/storage_switches.py).
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from tests.working_stores import KINDS, quick_directory
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.storage_switches import StorageSwitches
+
 
 @pytest.fixture(params=LIVES)
 def life(request: pytest.FixtureRequest) -> str:
@@ -30,8 +33,9 @@ def kind(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture
-def job(kind: str, life: str) -> Iterator[LivingJob]:
+def job(kind: str, life: str, storage_switches: StorageSwitches) -> Iterator[LivingJob]:
     with quick_directory() as directory:
         made = LivingJob(kind, life, directory)
+        made.materializes = storage_switches.materializes
         yield made
         made.close()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.keyed_job import Changelog, KeyedJob
+from tests.storage_switches import StorageSwitches
 from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS
 from varve.changelog.descriptors import (
@@ -29,18 +30,13 @@ from varve.spark_integration.window_functions import ProcessWindowFunction
 from varve.spark_integration.window_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    PurgingTrigger,
 )
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
-    GlobalWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
     TimeWindow,
     TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
 )
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
@@ -49,10 +45,11 @@ ALL = ListedContents(Types.LONG())
 
 
 @pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)
-def job(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[KeyedJob]:
+def job(request: pytest.FixtureRequest, storage_switches: StorageSwitches, tmp_path: Path) -> Iterator[KeyedJob]:
     kind: str = request.param[0]
     changelog: Changelog = request.param[1]
     made = KeyedJob(kind, changelog, tmp_path)
+    made.materializes = storage_switches.materializes
     yield made
     made.close()
 
@@ -183,71 +180,11 @@ def test_a_batch_logs_an_element_once_however_many_windows_it_is_in(job: KeyedJo
     assert rows[45]["_timer_state/event_user-timers"] == 1, "of 45 windows only one is new"
 
 
-def test_late_elements_are_dropped_or_fire_again(job: KeyedJob) -> None:
-    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), ALL, Tell(), lateness_ms=5))
-    assert windows.batch([Element("a", 1, 3)]) == []
-    job.commit()
-    job.crash()
-    windows.restart()
-    late = [Element("a", 2, 4), Element("a", 3, 5)]
-    assert windows.batch(late, watermark_ms=9) == [("a", 0, [1]), ("a", 0, [1, 2]), ("a", 0, [1, 2, 3])]
-    job.commit()
-    assert windows.batch([Element("a", 4, 4)], watermark_ms=14) == [], "dropped"
-    assert windows.changes() != {}, "the window is removed"
-    job.commit()
-    assert windows.batch(watermark_ms=100) == []
-    with pytest.raises(InvalidRequestError, match="no time stamp"):
-        windows.batch([Element("a", 1)])
-
-
 class Tell(ProcessWindowFunction[Any, Any, str, Any]):
     """(key, begin of the window, its elements)."""
 
     def process(self, key: str, context: Any, elements: Any) -> list[Any]:
         return [(key, context.window().start, list(elements))]
-
-
-def test_windows_of_processing_time_follow_the_time_of_the_batch(job: KeyedJob) -> None:
-    windows = WindowJob(job, window_operator(SlidingProcessingTimeWindows.of(10, 5), SUM, Tell()))
-    assert windows.batch([Element("a", 1)], time_ms=7) == []
-    job.commit()
-    assert windows.batch([Element("a", 2)], time_ms=12) == [("a", 0, [1])]
-    job.commit()
-    assert windows.batch(time_ms=30) == [("a", 5, [3]), ("a", 10, [2])]
-    sessions = WindowJob(job, window_operator(ProcessingTimeSessionWindows.with_gap(10), SUM, Tell()))
-    job.commit()
-    assert sessions.batch([Element("b", 1)], time_ms=40) == []
-    assert sessions.batch([Element("b", 2)], time_ms=49) == []
-    assert sessions.batch([Element("b", 5)], time_ms=59) == [("b", 40, [3])], "what has ended fires before the elements"
-    assert sessions.batch(time_ms=70) == [("b", 59, [5])]
-
-
-def test_a_count_fires_and_purges(job: KeyedJob) -> None:
-    count = PurgingTrigger.of(CountTrigger.of(2))
-    windows = WindowJob(job, window_operator(GlobalWindows.create(), ALL, trigger=count))
-    assert windows.batch([Element("a", 1), Element("b", 2), Element("a", 3)]) == [1, 3]
-    job.commit()
-    job.crash()
-    windows.restart()
-    assert windows.batch([Element("b", 4), Element("a", 5)]) == [2, 4]
-    fixed = window_operator(TumblingProcessingTimeWindows.of(10), ALL, trigger=CountTrigger.of(2))
-    job.drop()
-    windows = WindowJob(job, fixed)
-    assert windows.batch([Element("c", v) for v in (1, 2, 3, 4)], time_ms=1) == [1, 2, 1, 2, 3, 4]
-    assert windows.batch([Element("c", 1)], time_ms=2) == []
-    assert windows.batch([Element("c", 1)], time_ms=12) == [], "the window and its count are gone"
-
-
-def test_sessions_merge_their_counts_and_accumulators(job: KeyedJob) -> None:
-    windows = WindowJob(job, window_operator(EventTimeSessionWindows.with_gap(10), SUM, trigger=CountTrigger.of(3)))
-    assert windows.batch([Element("a", 1, 0), Element("a", 2, 18)]) == []
-    job.commit()
-    job.crash()
-    windows.restart()
-    assert windows.batch([Element("a", 4, 9)]) == [7], "the third element joins the two sessions"
-    assert windows.batch(watermark_ms=27) == []
-    job.commit()
-    assert not any(job._contents(job.backend.store).values())
 
 
 def test_late_elements_go_to_a_side_output(job: KeyedJob) -> None:
@@ -401,39 +338,3 @@ def test_a_trigger_has_to_answer(job: KeyedJob) -> None:
     windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), SUM, trigger=Silent()))
     with pytest.raises(InvalidRequestError, match="on_element returned None; it must return a TriggerResult"):
         windows.batch([Element("a", 1, 1)])
-
-
-class Firings(ProcessWindowFunction[Any, Any, str, Any]):
-    """Counts the firings of a window and of its key."""
-
-    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
-        count = ValueStateDescriptor("count", Types.LONG())
-        states = [context.window_state().get_state(count), context.global_state().get_state(count)]
-        for state in states:
-            state.update((state.value() or 0) + 1)
-        times = context.current_processing_time(), context.current_watermark()
-        return [(key, *[state.value() for state in states], sum(elements), *times)]
-
-    def clear(self, context: Any) -> None:
-        context.window_state().get_state(ValueStateDescriptor("count", Types.LONG())).clear()
-
-
-def test_a_window_function_has_state_of_the_window_and_of_the_key(job: KeyedJob) -> None:
-    windows = WindowJob(job, window_operator(TumblingEventTimeWindows.of(10), ALL, Firings(), lateness_ms=10))
-    elements = [Element("a", 1, 1), Element("a", 2, 11)]
-    assert windows.batch(elements, time_ms=5) == []
-    job.commit()
-    late = [Element("a", 4, 2)]
-    assert windows.batch(late, time_ms=6, watermark_ms=10) == [("a", 1, 1, 1, 6, 10), ("a", 2, 2, 5, 6, 10)]
-    job.commit()
-    job.crash()
-    windows.restart()
-    assert windows.batch(time_ms=7, watermark_ms=40) == [("a", 1, 3, 2, 7, 40)]
-    job.commit()
-    left = {name for name, rows in job._contents(job.backend.store).items() if rows}
-    assert left == {"count"}, "only the key's state stays"
-    sessions = WindowJob(job, window_operator(EventTimeSessionWindows.with_gap(1), ALL, Firings()))
-    sessions.batch([Element("z", 1, 50)])
-    with pytest.raises(AssertionError) as raised:
-        sessions.batch(watermark_ms=60)
-    assert "use global_state()" in str(raised.value.__cause__)

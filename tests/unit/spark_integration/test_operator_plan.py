@@ -21,7 +21,13 @@ from varve.spark_integration.job_plan import (
     missing_checkpoint_location,
     take_option,
 )
-from varve.spark_integration.operator_plan import OperatorPlan, check_columns, key_type_of, plan_operator
+from varve.spark_integration.operator_plan import (
+    OperatorPlan,
+    check_columns,
+    key_type_of,
+    output_schema_of,
+    plan_operator,
+)
 from varve.storage.errors import InvalidRequestError
 
 OUTPUT = t.StructType([t.StructField("n", t.LongType())])
@@ -212,3 +218,28 @@ def test_spark_options_are_found_whatever_their_case() -> None:
 def test_a_misspelt_checkpoint_location_is_recognised() -> None:
     assert "chekpointLocation" in str(missing_checkpoint_location({"chekpointLocation": "/c"}))
     assert "set option" in str(missing_checkpoint_location({}))
+
+
+def test_columns_as_text_need_no_session() -> None:
+    text = (
+        "k string, n BIGINT, d decimal(10,2), at timestamp, local timestamp_ntz, day date, tags array<int>, "
+        "m map<string,double>, s struct<a:int,b:binary>"
+    )
+    nested = t.StructType([t.StructField("a", t.IntegerType()), t.StructField("b", t.BinaryType())])
+    assert output_schema_of(text) == schema(
+        k=t.StringType(),
+        n=t.LongType(),
+        d=t.DecimalType(10, 2),
+        at=t.TimestampType(),
+        local=t.TimestampNTZType(),
+        day=t.DateType(),
+        tags=t.ArrayType(t.IntegerType()),
+        m=t.MapType(t.StringType(), t.DoubleType()),
+        s=nested,
+    )
+
+
+@pytest.mark.parametrize("text", ["bigint", "k nothing", "k string,", ""])
+def test_text_that_is_no_columns_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequestError):
+        output_schema_of(text)

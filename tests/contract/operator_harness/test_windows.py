@@ -1,0 +1,147 @@
+"""Windows of a stream under the harness, on every backend: when they fire, what is late, what survives a crash."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import pytest
+
+from tests.counting_harness import BACKENDS
+from tests.storage_switches import StorageSwitches
+from tests.working_stores import quick_directory
+from varve.changelog.descriptors import (
+    ValueStateDescriptor,
+)
+from varve.changelog.types import Types
+from varve.datastream import DataStream, KeyedStream
+from varve.spark_integration.window_functions import ProcessWindowFunction
+from varve.spark_integration.window_triggers import CountTrigger
+from varve.spark_integration.windowed_stream import WindowedStream
+from varve.spark_integration.windows import (
+    EventTimeSessionWindows,
+    ProcessingTimeSessionWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
+from varve.storage.errors import UserFunctionError
+from varve.testing import OperatorHarness
+
+PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
+
+
+@pytest.fixture(params=[(kind, on) for kind in BACKENDS for on in (True, False)], ids=lambda p: f"{p[0]}-{p[1]}")
+def windowed(
+    request: pytest.FixtureRequest, storage_switches: StorageSwitches, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[..., OperatorHarness]]:
+    """Makes a harness of the windows of a stream of (key, value), which is given as a program."""
+    backend, changelog = request.param
+    options = {**storage_switches.options(), "backend": BACKENDS[backend], "changelog": changelog}
+    with quick_directory() as directory, ExitStack() as harnesses:
+        monkeypatch.setattr("tempfile.tempdir", str(directory))
+
+        def make(program: Callable[[KeyedStream], DataStream]) -> OperatorHarness:
+            def build(stream: DataStream) -> DataStream:
+                return program(stream.key_by(lambda pair: pair[0], Types.STRING()))
+
+            return harnesses.enter_context(OperatorHarness(build, PAIR, **options))
+
+        yield make
+
+
+def total(pairs: WindowedStream) -> DataStream:
+    """The sums of windows, told."""
+    return pairs.reduce(lambda a, b: (a[0], a[1] + b[1]), Tell())
+
+
+class Tell(ProcessWindowFunction[Any, Any, str, Any]):
+    """(key, begin of the window, its values)."""
+
+    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
+        window = context.window()
+        return [(key, getattr(window, "start", None), [value for _, value in elements])]
+
+
+def test_late_elements_are_dropped_or_fire_again(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).allowed_lateness(5).process(Tell()))
+    assert harness.process_batch([("a", 1)], [3]) == []
+    harness.crash()
+    late = harness.process_batch([("a", 2), ("a", 3)], [4, 5], watermark=9)
+    assert late == [("a", 0, [1]), ("a", 0, [1, 2]), ("a", 0, [1, 2, 3])]
+    assert harness.process_batch([("a", 4)], [4], watermark=14) == [], "dropped"
+    assert harness.num_keyed_state_entries() == 0, "the window is removed"
+    harness.process_watermark(100)
+    with pytest.raises(UserFunctionError, match="no time stamp"):
+        harness.process_element(("a", 1))
+    assert len(harness.output) == 3
+
+
+def test_windows_of_processing_time_follow_the_time_of_the_batch(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(lambda keyed: total(keyed.window(SlidingProcessingTimeWindows.of(10, 5))))
+    assert harness.process_batch([("a", 1)], processing_time=7) == []
+    assert harness.process_batch([("a", 2)], processing_time=12) == [("a", 0, [1])]
+    assert harness.process_batch(processing_time=30) == [("a", 5, [3]), ("a", 10, [2])]
+    sessions = windowed(lambda keyed: total(keyed.window(ProcessingTimeSessionWindows.with_gap(10))))
+    assert sessions.process_batch([("b", 1)], processing_time=40) == []
+    assert sessions.process_batch([("b", 2)], processing_time=49) == []
+    fired = sessions.process_batch([("b", 5)], processing_time=59)
+    assert fired == [("b", 40, [3])], "what has ended fires before the elements"
+    assert sessions.process_batch(processing_time=70) == [("b", 59, [5])]
+
+
+def test_a_count_fires_and_purges(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(lambda keyed: keyed.count_window(2).process(Tell()))
+    assert harness.process_batch([("a", 1), ("b", 2), ("a", 3)]) == [("a", None, [1, 3])]
+    harness.crash()
+    assert harness.process_batch([("b", 4), ("a", 5)]) == [("b", None, [2, 4])]
+    fixed = windowed(
+        lambda keyed: keyed.window(TumblingProcessingTimeWindows.of(10)).trigger(CountTrigger.of(2)).process(Tell())
+    )
+    four = [("c", value) for value in (1, 2, 3, 4)]
+    assert fixed.process_batch(four, processing_time=1) == [("c", 0, [1, 2]), ("c", 0, [1, 2, 3, 4])]
+    assert fixed.process_batch([("c", 1)], processing_time=2) == []
+    assert fixed.process_batch([("c", 1)], processing_time=12) == [], "the window and its count are gone"
+
+
+def test_sessions_merge_their_counts_and_accumulators(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(
+        lambda keyed: total(keyed.window(EventTimeSessionWindows.with_gap(10)).trigger(CountTrigger.of(3)))
+    )
+    assert harness.process_batch([("a", 1), ("a", 2)], [0, 18]) == []
+    harness.crash()
+    assert harness.process_batch([("a", 4)], [9]) == [("a", 0, [7])], "the third element joins the two sessions"
+    assert harness.process_batch(watermark=27) == []
+    assert (harness.num_keyed_state_entries(), harness.timers()) == (0, [])
+
+
+class Firings(ProcessWindowFunction[Any, Any, str, Any]):
+    """Counts the firings of a window and of its key."""
+
+    def process(self, key: str, context: Any, elements: Any) -> list[Any]:
+        count = ValueStateDescriptor("count", Types.LONG())
+        states = [context.window_state().get_state(count), context.global_state().get_state(count)]
+        for state in states:
+            state.update((state.value() or 0) + 1)
+        times = context.current_processing_time(), context.current_watermark()
+        return [(key, *[state.value() for state in states], sum(value for _, value in elements), *times)]
+
+    def clear(self, context: Any) -> None:
+        context.window_state().get_state(ValueStateDescriptor("count", Types.LONG())).clear()
+
+
+def test_a_window_function_has_state_of_the_window_and_of_the_key(windowed: Callable[..., OperatorHarness]) -> None:
+    harness = windowed(
+        lambda keyed: keyed.window(TumblingEventTimeWindows.of(10)).allowed_lateness(10).process(Firings())
+    )
+    assert harness.process_batch([("a", 1), ("a", 2)], [1, 11], processing_time=5) == []
+    late = harness.process_batch([("a", 4)], [2], processing_time=6, watermark=10)
+    assert late == [("a", 1, 1, 1, 6, 10), ("a", 2, 2, 5, 6, 10)]
+    harness.crash()
+    assert harness.process_batch(processing_time=7, watermark=40) == [("a", 1, 3, 2, 7, 40)]
+    assert [name for name in harness.state_names if harness.keys(name)] == ["count"], "only the key's state stays"
+    sessions = windowed(lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(1)).process(Firings()))
+    sessions.process_batch([("z", 1)], [50])
+    with pytest.raises(UserFunctionError, match=r"use global_state\(\)"):
+        sessions.process_watermark(60)
