@@ -77,6 +77,7 @@ def main() -> None:
 @click.option(
     "--replay-time", "replay_ms", type=DURATION, help="Materialize when replaying would take so long [default: 1 min]."
 )
+@click.option("--space-ratio", type=float, help="Rewrite the files of a range at this stored / live [default: 1.5].")
 @click.option("--max-failures-allowed", type=int, help="Failures in a row that count as failing [default: 3].")
 @click.option("--poll", "poll_ms", type=DURATION, help="Time between two looks at the chain [default: 1 s].")
 @click.option(

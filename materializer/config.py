@@ -32,6 +32,7 @@ DEFAULT_DISCOVERY_MS: Final = 30_000
 DEFAULT_COLLECT_MS: Final = 60_000
 DEFAULT_GRACE_MS: Final = round(UPLOAD_GRACE_S * 1_000)
 DEFAULT_STOP_MS: Final = 20_000
+DEFAULT_SPACE_RATIO: Final = 1.5
 DEFAULT_PARALLEL: Final = 2
 DEFAULT_MEMORY_BYTES: Final = 512 << 20
 FOLLOWER_MEMORY_MIN_BYTES: Final = 4 << 20
@@ -68,6 +69,9 @@ class MaterializerConfig:
     """Time between two garbage collections of a job; None collects nothing."""
     grace_ms: int = DEFAULT_GRACE_MS
     """Age from which on an upload that was never published counts as abandoned."""
+    space_ratio: float = DEFAULT_SPACE_RATIO
+    """Bytes of a range's files per byte of its live state, as estimated, from which on they are rewritten before they
+    are uploaded; above 1."""
     retention_ms: int = 0
     """Checkpoints of the newest so long stay complete, by the job's own times, besides those that the job retains by
     their number; 0: only those."""
@@ -107,6 +111,8 @@ class MaterializerConfig:
         """Raises `InvalidRequestError` for limits that cannot be kept."""
         if self.retention_ms < 0 or self.parallel < 1:
             raise InvalidRequestError("retention_ms must be at least 0 and parallel at least 1")
+        if not self.space_ratio > 1:
+            raise InvalidRequestError(f"space_ratio must be above 1, not {self.space_ratio}")
         if self.memory_bytes < self.parallel * FOLLOWER_MEMORY_MIN_BYTES:
             raise InvalidRequestError(
                 f"{self.memory_bytes} bytes of memory are too little for {self.parallel} ranges at the same time; "
@@ -191,6 +197,7 @@ PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "materializer.log-bytes": ("log_bytes", parse_size_bytes),
     "materializer.log-batches": ("log_batches", int),
     "materializer.log-ratio": ("log_ratio", float),
+    "materializer.space-ratio": ("space_ratio", float),
     "materializer.replay-time": ("replay_ms", parse_duration_ms),
     "materializer.retention": ("retention_ms", parse_duration_ms),
     "materializer.parallel": ("parallel", int),

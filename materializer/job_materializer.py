@@ -10,6 +10,7 @@ Invariants: I9 (only schedules are kept in memory, and they may be lost), I10 (a
 from __future__ import annotations
 
 from concurrent.futures import wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from varve.materializer.bandwidth import ThrottledReads
@@ -133,11 +134,16 @@ class JobMaterializer:
         self._status.followed(chain, works, self._schedules, awaited)
         return ok
 
-    def close(self) -> None:
-        """Leave the sharing, if there is one."""
+    def leave(self) -> None:
+        """Leave the sharing, if there is one, so that others take over at once."""
         membership = self._membership
         if membership is not None and membership.counter:
             self._try("leaving", lambda: leave(self._uninterruptible, membership), on_demand=True)
+
+    def close(self) -> None:
+        """Take the outcomes of the last ranges; the pool has ended."""
+        with suppress(Stopped):
+            self._settle(wait_for_ranges=False)
 
     def _follow(self) -> ChainView | None:
         if self._followed is None:
@@ -238,6 +244,8 @@ class JobMaterializer:
         ok, stopped = True, False
         for work, _, future in ended:
             del self._running[work.key]
+            if future.cancelled():
+                continue
             error = future.exception()
             stopped |= isinstance(error, Stopped)
             if error is None:

@@ -61,6 +61,7 @@ class MaterializerMetrics:
         self._replayed_bytes = self._counter("replayed_bytes", "Log bytes folded.", *_RANGE)
         self._hits = self._counter("local_copy_hits", "Folds that went on from the local copy.", *_RANGE)
         self._misses = self._counter("local_copy_misses", "Folds that fetched the base first.", *_RANGE)
+        self._compacted = self._counter("compactions", "Local copies rewritten to save space.", *_RANGE)
         self._reused = self._counter("reused_bytes", "Snapshot bytes that were stored already.", *_RANGE)
         self._uploaded = self._counter("uploaded_bytes", "Snapshot bytes uploaded.", *_RANGE)
 
@@ -125,6 +126,10 @@ class MaterializerMetrics:
         (self._misses if figures.restored else self._hits).labels(*labels).inc()
         self._replayed.labels(*labels).inc(figures.mutations)
         self._replayed_bytes.labels(*labels).inc(figures.log_bytes)
+
+    def compacted(self, job: str, key: RangeKey) -> None:
+        """A local copy was rewritten, because too much of it was overwritten or deleted data."""
+        self._compacted.labels(*_labels(job, key)).inc()
 
     def queued(self, size_bytes: int) -> None:
         """An upload was handed in (`UploadObserver`)."""

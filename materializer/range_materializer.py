@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
 
+COMPACT_BYTES_MIN: Final = 1 << 20
+"""Smaller files are not worth it, and what is not rewritten need not be uploaded again."""
 ROWS_END: Final = b"\xff" * 16
 """Above every row: those begin with a key group, which is below 0xffff."""
 
@@ -186,6 +188,8 @@ class RangeMaterializer:
         """Checkpoint and upload; all files that the descriptor names are durable when this returns."""
         directory = self._given.workspace.scratch("snapshot", work.key)
         try:
+            if fold.store.compact(self._given.config.space_ratio, COMPACT_BYTES_MIN):
+                self._given.metrics.compacted(self._job, work.key)
             fold.store.write_snapshot(directory)
             checksums = self._checksums.setdefault(work.key, FileChecksums())
             local = describe_snapshot(directory, checksums)

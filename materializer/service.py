@@ -87,8 +87,10 @@ class MaterializerService:
     def close(self) -> None:
         """Leave the sharing of all jobs, and wait for the ranges that are being materialized."""
         for job in self._jobs.values():
-            job.close()
+            job.leave()
         self._pool.shutdown(wait=True, cancel_futures=True)
+        for job in self._jobs.values():
+            job.close()
 
     def _discover(self, *, on_demand: bool) -> bool:
         """Look for new jobs; whether that did not fail."""

@@ -178,8 +178,9 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=1,
         at_most=_POLICY.path_max,
         field="full_every",
-        description="Every so many checkpoints the entry lists the whole state and packs small segments together. "
-        "Smaller: fewer reads at a restart, more bytes written.",
+        description="Every so many checkpoints, and after a quarter of them once a snapshot was adopted, the entry "
+        "lists the whole state and packs small segments together. Smaller: fewer reads at a restart, more bytes "
+        "written.",
     ),
     ConfigOption(
         key="checkpoint.inline-size-max",
@@ -296,6 +297,14 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         field="replay_ms",
         description="Estimated time of replaying the log of a range of key groups from which on it is materialized at "
         "once. Shorter: shorter recovery, more background work.",
+    ),
+    ConfigOption(
+        key="materializer.space-ratio",
+        type=POSITIVE_NUMBER,
+        default=_MATERIALIZER["space_ratio"],
+        field="space_ratio",
+        description="Bytes of snapshot per byte of live state, as estimated, from which on the files of a range of key "
+        "groups are rewritten before they are uploaded; above 1. Smaller: less storage, more uploaded.",
     ),
     ConfigOption(
         key="materializer.retention",

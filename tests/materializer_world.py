@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch, restored_cells
 from tests.manual_clock import ManualClock
 from tests.state_model import KEY_GROUPS, BatchChanges
+from varve.materializer.bandwidth import TokenBucket
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.events import Event, Materialized
 from varve.materializer.service import MaterializerService
@@ -59,14 +60,22 @@ class Sidecar:
     """A materializer in this process, and what it reported."""
 
     def __init__(
-        self, world: World, root: ObjectStore, config: MaterializerConfig, place: str, clock: Clock | None = None
+        self,
+        world: World,
+        root: ObjectStore,
+        config: MaterializerConfig,
+        place: str,
+        clock: Clock | None = None,
+        bytes_per_s: int | None = None,
     ) -> None:
         self.events = Events()
         self.stop = StopSignal()
         self.workspace = Workspace(world.directory / place)
         world.sidecars.append(self)
         tokens = NumberedTokens(f"materializer-{len(world.sidecars)}")
-        self.given = Surroundings(config, clock or world.clock, tokens, self.events, self.workspace, self.stop)
+        clock = clock or world.clock
+        bandwidth = None if bytes_per_s is None else TokenBucket(bytes_per_s, clock, self.stop)
+        self.given = Surroundings(config, clock, tokens, self.events, self.workspace, self.stop, bandwidth=bandwidth)
         self.service = MaterializerService(root, self.given)
         self._is_open = True
 
@@ -111,9 +120,10 @@ class World:
         root: ObjectStore | None = None,
         place: str = "work",
         clock: Clock | None = None,
+        bytes_per_s: int | None = None,
     ) -> Sidecar:
-        """`clock` is the world's if it is left out."""
-        return Sidecar(self, root or self.root, config, place, clock)
+        """`clock` is the world's if it is left out; `bytes_per_s`: no limit."""
+        return Sidecar(self, root or self.root, config, place, clock, bytes_per_s)
 
     def close(self) -> None:
         self.job.close()

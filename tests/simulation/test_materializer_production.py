@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
+from tests.state_model import BatchChanges
 from varve.materializer.demand import LOOK_MS, ask
 from varve.materializer.events import Adopted, Failed, Overdue
 from varve.materializer.retention import HOLDER, STEPS
@@ -196,10 +197,7 @@ def test_local_copies_stay_below_their_limit_and_are_made_anew(world: World) -> 
 
 def test_bytes_are_paid_for(world: World) -> None:
     world.commit(4, upload=True)
-    from varve.materializer.bandwidth import TokenBucket
-
-    slow = world.sidecar(QUIET)
-    object.__setattr__(slow.given, "bandwidth", TokenBucket(1_000, world.clock, slow.stop))
+    slow = world.sidecar(QUIET, bytes_per_s=1_000)
     began_s = world.clock.monotonic_s()
     assert slow.fold()
     took_s = world.clock.monotonic_s() - began_s
@@ -241,11 +239,8 @@ def test_what_it_did_is_counted(world: World) -> None:
 
 def test_the_watchdog_complains_once_and_readiness_with_it(world: World) -> None:
     world.commit(5)
-    faulty = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock)
     gate = Gate()
-    stuck = FaultyStore(faulty, random.Random(1), Faults(), clock=world.clock, crash_hook=gate.hook)
-    config = replace(CONFIG, log_batches=2, parallel=2)
-    sidecar = world.sidecar(config, root=stuck)
+    sidecar = world.sidecar(replace(CONFIG, log_batches=2, parallel=2), root=gate.root(world))
     assert not sidecar.given.health.ready(0).ok
     for _ in range(4):
         world.clock.advance(1)
@@ -267,25 +262,24 @@ def test_the_watchdog_complains_once_and_readiness_with_it(world: World) -> None
 
 
 def test_failing_ranges_make_it_not_ready(world: World) -> None:
-    world.commit(5)
-    faulty = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock)
-    sidecar = world.sidecar(replace(CONFIG, max_failures_allowed=1), root=faulty)
-    sidecar.poll()
-    name = world.names(layout.CHAIN)[2]
+    world.commit(2)
+    world.job.commit(BatchChanges(totals={"N1": 1}), upload=True)
+    world.commit(2)
+    name = world.names(layout.SEGMENTS)[0]
     whole = world.store.get(name)
     world.store.put(name, whole[:-1] + bytes([whole[-1] ^ 1]))
-    fresh = world.sidecar(replace(CONFIG, max_failures_allowed=1), place="fresh")
-    fresh.service.step()
-    for _ in range(2):
-        fresh.fold()
-    failed = fresh.events.of(Failed)
-    if failed:
-        assert any(e.failing for e in failed)
-    assert not fresh.given.health.ready(fresh.given.now_ms()).ok
+    sidecar = world.sidecar(replace(CONFIG, max_failures_allowed=1))
+    sidecar.fold()
+    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok, "once is allowed"
+    sidecar.fold()
+    [reason] = sidecar.given.health.ready(sidecar.given.now_ms()).reasons
+    assert "2 failed materializations in a row" in reason
+    assert metric(sidecar, "varve_failing") == 1
+    assert metric(sidecar, "varve_consecutive_failures") == metric(sidecar, "varve_failed_materialization_total") == 2
     world.store.put(name, whole)
-    world.clock.advance(600)
-    fresh.fold()
-    assert fresh.given.health.ready(fresh.given.now_ms()).ok
+    sidecar.fold()
+    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    assert metric(sidecar, "varve_failing") == 0
 
 
 RETENTION_MS = 80_000
