@@ -81,7 +81,7 @@ def test_monitoring_sees_what_the_sidecar_does(site: Site) -> None:
 def test_now_asks_the_materializer_that_runs(site: Site) -> None:
     site.job.start()
     site.commit(5)
-    sidecar = site.sidecar("--interval", "1 d", "--job", "flights")
+    sidecar = site.sidecar("--interval", "10000 d", "--job", "flights")
     command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{site.storage}", "--job"]
     done = subprocess.run([*command, "flights", "--now"], check=True, capture_output=True, text=True)
     assert done.stdout == "flights: asked for a materialization\n"

@@ -303,8 +303,11 @@ def test_checkpoints_of_the_retention_stay_complete_and_older_ones_go(world: Wor
         commit = world.reader.find_commit(seq)
         assert commit is not None
         world.check_commit(commit.link)
-    slack_ms = RETENTION_MS // STEPS + 10_000
-    assert [s for s, t in times.items() if t < newest_ms - RETENTION_MS - slack_ms - 20_000 and s in present] == []
+    # Besides, what the oldest pin needs: the full entry before it, which may come late.
+    slack_ms = 2 * RETENTION_MS // STEPS + 60_000
+    old = [seq for seq, time_ms in times.items() if time_ms < newest_ms - RETENTION_MS - slack_ms]
+    assert len(old) >= 5
+    assert not present & set(old)
 
 
 def test_retention_ends_when_it_is_switched_off(world: World) -> None:
