@@ -18,8 +18,10 @@ from varve.storage.records import ORIGIN, SnapshotDescriptor, decode_record
 from varve.storage.tile_cover import KeyGroupFloor
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from varve.changelog.replay import FlooredSegment
     from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
@@ -89,15 +91,33 @@ def replay_log(view: LineView, target: RestoreTarget, store: ObjectStore, state:
     return replay(state, source.read(segments), view.base, low=target.low, high=target.high)
 
 
-def catch_up(view: LineView, target: RestoreTarget, store: ObjectStore, state: WorkingStore) -> ReplaySummary:
-    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit."""
+def catch_up(
+    view: LineView,
+    target: RestoreTarget,
+    store: ObjectStore,
+    state: WorkingStore,
+    seen: Callable[[int], None] | None = None,
+) -> ReplaySummary:
+    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit.
+
+    `seen` hears the seq of every segment that was read, in replay order.
+    """
     state.revert()
     at = state.version.seq
     floor = (KeyGroupFloor(target.low, target.high, at),)
     newer = [s for s in view.segments_for(target.operator, target.low, target.high) if s.ref.seq_last > at]
     source = SegmentSource(store)
     wanted = [segment._replace(floors=floor) for segment in newer]
-    return replay(state, source.read(wanted), view.base, low=target.low, high=target.high)
+    segments = source.read(wanted)
+    if seen is not None:
+        segments = _watched(segments, seen)
+    return replay(state, segments, view.base, low=target.low, high=target.high)
+
+
+def _watched(segments: Iterator[FlooredSegment], seen: Callable[[int], None]) -> Iterator[FlooredSegment]:
+    for one in segments:
+        seen(one.segment.header.seq)
+        yield one
 
 
 def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:

@@ -118,6 +118,21 @@ class Database:
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 
+    def file_bytes(self) -> int:
+        """Bytes of all SST files."""
+        return self._rdict.property_int_value("rocksdb.live-sst-files-size") or 0
+
+    def live_bytes_estimate(self) -> int:
+        """About how many of them are neither overwritten nor deleted; too few while nothing was compacted yet."""
+        return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
+
+    def compact(self) -> None:
+        """Rewrite all files without what has been overwritten or deleted; takes as long as copying them."""
+        try:
+            self._rdict.compact_range(None, None)
+        except Exception as error:
+            raise rocksdb_error(error, self.directory) from error
+
     def checkpoint(self, directory: Path) -> None:
         """Make `directory`, which must not exist, a copy of the database whose SST files are hard links."""
         try:

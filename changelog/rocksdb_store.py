@@ -328,6 +328,20 @@ class RocksDBStore:
             write_marks(self._database, marks)
         return removed
 
+    def compact(self, ratio: float, size_bytes_min: int) -> bool:
+        """Rewrite the files if much of them is dead; whether they were.
+
+        Args:
+            ratio: Bytes of files per byte of live data, as RocksDB estimates it, from which on they are rewritten.
+            size_bytes_min: Smaller files are left alone.
+        """
+        self._database.flush()
+        size_bytes = self._database.file_bytes()
+        if size_bytes < size_bytes_min or size_bytes < ratio * self._database.live_bytes_estimate():
+            return False
+        self._database.compact()
+        return True
+
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():

@@ -8,12 +8,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.materialize_policy import (
     DEFAULT_INTERVAL_MS,
     DEFAULT_LOG_BATCHES,
     DEFAULT_LOG_BYTES,
+    DEFAULT_LOG_RATIO,
     DEFAULT_MAX_FAILURES,
+    DEFAULT_REPLAY_MS,
     MaterializePolicy,
 )
 from varve.storage.collector import UPLOAD_GRACE_S
@@ -29,6 +32,11 @@ DEFAULT_DISCOVERY_MS: Final = 30_000
 DEFAULT_COLLECT_MS: Final = 60_000
 DEFAULT_GRACE_MS: Final = round(UPLOAD_GRACE_S * 1_000)
 DEFAULT_STOP_MS: Final = 20_000
+DEFAULT_SPACE_RATIO: Final = 1.5
+DEFAULT_PARALLEL: Final = 2
+DEFAULT_MEMORY_BYTES: Final = 512 << 20
+FOLLOWER_MEMORY_MIN_BYTES: Final = 4 << 20
+PORT_MAX: Final = 65_535
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,6 +55,10 @@ class MaterializerConfig:
     """Log of a range, in bytes, from which on it is materialized at once."""
     log_batches: int | None = DEFAULT_LOG_BATCHES
     """Batches after a range's base from which on it is materialized at once."""
+    log_ratio: float | None = DEFAULT_LOG_RATIO
+    """Bytes of log per byte of base from which on a range is materialized at once."""
+    replay_ms: int | None = DEFAULT_REPLAY_MS
+    """Estimated time of replaying a range's log from which on it is materialized at once."""
     max_failures_allowed: int = DEFAULT_MAX_FAILURES
     """Consecutive failures of a range above which it is reported as failing; it is tried again all the same."""
     poll_ms: int = DEFAULT_POLL_MS
@@ -57,6 +69,24 @@ class MaterializerConfig:
     """Time between two garbage collections of a job; None collects nothing."""
     grace_ms: int = DEFAULT_GRACE_MS
     """Age from which on an upload that was never published counts as abandoned."""
+    space_ratio: float = DEFAULT_SPACE_RATIO
+    """Bytes of a range's files per byte of its live state, as estimated, from which on they are rewritten before they
+    are uploaded; above 1."""
+    retention_ms: int = 0
+    """Checkpoints of the newest so long stay complete, by the job's own times, besides those that the job retains by
+    their number; 0: only those."""
+    parallel: int = DEFAULT_PARALLEL
+    """Ranges materialized at the same time."""
+    memory_bytes: int = DEFAULT_MEMORY_BYTES
+    """Memory of the RocksDB stores of all ranges that are being materialized."""
+    disk_bytes: int | None = None
+    """Size of the local copies above which those that were longest not used are removed; None: no limit."""
+    bandwidth_bytes_per_s: int | None = None
+    """Bytes per second of log and snapshots, read and written together; None: no limit."""
+    metrics_port: int | None = None
+    """Port of `/metrics`, `/healthz` and `/readyz`; 0 takes a free one, None serves nothing."""
+    metrics_host: str = ""
+    """Address that they are served on; empty: all of this machine's."""
     working_directory: Path | None = None
     """Where the local RocksDB copies are kept between runs (a cache, I9); None: under the temporary directory."""
     share: bool = False
@@ -74,7 +104,34 @@ class MaterializerConfig:
                 raise InvalidRequestError(f"{name} must be at least 1 ms, not {getattr(self, name)}")
         if self.grace_ms < 0 or (self.collect_ms is not None and self.collect_ms < 1):
             raise InvalidRequestError("grace_ms must be at least 0 and collect_ms at least 1")
+        self._check_resources()
         _ = self.policy
+
+    def _check_resources(self) -> None:
+        """Raises `InvalidRequestError` for limits that cannot be kept."""
+        if self.retention_ms < 0 or self.parallel < 1:
+            raise InvalidRequestError("retention_ms must be at least 0 and parallel at least 1")
+        if not self.space_ratio > 1:
+            raise InvalidRequestError(f"space_ratio must be above 1, not {self.space_ratio}")
+        if self.memory_bytes < self.parallel * FOLLOWER_MEMORY_MIN_BYTES:
+            raise InvalidRequestError(
+                f"{self.memory_bytes} bytes of memory are too little for {self.parallel} ranges at the same time; "
+                f"each needs at least {FOLLOWER_MEMORY_MIN_BYTES}"
+            )
+        for name in ("disk_bytes", "bandwidth_bytes_per_s"):
+            limit = getattr(self, name)
+            if limit is not None and limit < 1:
+                raise InvalidRequestError(f"{name} must be at least 1, not {limit}")
+        if self.metrics_port is not None and not 0 <= self.metrics_port <= PORT_MAX:
+            raise InvalidRequestError(f"metrics_port is {self.metrics_port}; use 0 to {PORT_MAX}")
+
+    @property
+    def follower_options(self) -> RocksDBOptions:
+        """Of the RocksDB store of one range that is being materialized: its part of the memory."""
+        part = self.memory_bytes // self.parallel
+        return RocksDBOptions(
+            write_buffer_size_bytes=part // 4, block_cache_size_bytes=part // 2, recent_values_size_bytes=0
+        )
 
     @property
     def policy(self) -> MaterializePolicy:
@@ -83,6 +140,8 @@ class MaterializerConfig:
             interval_ms=self.interval_ms,
             log_bytes=self.log_bytes,
             log_batches=self.log_batches,
+            log_ratio=self.log_ratio,
+            replay_ms=self.replay_ms,
             max_failures_allowed=self.max_failures_allowed,
         )
 
@@ -137,6 +196,16 @@ PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "state.changelog.max-failures-allowed": ("max_failures_allowed", int),
     "materializer.log-bytes": ("log_bytes", parse_size_bytes),
     "materializer.log-batches": ("log_batches", int),
+    "materializer.log-ratio": ("log_ratio", float),
+    "materializer.space-ratio": ("space_ratio", float),
+    "materializer.replay-time": ("replay_ms", parse_duration_ms),
+    "materializer.retention": ("retention_ms", parse_duration_ms),
+    "materializer.parallel": ("parallel", int),
+    "materializer.memory": ("memory_bytes", parse_size_bytes),
+    "materializer.disk": ("disk_bytes", parse_size_bytes),
+    "materializer.bandwidth": ("bandwidth_bytes_per_s", parse_size_bytes),
+    "materializer.metrics-port": ("metrics_port", int),
+    "materializer.metrics-host": ("metrics_host", str),
     "materializer.poll-interval": ("poll_ms", parse_duration_ms),
     "materializer.discovery-interval": ("discovery_ms", parse_duration_ms),
     "materializer.collect-interval": ("collect_ms", parse_duration_ms),

@@ -80,6 +80,14 @@ class Failed(_RangeEvent, frozen=True, kw_only=True, tag="failed"):
     """Pause before the next try."""
 
 
+class Overdue(_RangeEvent, frozen=True, kw_only=True, tag="overdue"):
+    """The watchdog finds the log of a range much longer than the limits that it should be materialized at."""
+
+    reason: str
+    failures: int
+    """Failures in a row, if there are any."""
+
+
 class Collected(_Event, frozen=True, kw_only=True, tag="collected"):
     """A garbage collection deleted something."""
 
@@ -112,7 +120,7 @@ class Waiting(_Event, frozen=True, kw_only=True, tag="waiting"):
     message: str
 
 
-Event = Materialized | Adopted | Failed | Collected | JobFailed | Waiting
+Event = Materialized | Adopted | Failed | Overdue | Collected | JobFailed | Waiting
 
 
 class Reporter(Protocol):

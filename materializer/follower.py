@@ -22,11 +22,13 @@ from varve.changelog.rocksdb_store import RocksDBStore
 from varve.storage.errors import CorruptDataError, VarveError
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Callable, Generator
 
     from varve.changelog.batch_time import BatchTime
+    from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.workspace import Workspace
+    from varve.storage.clock import Clock
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Link, Tile
@@ -44,11 +46,25 @@ class Folded(NamedTuple):
     """The version from which the log was folded: the copy's, or the tile's for a new one."""
     restored: bool
     """Whether it was restored from the tiles, not caught up."""
+    fetch_s: float
+    """Time to restore the tiles."""
+    fold_s: float
+    """Time to fold the log."""
+
+
+class FollowerGiven(NamedTuple):
+    """What a follower works with."""
+
+    workspace: Workspace
+    options: RocksDBOptions
+    clock: Clock
+    progress: Callable[[float], None]
+    """Hears how much of the log has been folded, from 0 to 1."""
 
 
 @contextmanager
 def folded(
-    work: RangeWork, view: LineView, now: BatchTime, job_store: ObjectStore, workspace: Workspace
+    work: RangeWork, view: LineView, now: BatchTime, job_store: ObjectStore, given: FollowerGiven
 ) -> Generator[Folded]:
     """The range's state after the view's commit, as an open local store; closed again at the end.
 
@@ -57,12 +73,12 @@ def folded(
     Raises `VarveError` if the log or the tiles cannot be read; the local copy is then discarded. So it is if what is
     done with it raises `CorruptDataError`.
     """
-    result = _Follower(work, view, job_store, workspace).reach()
+    result = _Follower(work, view, job_store, given).reach()
     try:
         _sweep(result, now)
         yield result
     except CorruptDataError:
-        workspace.discard(work.key)
+        given.workspace.discard(work.key)
         raise
     finally:
         result.store.close()
@@ -77,12 +93,13 @@ def _sweep(fold: Folded, now: BatchTime) -> None:
 class _Follower:
     """Brings one range's local copy to the view's commit."""
 
-    def __init__(self, work: RangeWork, view: LineView, job_store: ObjectStore, workspace: Workspace) -> None:
+    def __init__(self, work: RangeWork, view: LineView, job_store: ObjectStore, given: FollowerGiven) -> None:
         self._view = view
         self._job_store = job_store
-        self._workspace = workspace
+        self._given = given
+        self._workspace = given.workspace
         self._key = work.key
-        self._directory = workspace.range_directory(work.key)
+        self._directory = given.workspace.range_directory(work.key)
         key = work.key
         self._target = RestoreTarget(operator=key.operator, key_type=work.key_type, low=key.low, high=key.high)
 
@@ -106,36 +123,44 @@ class _Follower:
             _log.info("%s: the local copy is at seq %d, off the line; it is made anew", self._key, since.seq)
             store.close()
             return None
-        return self._forward(store, restored=False)
+        return self._forward(store, restored=False, fetch_s=0.0)
 
-    def _forward(self, store: RocksDBStore, *, restored: bool) -> Folded:
+    def _forward(self, store: RocksDBStore, *, restored: bool, fetch_s: float) -> Folded:
         """Fold the log into a copy that is at a commit of the line; closes it if that fails."""
-        since = store.version
+        since, began_s = store.version, self._given.clock.monotonic_s()
+        distance = max(1, self._view.base.seq - since.seq)
+
+        def seen(seq: int) -> None:
+            self._given.progress(max(0, seq - since.seq) / distance)
+
         try:
-            summary = catch_up(self._view, self._target, self._job_store, store)
+            summary = catch_up(self._view, self._target, self._job_store, store, seen)
         except BaseException:
             store.close()
             raise
-        return Folded(store, summary.rows, since, restored)
+        fold_s = self._given.clock.monotonic_s() - began_s
+        return Folded(store, summary.rows, since, restored, fetch_s, fold_s)
 
     def _restored(self) -> Folded:
         """A new copy: the tile first, then the log after it, which is counted."""
         self._workspace.discard(self._key)
-        scratch = self._workspace.scratch("restore")
+        scratch, began_s = self._workspace.scratch("restore", self._key), self._given.clock.monotonic_s()
         base = self._view
         commits = {tile.at for tile in self._tiles()}
         if len(commits) == 1:
             base = msgspec.structs.replace(base, base=commits.pop(), segments=())
         try:
-            store = restore_store(base, self._target, self._job_store, self._directory, scratch)
+            store = restore_store(base, self._target, self._job_store, self._directory, scratch, self._given.options)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
-        return self._forward(store, restored=True)
+        return self._forward(store, restored=True, fetch_s=self._given.clock.monotonic_s() - began_s)
 
     def _open(self) -> RocksDBStore | None:
-        target = self._target
+        target, options = self._target, self._given.options
         try:
-            return RocksDBStore.open(self._directory, target.operator, target.key_type, target.low, target.high)
+            return RocksDBStore.open(
+                self._directory, target.operator, target.key_type, target.low, target.high, options
+            )
         except VarveError as error:
             _log.info("%s: the local copy cannot be used and is made anew: %s", self._key, error)
             return None

@@ -1,23 +1,31 @@
 """One job: follow its chain, materialize the ranges that are due, collect its garbage. One `step` per poll.
 
-What goes wrong with one range is counted, reported and tried again after a pause; it stops neither the other ranges nor
-the job (Flink fails the task instead; here the log only gets longer).
+Ranges are materialized by a pool of threads that all jobs share; everything else, reports included, is done by the
+thread that calls `step`. What goes wrong with one range is counted, reported and tried again after a pause; it stops
+neither the other ranges nor the job (Flink fails the task instead; here the log only gets longer).
 
 Invariants: I9 (only schedules are kept in memory, and they may be lost), I10 (a failing range is not tried hotly).
 """
 
 from __future__ import annotations
 
+from concurrent.futures import wait
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from varve.materializer.bandwidth import ThrottledReads
+from varve.materializer.base_sizes import BaseSizes
 from varve.materializer.chain_follower import ChainFollower
+from varve.materializer.demand import DemandWatch
 from varve.materializer.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
 from varve.materializer.interruptible_store import InterruptibleStore
 from varve.materializer.materialize_policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms
-from varve.materializer.publish_decision import is_adoptable, skip_without_listing
+from varve.materializer.publish_decision import Skip, is_adoptable, skip_without_listing
 from varve.materializer.range_materializer import RangeMaterializer, log_size
 from varve.materializer.range_plan import plan_ranges
+from varve.materializer.retention import Retention
 from varve.materializer.sharing import Membership, beat, leave
+from varve.materializer.status_keeper import StatusKeeper
 from varve.materializer.stop_signal import Stopped
 from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
@@ -26,9 +34,11 @@ from varve.storage.job import read_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from concurrent.futures import Executor, Future
 
-    from varve.materializer.chain_follower import ChainView
+    from varve.materializer.chain_follower import ChainView, CommitView
     from varve.materializer.materialize_policy import Trigger
+    from varve.materializer.range_materializer import Outcome
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
     from varve.storage.object_store import ObjectStore
@@ -42,24 +52,41 @@ class _Followed(NamedTuple):
 
     record: JobRecord
     chain: ChainFollower
+    bases: BaseSizes
     ranges: RangeMaterializer
+    retention: Retention
     collector: Collector
+
+
+class _Running(NamedTuple):
+    """A range that is being materialized."""
+
+    work: RangeWork
+    needs_from: int
+    """Lowest slot of what it may still read."""
+    future: Future[Outcome]
 
 
 class JobMaterializer:
     """Materializes one job; for one thread."""
 
-    def __init__(self, name: str, store: ObjectStore, surroundings: Surroundings) -> None:
-        """`store` is rooted at `<root>/<job>`; the job need not exist yet."""
+    def __init__(self, name: str, store: ObjectStore, surroundings: Surroundings, pool: Executor) -> None:
+        """`store` is rooted at `<root>/<job>`; the job need not exist yet. Ranges are materialized in `pool`."""
         self._name = name
         self._uninterruptible = store
         self._store = InterruptibleStore(store, surroundings.stop)
         self._given = surroundings
+        self._pool = pool
         self._policy = surroundings.config.policy
+        self._status = StatusKeeper(name, surroundings)
+        self._demand = DemandWatch(self._store)
+        self._running: dict[RangeKey, _Running] = {}
         self._followed: _Followed | None = None
         self._schedules: dict[RangeKey, RangeSchedule] = {}
         self._published: dict[RangeKey, SnapshotDescriptor] = {}
         self._troubles: dict[str, RangeSchedule] = {}
+        self._trouble_texts: dict[str, str] = {}
+        self._is_demanded = False
         self._message = ""
         self._collected_ms: int | None = None
         self._membership = Membership(surroundings.tokens.token()) if surroundings.config.share else None
@@ -69,34 +96,54 @@ class JobMaterializer:
         """Whether the job was there at the last step."""
         return self._followed is not None
 
-    def step(self, *, on_demand: bool = False) -> bool:
+    def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
         """Do what is due; True if nothing that was tried failed.
 
         Args:
             on_demand: Materialize every range and collect, whatever the intervals and pauses say.
+            wait_for_ranges: Wait for the ranges that are due; otherwise a later step takes their outcome.
 
         Raises `Stopped` if asked to stop.
         """
-        ok, chain = self._try("following the chain", self._follow, on_demand=on_demand)
-        if not ok or self._followed is None:
-            return ok
+        ok = self._settle(wait_for_ranges=False)
+        followed, chain = self._try("following the chain", self._follow, on_demand=on_demand)
+        if not followed or self._followed is None:
+            self._status.lost(self._trouble_texts.get("following the chain", ""))
+            return ok and followed
         if self._membership is not None:
             ok &= self._try("heartbeat", self._beat, on_demand=on_demand)[0]
+        ok &= self._try("looking for requests", self._look_for_requests, on_demand=on_demand)[0]
         if chain is not None:
-            works = plan_ranges(self._followed.record.job_id, chain)
-            self._forget_others(self._followed.record.job_id, works)
-            for work in works:
-                self._given.stop.check()
-                ok &= self._handle(work, chain, on_demand=on_demand)
+            ok &= self._materialize_due(self._followed, chain, on_demand=on_demand, wait_for_ranges=wait_for_ranges)
         if self._is_collection_due(on_demand=on_demand):
-            ok &= self._try("collecting garbage", self._collect, on_demand=on_demand)[0]
+            ok &= self._try("collecting garbage", lambda: self._collect(chain), on_demand=on_demand)[0]
         return ok
 
-    def close(self) -> None:
-        """Leave the sharing, if there is one."""
+    def _materialize_due(
+        self, followed: _Followed, chain: ChainView, *, on_demand: bool, wait_for_ranges: bool
+    ) -> bool:
+        """Begin what is due; False if a range failed that was waited for."""
+        sizes = followed.bases.of(chain.newest.view.tiles)
+        works = plan_ranges(followed.record.job_id, chain, sizes)
+        self._forget_others(followed.record.job_id, works)
+        for work in works:
+            self._given.stop.check()
+            self._begin_if_due(work, chain, on_demand=on_demand)
+        ok = not wait_for_ranges or self._settle(wait_for_ranges=True)
+        awaited = {work.key for work in works if self._is_awaited(work)}
+        self._status.followed(chain, works, self._schedules, awaited)
+        return ok
+
+    def leave(self) -> None:
+        """Leave the sharing, if there is one, so that others take over at once."""
         membership = self._membership
         if membership is not None and membership.counter:
             self._try("leaving", lambda: leave(self._uninterruptible, membership), on_demand=True)
+
+    def close(self) -> None:
+        """Take the outcomes of the last ranges; the pool has ended."""
+        with suppress(Stopped):
+            self._settle(wait_for_ranges=False)
 
     def _follow(self) -> ChainView | None:
         if self._followed is None:
@@ -105,7 +152,7 @@ class JobMaterializer:
             except MissingObjectError:
                 self._wait(f"job {self._name} does not exist yet in {self._store.url}; waiting for it")
                 return None
-            self._followed = self._begin(record)
+            self._followed = self._found(record)
         try:
             chain = self._followed.chain.read()
         except RetryableError:
@@ -116,12 +163,17 @@ class JobMaterializer:
         self._wait(f"job {self._name} has no checkpoint yet; waiting for it" if chain is None else "")
         return chain
 
-    def _begin(self, record: JobRecord) -> _Followed:
+    def _found(self, record: JobRecord) -> _Followed:
         given, reader = self._given, ChainReader(self._store, record.job_id)
+        bulk: ObjectStore = self._uninterruptible
+        if given.bandwidth is not None:
+            bulk = ThrottledReads(bulk, given.bandwidth)
         return _Followed(
             record,
             ChainFollower(reader, record.max_parallelism),
-            RangeMaterializer(self._name, record.job_id, self._store, given),
+            BaseSizes(self._store, record.job_id),
+            RangeMaterializer(self._name, record.job_id, InterruptibleStore(bulk, given.stop), given),
+            Retention(reader, given.config.retention_ms, given.clock, given.tokens),
             Collector(reader, given.clock, given.tokens, given.config.grace_ms / 1_000),
         )
 
@@ -136,6 +188,11 @@ class JobMaterializer:
         if self._membership is not None and self._membership.is_due(now_ms):
             self._membership = beat(self._store, self._membership, now_ms)
 
+    def _look_for_requests(self) -> None:
+        now_ms = self._given.now_ms()
+        if self._demand.is_due(now_ms) and self._demand.look(now_ms):
+            self._is_demanded = True
+
     def _forget_others(self, job_id: str, works: Sequence[RangeWork]) -> None:
         """Forget ranges that the job no longer has, and their local copies."""
         keys = {work.key for work in works}
@@ -143,40 +200,79 @@ class JobMaterializer:
             now_ms = self._given.now_ms()
             self._schedules = {key: self._schedules.get(key, RangeSchedule(seen_ms=now_ms)) for key in keys}
             self._published = {key: d for key, d in self._published.items() if key in keys}
-            self._given.workspace.discard_others(job_id, keys)
+            self._given.workspace.discard_others(job_id, keys | self._running.keys())
+        if self._is_demanded:
+            self._is_demanded = False
+            self._schedules = {key: schedule.demand() for key, schedule in self._schedules.items()}
 
-    def _handle(self, work: RangeWork, chain: ChainView, *, on_demand: bool) -> bool:
-        """Materialize a range if it is due; False if that failed."""
+    def _begin_if_due(self, work: RangeWork, chain: ChainView, *, on_demand: bool) -> None:
+        """Hand a range to the pool if it is due and there is something to do."""
         key, now_ms = work.key, self._given.now_ms()
         self._note_adoption(work)
-        schedule = self._schedules[key]
-        trigger = due(key, schedule, work.view.tile_log, self._policy, now_ms, on_demand=on_demand)
+        if key in self._running or chain.final is None:
+            return
+        schedule, load = self._schedules[key], self._status.load_of(work)
+        trigger = due(key, schedule, load, self._policy, now_ms, on_demand=on_demand)
         if trigger is None or not self._is_mine(key):
-            return True
-        pending = self._published.get(key)
-        awaited = pending is not None and is_adoptable(pending, work.view)
-        if awaited or skip_without_listing(work.view, self._policy.log_batches) is not None:
+            return
+        skip = skip_without_listing(work.view, self._policy.log_batches)
+        if skip is None and self._is_awaited(work):
+            skip = Skip.AWAITING_ADOPTION
+        if skip is not None:
             self._schedules[key] = schedule.succeeded(now_ms)
-            return True
-        return self._materialize(work, chain, trigger)
+            self._status.skipped(work, skip)
+            return
+        self._begin(work, chain.final, trigger)
 
-    def _materialize(self, work: RangeWork, chain: ChainView, trigger: Trigger) -> bool:
-        if self._followed is None or chain.final is None:
-            return True
+    def _begin(self, work: RangeWork, final: CommitView, trigger: Trigger) -> None:
+        if self._followed is None:
+            return
+        self._given.metrics.started(self._name, work.key)
+        future = self._pool.submit(self._followed.ranges.materialize, work, final, trigger)
+        self._running[work.key] = _Running(work, final.view.needs_from, future)
+
+    def _is_awaited(self, work: RangeWork) -> bool:
+        """Whether a snapshot that this process knows of can still be adopted."""
+        pending = self._published.get(work.key)
+        return pending is not None and is_adoptable(pending, work.view)
+
+    def _settle(self, *, wait_for_ranges: bool) -> bool:
+        """Take the outcomes of ranges that have ended; False if one failed. Raises `Stopped` if one was stopped."""
+        if wait_for_ranges:
+            wait([running.future for running in self._running.values()])
+        ended = [running for running in self._running.values() if running.future.done()]
+        ok, stopped = True, False
+        for work, _, future in ended:
+            del self._running[work.key]
+            if future.cancelled():
+                continue
+            error = future.exception()
+            stopped |= isinstance(error, Stopped)
+            if error is None:
+                self._range_ended(work, future.result())
+            elif isinstance(error, Exception):
+                ok &= isinstance(error, Stopped)
+                self._range_failed(work.key, error)
+            else:
+                raise error
+            if work.key not in self._schedules:
+                self._given.workspace.discard(work.key)
+        limit_bytes = self._given.config.disk_bytes
+        if ended and limit_bytes is not None:
+            self._given.workspace.trim(limit_bytes, self._running.keys())
+        if stopped:
+            raise Stopped
+        return ok
+
+    def _range_ended(self, work: RangeWork, outcome: Outcome) -> None:
         key = work.key
-        try:
-            published = self._followed.ranges.materialize(work, chain.final, trigger)
-        except Stopped:
-            raise
-        except Exception as error:  # noqa: BLE001  whatever it is, it must not stop the other ranges
-            self._range_failed(key, error)
-            return False
-        self._schedules[key] = self._schedules[key].succeeded(self._given.now_ms())
-        if published.awaited is not None:
-            self._published[key] = published.awaited
-        if published.event is not None:
-            self._report(published.event)
-        return True
+        if key in self._schedules:
+            self._schedules[key] = self._schedules[key].succeeded(self._given.now_ms())
+            if outcome.awaited is not None:
+                self._published[key] = outcome.awaited
+        self._status.ended(work, outcome)
+        if outcome.event is not None:
+            self._report(outcome.event)
 
     def _is_mine(self, key: RangeKey) -> bool:
         return self._membership is None or self._membership.owns(key, self._given.now_ms())
@@ -203,6 +299,8 @@ class JobMaterializer:
             )
 
     def _range_failed(self, key: RangeKey, error: Exception) -> None:
+        if isinstance(error, Stopped) or key not in self._schedules:
+            return
         schedule = self._schedules[key] = self._schedules[key].failed(self._given.now_ms())
         self._report(
             Failed(
@@ -228,12 +326,17 @@ class JobMaterializer:
             return False
         return self._is_mine(RangeKey(self._followed.record.job_id, "", 0, 0))
 
-    def _collect(self) -> None:
+    def _collect(self, chain: ChainView | None) -> None:
         if self._followed is None:
             return
         started_ms = self._given.now_ms()
         self._collected_ms = started_ms
-        report = self._followed.collector.collect()
+        if chain is not None:
+            self._followed.retention.keep(chain.newest.commit)
+        # Nothing that a fold of this process still reads: it would fail, and begin anew with a longer log.
+        report = self._followed.collector.collect(
+            keep_from=min((running.needs_from for running in self._running.values()), default=None)
+        )
         if report.deleted:
             self._report(
                 Collected(
@@ -259,6 +362,7 @@ class JobMaterializer:
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001  one job's trouble must not stop the others
+            self._trouble_texts[what] = f"{what} failed: {error}"
             self._troubles[what] = trouble = (trouble or RangeSchedule(seen_ms=now_ms)).failed(self._given.now_ms())
             self._report(
                 JobFailed(
@@ -274,10 +378,12 @@ class JobMaterializer:
             )
             return False, None
         self._troubles.pop(what, None)
+        self._trouble_texts.pop(what, None)
         return True, answer
 
     def _report(self, event: Event) -> None:
         self._given.reporter.report(event)
+        self._given.metrics.report(event)
 
     def _wall_ms(self) -> int:
         return self._given.clock.now_ms()

@@ -2,7 +2,8 @@
 
 Flink's rules (FLIP-158): the first materialization of a range comes after a jitter, a stable hash of the range modulo
 the interval, so that many ranges do not fold at once; later ones come an interval after the last finished one. On top
-of that a range is due when its log is long, in bytes or in batches, so that replay time stays bounded (I10).
+of that a range is due when its log is long: in bytes, in batches or in estimated replay time, so that a restore stays
+short, or compared with its base, so that the storage holds little more than the state (I10).
 
 Failures are counted and delay the next try of that range only; they never reach the job.
 """
@@ -21,7 +22,11 @@ DEFAULT_INTERVAL_MS: Final = 600_000
 """Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""
 DEFAULT_LOG_BYTES: Final = 256 << 20
 DEFAULT_LOG_BATCHES: Final = 1_000
+DEFAULT_LOG_RATIO: Final = 0.25
+DEFAULT_REPLAY_MS: Final = 60_000
 DEFAULT_MAX_FAILURES: Final = 3
+RATIO_LOG_BYTES_MIN: Final = 1 << 20
+"""A shorter log is never long compared with its base: a small state would be materialized all the time."""
 FAILURE_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
 
 
@@ -31,6 +36,8 @@ class Trigger(StrEnum):
     INTERVAL = "interval"
     LOG_BYTES = "log-bytes"
     LOG_BATCHES = "log-batches"
+    LOG_RATIO = "log-ratio"
+    REPLAY_TIME = "replay-time"
     DEMAND = "demand"
 
 
@@ -64,6 +71,17 @@ class LogLength:
 
 
 @dataclass(frozen=True)
+class RangeLoad:
+    """What a range's state and log weigh."""
+
+    log: LogLength = LogLength()
+    base_bytes: int | None = None
+    """Stored bytes of the base; None: not known."""
+    replay_ms: int = 0
+    """Estimated time to replay the log."""
+
+
+@dataclass(frozen=True)
 class MaterializePolicy:
     """The triggers and the pauses after failures."""
 
@@ -73,15 +91,22 @@ class MaterializePolicy:
     """Log of a range, in bytes, from which on it is due at once; None: no limit."""
     log_batches: int | None = DEFAULT_LOG_BATCHES
     """Commits after a range's tile from which on it is due at once, changed or not; None: no limit."""
+    log_ratio: float | None = DEFAULT_LOG_RATIO
+    """Bytes of log per byte of base from which on a range is due at once, if the log has at least
+    `RATIO_LOG_BYTES_MIN`; None: no limit."""
+    replay_ms: int | None = DEFAULT_REPLAY_MS
+    """Estimated time of replaying a range's log from which on it is due at once; None: no limit."""
     backoff: Backoff = FAILURE_BACKOFF
     """Pauses after failures; the number of attempts is not limited."""
     max_failures_allowed: int = DEFAULT_MAX_FAILURES
     """Consecutive failures of a range above which it is reported as failing; the tries go on."""
 
     def __post_init__(self) -> None:
-        limits = (self.interval_ms, self.log_bytes, self.log_batches)
+        limits = (self.interval_ms, self.log_bytes, self.log_batches, self.replay_ms)
         if any(limit is not None and limit < 1 for limit in limits) or self.max_failures_allowed < 0:
             raise InvalidRequestError(f"{self} is no policy: limits must be at least 1, allowed failures at least 0")
+        if self.log_ratio is not None and not self.log_ratio > 0:
+            raise InvalidRequestError(f"{self} is no policy: the ratio of log and base must be above 0")
 
 
 @dataclass(frozen=True)
@@ -96,14 +121,20 @@ class RangeSchedule:
     """When it last failed."""
     failures: int = 0
     """Failures since the last success."""
+    demanded: bool = False
+    """Whether somebody asked for a materialization that has not come to an end yet."""
 
     def succeeded(self, now_ms: int) -> RangeSchedule:
         """A materialization, or the finding that there is nothing to do, finished at `now_ms`."""
-        return replace(self, finished_ms=now_ms, failed_ms=None, failures=0)
+        return replace(self, finished_ms=now_ms, failed_ms=None, failures=0, demanded=False)
 
     def failed(self, now_ms: int) -> RangeSchedule:
         """A try failed at `now_ms`."""
         return replace(self, failed_ms=now_ms, failures=self.failures + 1)
+
+    def demand(self) -> RangeSchedule:
+        """Somebody asks for a materialization: it is due as soon as there is something to fold."""
+        return replace(self, demanded=True)
 
     def is_failing(self, policy: MaterializePolicy) -> bool:
         """Whether it failed more often in a row than is allowed."""
@@ -113,7 +144,7 @@ class RangeSchedule:
 def due(
     key: RangeKey,
     schedule: RangeSchedule,
-    log: LogLength,
+    load: RangeLoad,
     policy: MaterializePolicy,
     now_ms: int,
     *,
@@ -124,25 +155,32 @@ def due(
     Args:
         key: The range.
         schedule: What happened to it so far.
-        log: Its log up to the newest final commit.
+        load: Its log up to the newest final commit, and its base.
         policy: The limits.
         now_ms: The time, by the clock of the schedule.
         on_demand: Do not wait for a trigger; also ends the pause after a failure.
     """
-    if log.batches == 0:
+    if load.log.batches == 0:
         return None
     if on_demand:
         return Trigger.DEMAND
     if is_pausing(schedule, policy, now_ms):
         return None
-    return _by_length(log, policy) or _by_time(key, schedule, policy, now_ms)
+    if schedule.demanded:
+        return Trigger.DEMAND
+    return _by_length(load, policy) or _by_time(key, schedule, policy, now_ms)
 
 
-def _by_length(log: LogLength, policy: MaterializePolicy) -> Trigger | None:
+def _by_length(load: RangeLoad, policy: MaterializePolicy) -> Trigger | None:
+    log = load.log
     if policy.log_bytes is not None and log.size_bytes >= policy.log_bytes:
         return Trigger.LOG_BYTES
     if policy.log_batches is not None and log.batches >= policy.log_batches:
         return Trigger.LOG_BATCHES
+    if policy.replay_ms is not None and load.replay_ms >= policy.replay_ms:
+        return Trigger.REPLAY_TIME
+    if policy.log_ratio is not None and load.base_bytes is not None and log.size_bytes >= RATIO_LOG_BYTES_MIN:
+        return Trigger.LOG_RATIO if log.size_bytes >= policy.log_ratio * load.base_bytes else None
     return None
 
 

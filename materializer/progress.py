@@ -15,6 +15,7 @@ from varve.materializer.events import (
     JobFailed,
     LogSize,
     Materialized,
+    Overdue,
     encode_event,
 )
 
@@ -29,6 +30,7 @@ _STYLES: Final[Mapping[type[Event], str]] = {
     Materialized: "green",
     Adopted: "cyan",
     Failed: "red",
+    Overdue: "red",
     JobFailed: "red",
     Collected: "dim",
 }
@@ -48,27 +50,35 @@ def describe(event: Event) -> str:
             )
         case Adopted():
             return f"{_range(event)}: snapshot {event.snapshot} adopted by the job; log {_log(event.log)}"
+        case Collected():
+            return (
+                f"{event.job}: {event.deleted} objects below seq {event.cut} or without owner deleted; "
+                f"{format_duration_ms(event.duration_ms)}"
+            )
+        case Failed() | Overdue() | JobFailed():
+            return _trouble(event)
+        case _:
+            return event.message
+
+
+def _trouble(event: Failed | Overdue | JobFailed) -> str:
+    match event:
         case Failed():
             state = "FAILING" if event.failing else "failed"
             return (
                 f"{_range(event)}: {state}, {event.failures} in a row, next try in "
                 f"{format_duration_ms(event.retry_ms)}: {event.error_type}: {event.error}"
             )
-        case Collected():
-            return (
-                f"{event.job}: {event.deleted} objects below seq {event.cut} or without owner deleted; "
-                f"{format_duration_ms(event.duration_ms)}"
-            )
+        case Overdue():
+            return f"{_range(event)}: the log is overdue: {event.reason}"
         case JobFailed():
             return (
                 f"{event.job}: {event.step} failed, {event.failures} in a row, next try in "
                 f"{format_duration_ms(event.retry_ms)}: {event.error_type}: {event.error}"
             )
-        case _:
-            return event.message
 
 
-def _range(event: Materialized | Adopted | Failed) -> str:
+def _range(event: Materialized | Adopted | Failed | Overdue) -> str:
     return f"{event.job} {event.operator}[{event.low},{event.high})"
 
 

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.snapshot_files import FileChecksums, LocalFile, describe_snapshot
 from varve.materializer.events import LogSize, Materialized
-from varve.materializer.follower import Folded, folded
+from varve.materializer.follower import Folded, FollowerGiven, folded
+from varve.materializer.log_index import LogIndex
 from varve.materializer.publish_decision import Publish, Skip, UploadPlan, decide_publication, is_adoptable, plan_upload
-from varve.materializer.range_plan import log_after
 from varve.storage import layout
 from varve.storage.adopt_decision import TileSnapshot
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
 
+COMPACT_BYTES_MIN: Final = 1 << 20
+"""Smaller files are not worth it, and what is not rewritten need not be uploaded again."""
 ROWS_END: Final = b"\xff" * 16
 """Above every row: those begin with a key group, which is below 0xffff."""
 
@@ -52,10 +54,28 @@ class Outcome(NamedTuple):
     """The snapshot that the job may now adopt: this one, or another that was there already or was first."""
     event: Materialized | None
     """None if nothing was published."""
+    skip: Skip | None = None
+    """Why there was no need."""
+    figures: FoldFigures | None = None
+    """Of the fold, if there was one."""
+
+
+class FoldFigures(NamedTuple):
+    """How a fold went."""
+
+    restored: bool
+    """Whether the base was fetched first."""
+    mutations: int
+    log_bytes: int
+    """Stored bytes of the log that was folded."""
+    fold_s: float
+    base_bytes: int
+    """Bytes of the base that was fetched; 0 if none was."""
+    fetch_s: float
 
 
 class RangeMaterializer:
-    """Materializes the ranges of one job, one at a time."""
+    """Materializes the ranges of one job; different ranges may be materialized by different threads."""
 
     def __init__(self, job: str, job_id: str, store: InterruptibleStore, given: Surroundings) -> None:
         """`store` is rooted at `<root>/<job>`."""
@@ -78,21 +98,32 @@ class RangeMaterializer:
         numbers, snapshots = self._published(work)
         decision = decide_publication(work.view, numbers, snapshots, self._given.config.log_batches)
         if isinstance(decision, Skip):
-            return Outcome(next((s for s in snapshots if is_adoptable(s, work.view)), None), None)
+            return Outcome(next((s for s in snapshots if is_adoptable(s, work.view)), None), None, decision)
         fold_store = self._store.with_crash_point("materializer.during_fold")
         now = BatchTime(final.commit.time_ms, final.commit.watermark_ms)
-        with folded(work, final.view, now, fold_store, self._given.workspace) as fold:
-            if not fold.restored and work.key not in self._trusted:
-                read_all_rows(fold.store)
-            self._trusted.add(work.key)
-            descriptor, plan = self._upload(work, fold, decision)
+        metrics, key = self._given.metrics, work.key
+
+        def progress(part: float) -> None:
+            metrics.replaying(self._job, key, part)
+
+        options = self._given.config.follower_options
+        follower = FollowerGiven(self._given.workspace, options, self._given.clock, progress)
+        try:
+            with folded(work, final.view, now, fold_store, follower) as fold:
+                if not fold.restored and key not in self._trusted:
+                    read_all_rows(fold.store)
+                self._trusted.add(key)
+                figures = _figures(work, final, fold)
+                descriptor, plan = self._upload(work, fold, decision)
+        finally:
+            metrics.replaying(self._job, key, None)
         fail_point("materializer.before_publish")
         publication = publish(self._store, descriptor, self._given.clock)
         fail_point("materializer.after_publish")
         if not publication.won:
-            return Outcome(self._published_by_another(descriptor, publication), None)
+            return Outcome(self._published_by_another(descriptor, publication), None, figures=figures)
         event = self._event(work, final, fold, descriptor, plan, trigger=trigger, started_ms=started_ms)
-        return Outcome(descriptor, event)
+        return Outcome(descriptor, event, figures=figures)
 
     def _published_by_another(self, own: SnapshotDescriptor, publication: Publication) -> SnapshotDescriptor | None:
         other = publication.other
@@ -134,9 +165,7 @@ class RangeMaterializer:
             reused_files=len(plan.reused),
             reused_bytes=sum(file.size_bytes for file in plan.reused),
             log_before=log_size(work.log),
-            log_after=log_size(
-                log_after(final.view, work.key.operator, work.key.low, work.key.high, descriptor.at.seq)
-            ),
+            log_after=log_size(_log_after(work, final, descriptor.at.seq)),
             duration_ms=self._given.now_ms() - started_ms,
         )
 
@@ -157,8 +186,10 @@ class RangeMaterializer:
 
     def _upload(self, work: RangeWork, fold: Folded, decision: Publish) -> tuple[SnapshotDescriptor, UploadPlan]:
         """Checkpoint and upload; all files that the descriptor names are durable when this returns."""
-        directory = self._given.workspace.scratch("snapshot")
+        directory = self._given.workspace.scratch("snapshot", work.key)
         try:
+            if fold.store.compact(self._given.config.space_ratio, COMPACT_BYTES_MIN):
+                self._given.metrics.compacted(self._job, work.key)
             fold.store.write_snapshot(directory)
             checksums = self._checksums.setdefault(work.key, FileChecksums())
             local = describe_snapshot(directory, checksums)
@@ -213,15 +244,34 @@ class RangeMaterializer:
     def _upload_files(self, files: Sequence[SnapshotFile], paths: dict[str, Path]) -> None:
         store = self._store.with_crash_point("materializer.during_upload")
         futures: list[Future[None]] = []
-        with Uploader(store, self._given.clock) as uploader:
+        with Uploader(store, self._given.clock, observer=self._given.metrics) as uploader:
             try:
-                futures = [uploader.submit_file(file.name, paths[file.file]) for file in files]
+                for file in files:
+                    if self._given.bandwidth is not None:
+                        self._given.bandwidth.take(file.size_bytes)
+                    futures.append(uploader.submit_file(file.name, paths[file.file]))
                 for future in futures:
                     future.result()
             except BaseException:
                 for future in futures:
                     future.cancel()
                 raise
+
+
+def _log_after(work: RangeWork, final: CommitView, seq: int) -> LogLength:
+    key = work.key
+    return LogIndex(final.view).after(key.operator, key.low, key.high, seq)
+
+
+def _figures(work: RangeWork, final: CommitView, fold: Folded) -> FoldFigures:
+    return FoldFigures(
+        restored=fold.restored,
+        mutations=fold.mutations,
+        log_bytes=_log_after(work, final, fold.since.seq).size_bytes,
+        fold_s=fold.fold_s,
+        base_bytes=(work.base_bytes or 0) if fold.restored else 0,
+        fetch_s=fold.fetch_s,
+    )
 
 
 def read_all_rows(store: RocksDBStore) -> None:

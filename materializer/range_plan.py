@@ -10,15 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from varve.materializer.log_index import LogIndex
 from varve.materializer.materialize_policy import LogLength, RangeKey
 from varve.materializer.publish_decision import RangeView
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from varve.materializer.chain_follower import ChainView
-    from varve.storage.line_view import LineView
     from varve.storage.records import Commit, Tile
 
 
@@ -32,20 +32,30 @@ class RangeWork:
     view: RangeView
     log: LogLength
     """The range's own log after the tile, up to the target."""
+    newest_log: LogLength
+    """The same up to the newest commit: what a restore replays."""
+    newest_bytes: int
+    """What of it the newest commit added."""
+    base_bytes: int | None
+    """Stored bytes of the tile; None: not known."""
 
 
-def plan_ranges(job_id: str, chain: ChainView) -> tuple[RangeWork, ...]:
-    """The ranges of every operator of the newest commit, in order of operator and key group."""
+def plan_ranges(job_id: str, chain: ChainView, base_sizes: Mapping[Tile, int]) -> tuple[RangeWork, ...]:
+    """The ranges of every operator of the newest commit, in order of operator and key group.
+
+    `base_sizes`: stored bytes of its tiles, as far as they are known.
+    """
     floors = {(f.operator, f.low, f.high): f.number for f in chain.head.floors}
     operators = {operator.uid: operator for operator in chain.newest.commit.operators}
     partitions = _partitions(chain.newest.commit)
     target = chain.final.commit.link if chain.final else ORIGIN
     line = frozenset(chain.newest.view.line)
+    final_log = LogIndex(chain.final.view if chain.final else None)
+    newest_log = LogIndex(chain.newest.view)
     works: list[RangeWork] = []
     for tile in chain.newest.view.tiles:
         operator = operators[tile.operator]
-        final_view = chain.final.view if chain.final else None
-        tile_log = log_after(final_view, tile.operator, tile.low, tile.high, tile.at.seq)
+        tile_log = final_log.after(tile.operator, tile.low, tile.high, tile.at.seq)
         for low, high in split(tile, partitions.get(tile.operator, ())):
             view = RangeView(
                 tile=tile,
@@ -55,8 +65,17 @@ def plan_ranges(job_id: str, chain: ChainView) -> tuple[RangeWork, ...]:
                 tile_log=tile_log,
                 changelog=operator.changelog,
             )
-            log = log_after(final_view, tile.operator, low, high, tile.at.seq)
-            works.append(RangeWork(RangeKey(job_id, tile.operator, low, high), operator.key_type, view, log))
+            works.append(
+                RangeWork(
+                    RangeKey(job_id, tile.operator, low, high),
+                    operator.key_type,
+                    view,
+                    log=final_log.after(tile.operator, low, high, tile.at.seq),
+                    newest_log=newest_log.after(tile.operator, low, high, tile.at.seq),
+                    newest_bytes=newest_log.after(tile.operator, low, high, chain.newest.commit.seq - 1).size_bytes,
+                    base_bytes=base_sizes.get(tile),
+                )
+            )
     return tuple(works)
 
 
@@ -69,21 +88,6 @@ def split(tile: Tile, partitions: Iterable[tuple[int, int]]) -> tuple[tuple[int,
             break
         position = high
     return tuple(inside) if position == tile.high else ((tile.low, tile.high),)
-
-
-def log_after(view: LineView | None, operator: str, low: int, high: int, seq: int) -> LogLength:
-    """The log of key groups `[low, high)` after commit `seq`, up to the view's commit.
-
-    Where a reference stands for a run of segments or for more key groups, it is counted whole: an upper bound.
-    """
-    if view is None:
-        return LogLength()
-    sizes = [
-        ref.data.length
-        for ref in view.segments
-        if ref.operator == operator and ref.low < high and low < ref.high and ref.seq_last > seq
-    ]
-    return LogLength(sum(1 for link in view.line if link.seq > seq), len(sizes), sum(sizes))
 
 
 def _partitions(commit: Commit) -> dict[str, set[tuple[int, int]]]:

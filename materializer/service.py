@@ -1,15 +1,22 @@
 """The loop of a materializer: find the jobs, give each a step per poll, until asked to stop.
 
-Invariants: I9 (nothing here must outlive the process), I10 (one job's trouble costs the others a step's time at most).
+Ranges of all jobs are materialized by one pool of threads, while the loop goes on looking.
+
+Invariants: I9 (nothing here must outlive the process), I10 (one job's trouble costs the others a look's time and a
+place in the pool at most).
 """
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
+from varve.materializer.bandwidth import TokenBucket
 from varve.materializer.events import JobFailed, Waiting
 from varve.materializer.job_materializer import JobMaterializer, object_name_of
 from varve.materializer.jobs import job_names
+from varve.materializer.monitoring_server import MonitoringServer, monitoring_app
 from varve.materializer.stop_signal import Stopped
 from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace, default_working_directory
@@ -37,7 +44,9 @@ class MaterializerService:
         """`root` holds the jobs as `<root>/<job>/`."""
         self._root = root
         self._given = surroundings
+        self._pool = ThreadPoolExecutor(surroundings.config.parallel, "varve-materialize")
         self._jobs: dict[str, JobMaterializer] = {}
+        self._trouble = ""
         self._discovered_ms: int | None = None
         self._discovery_pause_ms = 0
         self._is_waiting = False
@@ -46,7 +55,7 @@ class MaterializerService:
         """Go on until asked to stop."""
         poll_s = self._given.config.poll_ms / 1_000
         while not self._given.stop.is_set:
-            self.step()
+            self.step(wait_for_ranges=False)
             self._given.stop.wait(poll_s)
 
     def run_once(self) -> bool:
@@ -59,20 +68,27 @@ class MaterializerService:
         named = self._given.config.job
         return ok and not self._given.stop.is_set and (named is None or self._jobs[named].exists)
 
-    def step(self, *, on_demand: bool = False) -> bool:
-        """One poll of every job; whether nothing failed. Being asked to stop ends it early."""
+    def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
+        """One poll of every job; whether nothing failed. Being asked to stop ends it early.
+
+        The arguments are those of `JobMaterializer.step`.
+        """
         ok = True
         try:
             ok = self._discover(on_demand=on_demand)
             for job in self._jobs.values():
                 self._given.stop.check()
-                ok &= job.step(on_demand=on_demand)
+                ok &= job.step(on_demand=on_demand, wait_for_ranges=wait_for_ranges)
         except Stopped:
             return False
+        self._given.health.turned(self._given.now_ms(), self._trouble)
         return ok
 
     def close(self) -> None:
-        """Leave the sharing of all jobs."""
+        """Leave the sharing of all jobs, and wait for the ranges that are being materialized."""
+        for job in self._jobs.values():
+            job.leave()
+        self._pool.shutdown(wait=True, cancel_futures=True)
         for job in self._jobs.values():
             job.close()
 
@@ -90,8 +106,10 @@ class MaterializerService:
         try:
             self._follow(job_names(self._root))
         except VarveError as error:
+            self._trouble = f"the jobs could not be listed: {error}"
             self._report_failure(error)
             return False
+        self._trouble = ""
         if not self._jobs:
             self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
         if not self._jobs and not self._is_waiting:
@@ -103,21 +121,21 @@ class MaterializerService:
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given)
+                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given, self._pool)
 
     def _report_failure(self, error: VarveError) -> None:
-        self._given.reporter.report(
-            JobFailed(
-                job="",
-                time_ms=self._given.clock.now_ms(),
-                step="listing the jobs",
-                error=str(error),
-                error_type=type(error).__name__,
-                object_name=object_name_of(error),
-                failures=1,
-                retry_ms=self._discovery_pause_ms,
-            )
+        event = JobFailed(
+            job="",
+            time_ms=self._given.clock.now_ms(),
+            step="listing the jobs",
+            error=str(error),
+            error_type=type(error).__name__,
+            object_name=object_name_of(error),
+            failures=1,
+            retry_ms=self._discovery_pause_ms,
         )
+        self._given.reporter.report(event)
+        self._given.metrics.report(event)
 
 
 def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopSignal, *, once: bool = False) -> bool:
@@ -134,8 +152,12 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
             f"{config.storage_url} is private to a process; a materializer cannot see a job in it"
         )
     directory = config.working_directory or default_working_directory(root.url)
-    with Workspace(directory) as workspace:
-        given = Surroundings(config, SystemClock(), SystemTokens(), reporter, workspace, stop)
+    with ExitStack() as stack:
+        workspace = stack.enter_context(Workspace(directory))
+        clock, rate = SystemClock(), config.bandwidth_bytes_per_s
+        bandwidth = None if rate is None else TokenBucket(rate, clock, stop)
+        given = Surroundings(config, clock, SystemTokens(), reporter, workspace, stop, bandwidth=bandwidth)
+        _serve_metrics(given, stack)
         service = MaterializerService(root, given)
         try:
             if once:
@@ -144,3 +166,17 @@ def run_materializer(config: MaterializerConfig, reporter: Reporter, stop: StopS
             return True
         finally:
             service.close()
+
+
+def _serve_metrics(given: Surroundings, stack: ExitStack) -> None:
+    port = given.config.metrics_port
+    if port is None:
+        return
+    app = monitoring_app(given.metrics, given.health, given.now_ms)
+    server = stack.enter_context(MonitoringServer(app, given.config.metrics_host, port))
+    event = Waiting(
+        job="",
+        time_ms=given.clock.now_ms(),
+        message=f"/metrics, /healthz and /readyz are served on port {server.port}",
+    )
+    given.reporter.report(event)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from varve.materializer.health import Health
+from varve.materializer.metrics import MaterializerMetrics
+
 if TYPE_CHECKING:
+    from varve.materializer.bandwidth import TokenBucket
     from varve.materializer.config import MaterializerConfig
     from varve.materializer.events import Reporter
     from varve.materializer.stop_signal import StopSignal
@@ -23,6 +27,10 @@ class Surroundings:
     reporter: Reporter
     workspace: Workspace
     stop: StopSignal
+    metrics: MaterializerMetrics = field(default_factory=MaterializerMetrics)
+    health: Health = field(default_factory=Health)
+    bandwidth: TokenBucket | None = None
+    """What log and snapshot files pay for their bytes with; None: no limit."""
 
     def now_ms(self) -> int:
         """Time for schedules and durations, monotonic."""

@@ -16,8 +16,9 @@ import hashlib
 import os
 import shutil
 import tempfile
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from varve.storage.errors import InvalidRequestError
@@ -59,9 +60,9 @@ class Workspace:
 
     def range_directory(self, key: RangeKey) -> Path:
         """Where the follower of a range keeps its database; the parent exists."""
-        directory = self._directory / "ranges" / quote(key.job_id, safe="") / quote(key.operator, safe="")
-        directory.mkdir(parents=True, exist_ok=True)
-        return directory / f"{key.low:05d}-{key.high:05d}"
+        directory = self._directory / "ranges" / _relative(key)
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        return directory
 
     def discard(self, key: RangeKey) -> None:
         """Remove a range's database."""
@@ -74,11 +75,29 @@ class Workspace:
             if directory not in kept:
                 shutil.rmtree(directory, ignore_errors=True)
 
-    def scratch(self, name: str) -> Path:
-        """A directory below the scratch space that does not exist yet; what was there is removed."""
-        directory = self._scratch / name
+    def scratch(self, purpose: str, key: RangeKey) -> Path:
+        """A directory of a range below the scratch space that does not exist yet; its parent does."""
+        directory = self._scratch / purpose / _relative(key)
         shutil.rmtree(directory, ignore_errors=True)
+        directory.parent.mkdir(parents=True, exist_ok=True)
         return directory
+
+    def trim(self, limit_bytes: int, in_use: Collection[RangeKey]) -> tuple[Path, ...]:
+        """Remove the copies that were longest not used until all together have at most `limit_bytes` (I10).
+
+        Those of `in_use` stay, so that the limit may be exceeded while they are. Returns what was removed.
+        """
+        kept = {self.range_directory(key) for key in in_use}
+        found = [_Copy(path, *_use_of(path)) for path in (self._directory / "ranges").glob("*/*/*")]
+        total = sum(copy.size_bytes for copy in found)
+        removed: list[Path] = []
+        for copy in sorted((c for c in found if c.path not in kept), key=lambda c: c.used_s):
+            if total <= limit_bytes:
+                break
+            shutil.rmtree(copy.path, ignore_errors=True)
+            removed.append(copy.path)
+            total -= copy.size_bytes
+        return tuple(removed)
 
     def close(self) -> None:
         """Free the slot; its databases stay for the next run."""
@@ -92,6 +111,28 @@ class Workspace:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class _Copy(NamedTuple):
+    path: Path
+    size_bytes: int
+    used_s: float
+    """When its newest file was written, by the filesystem's clock."""
+
+
+def _use_of(directory: Path) -> tuple[int, float]:
+    """Bytes of a directory's files, and when the newest was written."""
+    size_bytes, used_s = 0, 0.0
+    with suppress(FileNotFoundError):  # a file was compacted away meanwhile, or the copy discarded: a hint will do
+        for path in directory.iterdir():
+            status = path.stat()
+            size_bytes += status.st_size
+            used_s = max(used_s, status.st_mtime)
+    return size_bytes, used_s
+
+
+def _relative(key: RangeKey) -> Path:
+    return Path(quote(key.job_id, safe=""), quote(key.operator, safe=""), f"{key.low:05d}-{key.high:05d}")
 
 
 def _take_slot(root: Path) -> tuple[Path, int]:

@@ -180,7 +180,11 @@ def _materializer(
 ) -> MaterializerConfig:
     directory = own["working_directory"]
     return MaterializerConfig(
-        **{**own, "working_directory": None if directory is None else Path(directory)},
+        **{
+            **own,
+            "working_directory": None if directory is None else Path(directory),
+            "metrics_host": own["metrics_host"] or "",
+        },
         storage_url=job["storage_url"],
         storage_options=storage_options,
         interval_ms=job["materialize_interval_ms"] if job["periodic_materialize_enabled"] else None,

@@ -173,6 +173,16 @@ def _fraction(given: Any) -> float:
     return value
 
 
+def _positive(given: Any) -> float:
+    try:
+        value = float(given) if not isinstance(given, bool) else 0.0
+    except (TypeError, ValueError):
+        value = 0.0
+    if not 0 < value < float("inf"):
+        raise InvalidRequestError(f"{given!r} is not a number above 0")
+    return value
+
+
 def _backend(given: Any) -> str:
     text = _text(given)
     if text.lower() in _BACKENDS:
@@ -212,6 +222,7 @@ DURATION: Final = OptionType("duration", _duration, _show_in(_DURATIONS, "ms"))
 MEMORY_SIZE: Final = OptionType("memory size", _memory_size, _show_in(_SIZES, "bytes"))
 """Kept in bytes."""
 FRACTION: Final = OptionType("number", _fraction)
+POSITIVE_NUMBER: Final = OptionType("number above 0", _positive)
 BACKEND: Final = OptionType("`hashmap`, `rocksdb` or `module:qualified.name`", _backend)
 PREDEFINED_OPTIONS: Final = OptionType(
     " or ".join(f"`{name}`" for name in PredefinedOptions.__members__), _predefined, lambda value: value.name

@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.materializer.config import MaterializerConfig
+from varve.materializer.config import FOLLOWER_MEMORY_MIN_BYTES, PORT_MAX, MaterializerConfig
 from varve.spark_integration.option_types import (
     BACKEND,
     BOOLEAN,
@@ -17,7 +17,9 @@ from varve.spark_integration.option_types import (
     INTEGER,
     MEMORY_SIZE,
     PARAMETERS,
+    POSITIVE_NUMBER,
     RESTORE_POINT,
+    STRING,
     URL,
     ConfigOption,
     choice,
@@ -176,8 +178,9 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=1,
         at_most=_POLICY.path_max,
         field="full_every",
-        description="Every so many checkpoints the entry lists the whole state and packs small segments together. "
-        "Smaller: fewer reads at a restart, more bytes written.",
+        description="Every so many checkpoints, and after a quarter of them once a snapshot was adopted, the entry "
+        "lists the whole state and packs small segments together. Smaller: fewer reads at a restart, more bytes "
+        "written.",
     ),
     ConfigOption(
         key="checkpoint.inline-size-max",
@@ -277,6 +280,91 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=1,
         field="log_batches",
         description="Batches after its last snapshot from which on a range of key groups is materialized at once.",
+    ),
+    ConfigOption(
+        key="materializer.log-ratio",
+        type=POSITIVE_NUMBER,
+        default=_MATERIALIZER["log_ratio"],
+        field="log_ratio",
+        description="Bytes of log per byte of the last snapshot from which on a range of key groups is materialized at "
+        "once, if its log has at least 1 mb. Smaller: less storage, more background work.",
+    ),
+    ConfigOption(
+        key="materializer.replay-time",
+        type=DURATION,
+        default=_MATERIALIZER["replay_ms"],
+        at_least=1,
+        field="replay_ms",
+        description="Estimated time of replaying the log of a range of key groups from which on it is materialized at "
+        "once. Shorter: shorter recovery, more background work.",
+    ),
+    ConfigOption(
+        key="materializer.space-ratio",
+        type=POSITIVE_NUMBER,
+        default=_MATERIALIZER["space_ratio"],
+        field="space_ratio",
+        description="Bytes of snapshot per byte of live state, as estimated, from which on the files of a range of key "
+        "groups are rewritten before they are uploaded; above 1. Smaller: less storage, more uploaded.",
+    ),
+    ConfigOption(
+        key="materializer.retention",
+        type=DURATION,
+        default=_MATERIALIZER["retention_ms"],
+        at_least=0,
+        field="retention_ms",
+        description="Checkpoints of the newest so long stay complete, by the job's own times, besides those of "
+        "`execution.checkpointing.num-retained`. Longer: longer back, and more storage.",
+    ),
+    ConfigOption(
+        key="materializer.parallel",
+        type=INTEGER,
+        default=_MATERIALIZER["parallel"],
+        at_least=1,
+        field="parallel",
+        description="Ranges of key groups materialized at the same time: about so many CPUs are used.",
+    ),
+    ConfigOption(
+        key="materializer.memory",
+        type=MEMORY_SIZE,
+        default=_MATERIALIZER["memory_bytes"],
+        at_least=FOLLOWER_MEMORY_MIN_BYTES,
+        field="memory_bytes",
+        description="Memory of the RocksDB stores of all ranges that are being materialized, in equal parts.",
+    ),
+    ConfigOption(
+        key="materializer.disk",
+        type=MEMORY_SIZE,
+        default=None,
+        at_least=1 << 20,
+        field="disk_bytes",
+        description="Size of the materializer's local copies above which those that were longest not used are removed; "
+        "they are fetched again when they are needed. Not set: no limit.",
+    ),
+    ConfigOption(
+        key="materializer.bandwidth",
+        type=MEMORY_SIZE,
+        default=None,
+        at_least=64 << 10,
+        field="bandwidth_bytes_per_s",
+        description="Bytes per second that the materializer exchanges with the storage, log and snapshots, both "
+        "directions together. Not set: no limit.",
+    ),
+    ConfigOption(
+        key="materializer.metrics-port",
+        type=INTEGER,
+        default=None,
+        at_least=0,
+        at_most=PORT_MAX,
+        field="metrics_port",
+        description="Port on which the materializer serves `/metrics`, `/healthz` and `/readyz`; 0 takes a free one. "
+        "Not set: it serves nothing.",
+    ),
+    ConfigOption(
+        key="materializer.metrics-host",
+        type=STRING,
+        default=None,
+        field="metrics_host",
+        description="Address that they are served on. Not set: all addresses of the machine.",
     ),
     ConfigOption(
         key="materializer.poll-interval",

@@ -28,7 +28,8 @@ class CommitPolicy:
     retained: int = RETAINED_MIN
     """How many commits of the line stay complete, the newest included; at least 2."""
     full_every: int = 32
-    """A full entry is due after this many commits since the last one."""
+    """A full entry is due after this many commits since the last one, and after a quarter of them (rounded down, but at
+    least one) if a snapshot was adopted since: what the last one names of the bases before can be deleted only then."""
     pack_bytes: int = 16 << 20
     """A full entry is also due when this many inline bytes have gathered."""
     path_max: int = 128
@@ -61,6 +62,8 @@ class ChainState:
     """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
     packable_bytes: int
     """Bytes of segments in the view that are still slices of chain entries."""
+    has_adopted: bool = False
+    """Whether a snapshot was adopted since the newest full entry."""
 
     @property
     def slot(self) -> int:
@@ -80,7 +83,8 @@ class ChainState:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
         if self.base is None:
             return True
-        return self.commits_since_full + 1 >= policy.full_every or self.packable_bytes >= policy.pack_bytes
+        wait = max(1, policy.full_every // 4) if self.has_adopted else policy.full_every
+        return self.commits_since_full + 1 >= wait or self.packable_bytes >= policy.pack_bytes
 
     def after(self, stored: StoredCommit, policy: CommitPolicy, view: LineView | None = None) -> ChainState:
         """The state once `stored`, planned from this state, is durable; `view` saves resolving it again."""
@@ -97,6 +101,7 @@ class ChainState:
             view=view,
             retained=(*self.retained, commit.needs_from)[-policy.retained :],
             packable_bytes=_packable_bytes(view.segments),
+            has_adopted=not commit.is_full and (self.has_adopted or _adopts(commit)),
         )
 
 
@@ -122,7 +127,12 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         view=view,
         retained=tuple(c.needs_from for c in commits[-policy.retained :]),
         packable_bytes=_packable_bytes(view.segments),
+        has_adopted=any(_adopts(c) for c in commits if c.seq > view.full.seq),
     )
+
+
+def _adopts(commit: Commit) -> bool:
+    return any(tile.snapshot is not None for tile in commit.tiles)
 
 
 def _packable_bytes(segments: Iterable[SegmentRef]) -> int:

@@ -84,8 +84,12 @@ class Collector:
         self._fences: frozenset[int] = frozenset()
         self._head_seq = 0
 
-    def collect(self, *, dry_run: bool = False) -> CollectReport:
+    def collect(self, *, dry_run: bool = False, keep_from: int | None = None) -> CollectReport:
         """One run. Nothing is deleted or claimed if `dry_run`.
+
+        Args:
+            dry_run: Only say what would be done.
+            keep_from: Keep everything from this seq on, too: somebody in this process still reads it.
 
         Raises `CorruptDataError` if a retained entry, a pin or a descriptor cannot be read: then nothing can be known
         to be garbage. Storage errors pass through; the next run goes on where this one stopped.
@@ -95,6 +99,7 @@ class Collector:
             return CollectReport()
         self._head_seq = head.seq
         cut = cut_of(head, list_pins(self._reader))
+        cut = cut if keep_from is None else min(cut, keep_from)
         seqs = self._reader.list_seqs()
         if not self._learn_names(retained_seqs(seqs, head, cut)):
             return CollectReport(head_seq=head.seq, cut=cut, raced=True)

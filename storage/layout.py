@@ -65,6 +65,7 @@ SNAPSHOT_FILES: Final = "snapdata/"
 PINS: Final = "pins/"
 SAVEPOINTS: Final = "savepoints/"
 MEMBERS: Final = "members/"
+REQUESTS: Final = "requests/"
 
 
 def chain(seq: int) -> str:
@@ -153,3 +154,8 @@ def savepoint(name: str) -> str:
 def member(member_id: str) -> str:
     """A materializer's heartbeat counter."""
     return f"{MEMBERS}{_segment(member_id)}"
+
+
+def request(token: str) -> str:
+    """Somebody asks the materializers for a materialization."""
+    return f"{REQUESTS}{_segment(token)}"

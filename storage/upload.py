@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
 from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
@@ -49,15 +49,47 @@ class UploadPolicy:
             raise InvalidRequestError(f"{self} is no upload policy: every limit must be above 0")
 
 
+class UploadEnd(NamedTuple):
+    """How an upload ended."""
+
+    size_bytes: int
+    succeeded: bool
+    attempt: int
+    """Number, from 1, of the attempt that succeeded; 0 if none did."""
+    started: int
+    """Attempts that were started, late ones too."""
+    latency_s: float
+    """From the first attempt to the end."""
+
+
+class UploadObserver(Protocol):
+    """Hears of the uploads of an uploader, from any thread; must not raise or block."""
+
+    def queued(self, size_bytes: int) -> None:
+        """An upload was accepted."""
+        ...
+
+    def ended(self, end: UploadEnd) -> None:
+        """It has ended; exactly once for each that was accepted."""
+        ...
+
+
 class Uploader:
     """Uploads to one store from a bounded number of threads; use it as a context manager or `close()` it.
 
     Threads do not survive a fork: make it in the process that uses it. A failed upload fails its own future only.
     """
 
-    def __init__(self, store: ObjectStore, clock: Clock, policy: UploadPolicy | None = None) -> None:
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        policy: UploadPolicy | None = None,
+        observer: UploadObserver | None = None,
+    ) -> None:
         self._store = store
         self._clock = clock
+        self._observer = observer
         self._policy = policy or UploadPolicy()
         self._budget = ByteBudget(self._policy.in_flight_bytes)
         self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
@@ -114,14 +146,26 @@ class Uploader:
         self._budget.take(size_bytes)
         upload = _Upload(name, put, lambda: self._budget.give_back(size_bytes))
         race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned)
+        if self._observer is not None:
+            self._observer.queued(size_bytes)
         try:
             future = self._uploads.submit(race.run)
         except RuntimeError as error:
             upload.end()
+            self._ended(size_bytes, race, succeeded=False)
             raise InvalidRequestError("this uploader was closed meanwhile; make a new one", object_name=name) from error
         # A callback, not a finally: it also comes if the caller cancels the future before it began.
         future.add_done_callback(lambda _: upload.end())
+        future.add_done_callback(lambda f: self._ended(size_bytes, race, succeeded=_succeeded(f)))
         return future
+
+    def _ended(self, size_bytes: int, race: _Race, *, succeeded: bool) -> None:
+        if self._observer is not None:
+            self._observer.ended(UploadEnd(size_bytes, succeeded, race.winner, race.started, race.latency_s))
+
+
+def _succeeded(future: Future[None]) -> bool:
+    return not future.cancelled() and future.exception() is None
 
 
 class _Upload:
@@ -168,14 +212,25 @@ class _Race:
         self._clock = clock
         self._abandoned = abandoned
         """Done when nobody needs the upload any more; a future, so that one can wait for it and for the attempts."""
-        self._running: set[Future[None]] = set()
-        self._started = 0
+        self._running: dict[Future[None], int] = {}
+        """The attempts and their numbers, from 1."""
+        self.started = 0
+        self.winner = 0
+        """The attempt that succeeded; 0 if none did."""
+        self.latency_s = 0.0
+        """From the first attempt to the end."""
         self._unclear = False
         self._last: RetryableError | None = None
 
     def run(self) -> None:
         """Return when the object is stored; raise otherwise."""
-        deadline = self._clock.monotonic_s() + self._policy.deadline_s
+        began_s = self._clock.monotonic_s()
+        try:
+            self._run(began_s + self._policy.deadline_s)
+        finally:
+            self.latency_s = self._clock.monotonic_s() - began_s
+
+    def _run(self, deadline: float) -> None:
         failures = 0
         self._start()
         while True:
@@ -186,31 +241,33 @@ class _Race:
             ended, _ = wait({*self._running, self._abandoned}, timeout=timeout_s, return_when=FIRST_COMPLETED)
             if self._abandoned in ended:
                 raise self._given_up()
-            self._running -= ended
             if not ended:
                 self._start()  # slow: a second one joins
                 continue
             if self._has_success(ended):
                 return
+            for attempt in ended:
+                del self._running[attempt]
             failures += len(ended)
             if self._running:
                 continue
-            if self._started >= self._policy.backoff.attempts:
+            if self.started >= self._policy.backoff.attempts:
                 raise self._exhausted()
             self._clock.sleep(min(self._policy.backoff.pause_s(failures), left_s))
             self._start()
 
     def _start(self) -> None:
-        if self._started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
-            self._started += 1
-            self._running.add(self._upload.attempt(self._pool))
+        if self.started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
+            self.started += 1
+            self._running[self._upload.attempt(self._pool)] = self.started
 
     def _has_success(self, ended: set[Future[None]]) -> bool:
         """Whether one of these attempts succeeded; raises what trying again cannot cure."""
-        errors = [attempt.exception() for attempt in ended]
-        if None in errors:
+        good = [self._running[attempt] for attempt in ended if attempt.exception() is None]
+        if good:
+            self.winner = min(good)
             return True
-        for error in errors:
+        for error in [attempt.exception() for attempt in ended]:
             if not isinstance(error, RetryableError):
                 raise cast("BaseException", error)
             self._last = error
@@ -230,6 +287,6 @@ class _Race:
     def _exhausted(self) -> RetryableError:
         kind = MayHaveHappenedError if self._unclear else DidNotHappenError
         return kind(
-            f"{self._started} attempts to upload failed; try again when the storage answers ({self._last})",
+            f"{self.started} attempts to upload failed; try again when the storage answers ({self._last})",
             object_name=self._upload.name,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch, restored_cells
 from tests.manual_clock import ManualClock
 from tests.state_model import KEY_GROUPS, BatchChanges
+from varve.materializer.bandwidth import TokenBucket
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.events import Event, Materialized
 from varve.materializer.service import MaterializerService
@@ -19,17 +20,25 @@ from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.memory_store import MemoryStore
 from varve.storage.prefixed_store import PrefixedStore
-from varve.storage.records import Commit, SnapshotDescriptor, decode_record
+from varve.storage.records import Commit, Link, SnapshotDescriptor, decode_record
 from varve.storage.snapshots import list_snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
 
 INTERVAL_MS = 60_000
 CONFIG = MaterializerConfig(
-    storage_url="memory://x", interval_ms=INTERVAL_MS, log_bytes=None, log_batches=None, collect_ms=1_000
+    storage_url="memory://x",
+    interval_ms=INTERVAL_MS,
+    log_bytes=None,
+    log_batches=None,
+    log_ratio=None,
+    replay_ms=None,
+    collect_ms=1_000,
+    parallel=1,  # so that a seed gives the same run
 )
 IDLE = BatchChanges()
 
@@ -50,14 +59,24 @@ class Events:
 class Sidecar:
     """A materializer in this process, and what it reported."""
 
-    def __init__(self, world: World, root: ObjectStore, config: MaterializerConfig, place: str) -> None:
+    def __init__(
+        self,
+        world: World,
+        root: ObjectStore,
+        config: MaterializerConfig,
+        place: str,
+        clock: Clock | None = None,
+        bytes_per_s: int | None = None,
+    ) -> None:
         self.events = Events()
         self.stop = StopSignal()
         self.workspace = Workspace(world.directory / place)
         world.sidecars.append(self)
         tokens = NumberedTokens(f"materializer-{len(world.sidecars)}")
-        given = Surroundings(config, world.clock, tokens, self.events, self.workspace, self.stop)
-        self.service = MaterializerService(root, given)
+        clock = clock or world.clock
+        bandwidth = None if bytes_per_s is None else TokenBucket(bytes_per_s, clock, self.stop)
+        self.given = Surroundings(config, clock, tokens, self.events, self.workspace, self.stop, bandwidth=bandwidth)
+        self.service = MaterializerService(root, self.given)
         self._is_open = True
 
     def fold(self) -> bool:
@@ -96,9 +115,15 @@ class World:
         self._checks = 0
 
     def sidecar(
-        self, config: MaterializerConfig = CONFIG, root: ObjectStore | None = None, place: str = "work"
+        self,
+        config: MaterializerConfig = CONFIG,
+        root: ObjectStore | None = None,
+        place: str = "work",
+        clock: Clock | None = None,
+        bytes_per_s: int | None = None,
     ) -> Sidecar:
-        return Sidecar(self, root or self.root, config, place)
+        """`clock` is the world's if it is left out; `bytes_per_s`: no limit."""
+        return Sidecar(self, root or self.root, config, place, clock, bytes_per_s)
 
     def close(self) -> None:
         self.job.close()
@@ -125,9 +150,13 @@ class World:
         """The newest commit and its parent restore to what the model says."""
         newest = self.newest()
         for link in (newest.link, newest.parent):
-            self._checks += 1
-            found = restored_cells(self.store, self.reader.job_id, link, self.directory / f"check-{self._checks}")
-            assert found == self.job.models[link].cells()
+            self.check_commit(link)
+
+    def check_commit(self, link: Link) -> None:
+        """This commit restores to what the model says."""
+        self._checks += 1
+        found = restored_cells(self.store, self.reader.job_id, link, self.directory / f"check-{self._checks}")
+        assert found == self.job.models[link].cells()
 
     def names(self, prefix: str) -> list[str]:
         return [meta.name for meta in self.store.list(prefix)]

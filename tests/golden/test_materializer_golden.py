@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from varve.materializer.demand import encode_request
 from varve.materializer.events import (
     Adopted,
     Collected,
@@ -15,12 +16,14 @@ from varve.materializer.events import (
     JobFailed,
     LogSize,
     Materialized,
+    Overdue,
     Waiting,
     decode_event,
     encode_event,
 )
 from varve.materializer.sharing import decode_heartbeat, encode_heartbeat
 from varve.storage.errors import CorruptDataError
+from varve.storage.frame import unframe
 
 DATA = Path(__file__).parent / "data"
 LOG = LogSize(batches=3, segments=2, bytes=100)
@@ -44,17 +47,22 @@ EVENTS: list[Event] = [
     ),
     Waiting(**JOB, message="job flights does not exist yet"),
 ]  # fmt: skip
+LATER: list[Event] = [Overdue(**RANGE, reason="3120 log batches", failures=2)]
+"""Kinds that came later; their golden lines are in a file of their own."""
 
 
 def test_golden_events_are_read_and_written_as_ever() -> None:
     lines = (DATA / "materializer-events-v1.jsonl").read_bytes().splitlines(keepends=True)
     assert [decode_event(line) for line in lines] == EVENTS
     assert [encode_event(event) for event in EVENTS] == lines
+    line = (DATA / "materializer-events-v1-overdue.jsonl").read_bytes()
+    assert [decode_event(line)] == LATER
+    assert [encode_event(event) for event in LATER] == [line]
 
 
 def test_every_kind_of_event_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs/formats/materializer-events.md").read_text()
-    for event in EVENTS:
+    for event in (*EVENTS, *LATER):
         fields = msgspec.to_builtins(event)
         assert f"`{fields['event']}`" in page
         assert [name for name in fields if f"`{name}`" not in page] == []
@@ -64,6 +72,12 @@ def test_the_golden_heartbeat_is_read_and_written_as_ever() -> None:
     data = (DATA / "member-v1.bin").read_bytes()
     assert decode_heartbeat(data, "members/m") == ("m", 42)
     assert encode_heartbeat("m", 42) == data
+
+
+def test_the_golden_request_is_written_as_ever() -> None:
+    data = (DATA / "request-v1.bin").read_bytes()
+    assert encode_request(1_700_000_000_000) == data
+    assert unframe(b"MREQ", 1, data, "requests/r").header == b'{"created_ms":1700000000000}'
 
 
 @pytest.mark.parametrize("position", range(0, 44, 3))

@@ -37,6 +37,10 @@ COVERED: dict[str, str] = {
     ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
     "varve materialize --storage file:///var/lib/varve --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
+    "varve materialize --storage file:///var/lib/varve --job flights --now":
+        "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
+    "varve sweep --storage file:///var/lib/varve --dry-run":
+        "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
 }  # fmt: skip

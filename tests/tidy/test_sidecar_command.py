@@ -7,7 +7,31 @@ import sys
 
 import pytest
 
-USED = ("--storage", "--job", "--interval", "--once")
+USED = [
+    "--storage",
+    "--job",
+    "--interval",
+    "--once",
+    "--now",
+    "--log-bytes",
+    "--log-batches",
+    "--log-ratio",
+    "--replay-time",
+    "--space-ratio",
+    "--max-failures-allowed",
+    "--parallel",
+    "--memory",
+    "--disk",
+    "--bandwidth",
+    "--share",
+    "--retention",
+    "--collect-interval",
+    "--grace",
+    "--metrics-port",
+    "--metrics-host",
+    "--json",
+    "--status-file",
+]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
-from varve.storage.upload import Uploader, UploadPolicy
+from varve.storage.upload import UploadEnd, Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -244,3 +244,43 @@ def test_what_is_done_stays_done_when_the_rest_is_abandoned(store: ScriptedStore
     uploader.abandon()
     assert done.result(0) is None
     assert store.get("done") == b"x"
+
+
+class Heard:
+    """Keeps what an uploader tells its observer."""
+
+    def __init__(self) -> None:
+        self.queued_bytes: list[int] = []
+        self.ends: list[UploadEnd] = []
+
+    def queued(self, size_bytes: int) -> None:
+        self.queued_bytes.append(size_bytes)
+
+    def ended(self, end: UploadEnd) -> None:
+        self.ends.append(end)
+
+
+def test_an_observer_hears_of_every_upload_once(store: ScriptedStore) -> None:
+    heard = Heard()
+    passes, fails = (lambda: None), failing(DidNotHappenError("no"))
+    store.script["put"].extend([passes, fails, passes, fails, fails, fails])
+    with Uploader(store, SystemClock(), policy(uploads=1), heard) as uploader:
+        for name in ("good", "flaky", "lost"):
+            wait([uploader.submit_bytes(name, name.encode())])
+    assert heard.queued_bytes == [4, 5, 4]
+    ends = [(end.size_bytes, end.succeeded, end.attempt, end.started) for end in heard.ends]
+    assert ends == [(4, True, 1, 1), (5, True, 2, 2), (4, False, 0, 3)]
+    assert all(end.latency_s >= 0 for end in heard.ends)
+    with pytest.raises(InvalidRequestError):
+        uploader.submit_bytes("late", b"x")
+    assert len(heard.ends) == 3
+
+
+def test_an_observer_hears_of_a_hedge(store: ScriptedStore, gate: threading.Event) -> None:
+    heard = Heard()
+    store.script["put"].append(waiting(gate))
+    uploader = Uploader(store, SystemClock(), policy(hedge_after_s=0.05), heard)
+    uploader.submit_bytes("slow", b"x").result(20)
+    gate.set()
+    uploader.close()
+    assert [(end.succeeded, end.attempt, end.started) for end in heard.ends] == [(True, 2, 2)]

@@ -75,7 +75,23 @@ def test_every_property_sets_a_field_that_exists() -> None:
 
 @pytest.mark.parametrize(
     "fields",
-    [{"storage_url": ""}, {"job": "a/b"}, {"interval_ms": 0}, {"poll_ms": 0}, {"collect_ms": 0}, {"grace_ms": -1}],
+    [
+        {"storage_url": ""},
+        {"job": "a/b"},
+        {"interval_ms": 0},
+        {"poll_ms": 0},
+        {"collect_ms": 0},
+        {"grace_ms": -1},
+        {"log_ratio": 0.0},
+        {"replay_ms": 0},
+        {"space_ratio": 1.0},
+        {"retention_ms": -1},
+        {"parallel": 0},
+        {"parallel": 4, "memory_bytes": (16 << 20) - 1},
+        {"disk_bytes": 0},
+        {"bandwidth_bytes_per_s": 0},
+        {"metrics_port": 65_536},
+    ],
 )
 def test_impossible_configurations_are_refused(fields: dict[str, object]) -> None:
     with pytest.raises(InvalidRequestError):
@@ -93,3 +109,10 @@ def test_a_configuration_survives_the_way_to_the_child() -> None:
     assert decode_config(encode_config(config)) == config
     with pytest.raises(InvalidRequestError, match="does not parse"):
         decode_config(b'{"storage_url": 7}')
+
+
+def test_ranges_that_are_materialized_share_the_memory() -> None:
+    options = MaterializerConfig(storage_url="/state", parallel=4, memory_bytes=64 << 20).follower_options
+    used = options.write_buffer_count * options.write_buffer_size_bytes + options.block_cache_size_bytes
+    assert used == 16 << 20
+    assert options.recent_values_size_bytes == 0

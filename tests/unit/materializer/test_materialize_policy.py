@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from varve.materializer.materialize_policy import (
+    RATIO_LOG_BYTES_MIN,
     LogLength,
     MaterializePolicy,
     RangeKey,
+    RangeLoad,
     RangeSchedule,
     Trigger,
     due,
@@ -14,7 +18,7 @@ from varve.storage.backoff import Backoff
 from varve.storage.errors import InvalidRequestError
 
 KEY = RangeKey("job", "op", 0, 64)
-LOG = LogLength(batches=3, segments=2, size_bytes=100)
+LOG = RangeLoad(LogLength(batches=3, segments=2, size_bytes=100))
 POLICY = MaterializePolicy(interval_ms=10_000, log_bytes=1_000, log_batches=10)
 
 
@@ -54,18 +58,45 @@ def test_later_ones_come_an_interval_after_the_last_finished_one() -> None:
     ],
 )
 def test_a_long_log_is_due_at_once(log: LogLength, trigger: Trigger | None) -> None:
-    assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), log, POLICY, 1) is trigger
+    assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), RangeLoad(log), POLICY, 1) is trigger
+
+
+@pytest.mark.parametrize(
+    ("load", "trigger"),
+    [
+        (RangeLoad(LogLength(9, 9, RATIO_LOG_BYTES_MIN), 4 * RATIO_LOG_BYTES_MIN), Trigger.LOG_RATIO),
+        (RangeLoad(LogLength(9, 9, RATIO_LOG_BYTES_MIN), 4 * RATIO_LOG_BYTES_MIN + 1), None),
+        (RangeLoad(LogLength(9, 9, RATIO_LOG_BYTES_MIN - 1), 0), None),
+        (RangeLoad(LogLength(9, 9, RATIO_LOG_BYTES_MIN), None), None),
+        (RangeLoad(LogLength(9, 9, 999), 0, 59_999), None),
+        (RangeLoad(LogLength(9, 9, 999), 0, 60_000), Trigger.REPLAY_TIME),
+    ],
+)
+def test_a_log_that_is_long_for_its_base_or_to_replay_is_due_at_once(load: RangeLoad, trigger: Trigger | None) -> None:
+    policy = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None, log_ratio=0.25, replay_ms=60_000)
+    assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), load, policy, 1) is trigger
+
+
+def test_a_demand_holds_until_the_range_was_brought_to_an_end() -> None:
+    asked = RangeSchedule(seen_ms=0).succeeded(0).demand()
+    assert due(KEY, asked, RangeLoad(), POLICY, 1) is None
+    assert due(KEY, asked, LOG, POLICY, 1) is Trigger.DEMAND
+    failed = asked.failed(1)
+    assert due(KEY, failed, LOG, POLICY, 2) is None, "a request does not make failures come faster"
+    assert due(KEY, failed, LOG, POLICY, 1_001) is Trigger.DEMAND
+    assert due(KEY, failed.succeeded(1_001), LOG, POLICY, 1_002) is None
 
 
 def test_nothing_is_due_without_a_batch_after_the_base() -> None:
     schedule = RangeSchedule(seen_ms=0)
-    assert due(KEY, schedule, LogLength(), POLICY, 10**9) is None
-    assert due(KEY, schedule, LogLength(), POLICY, 10**9, on_demand=True) is None
+    assert due(KEY, schedule, RangeLoad(), POLICY, 10**9) is None
+    assert due(KEY, schedule, RangeLoad(), POLICY, 10**9, on_demand=True) is None
 
 
 def test_triggers_can_be_switched_off() -> None:
-    off = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None)
-    assert due(KEY, RangeSchedule(seen_ms=0), LogLength(10**6, 10**6, 10**12), off, 10**12) is None
+    off = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None, log_ratio=None, replay_ms=None)
+    endless = RangeLoad(LogLength(10**6, 10**6, 10**12), 1, 10**12)
+    assert due(KEY, RangeSchedule(seen_ms=0), endless, off, 10**12) is None
     assert due(KEY, RangeSchedule(seen_ms=0), LOG, off, 1, on_demand=True) is Trigger.DEMAND
 
 
@@ -93,8 +124,17 @@ def test_a_success_ends_the_row_of_failures() -> None:
 
 
 @pytest.mark.parametrize(
-    "limits", [{"interval_ms": 0}, {"log_bytes": 0}, {"log_batches": -1}, {"max_failures_allowed": -1}]
+    "limits",
+    [
+        {"interval_ms": 0},
+        {"log_bytes": 0},
+        {"log_batches": -1},
+        {"max_failures_allowed": -1},
+        {"replay_ms": 0},
+        {"log_ratio": 0.0},
+        {"log_ratio": float("nan")},
+    ],
 )
-def test_impossible_limits_are_refused(limits: dict[str, int]) -> None:
-    with pytest.raises(InvalidRequestError, match="at least"):
+def test_impossible_limits_are_refused(limits: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequestError, match="no policy"):
         MaterializePolicy(**limits)

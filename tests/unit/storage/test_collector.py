@@ -86,6 +86,16 @@ class TestCollecting:
         assert (report.head_seq, report.cut, report.deleted) == (8, 7, 4)
         assert collector(job).collect().deleted == 0
 
+    def test_what_somebody_in_the_process_still_reads_is_kept(self) -> None:
+        job = ChainJob(FULL)
+        driver = job.driver(0)
+        for n in range(5):
+            empty(driver, n)
+        assert collector(job).collect(keep_from=4).cut == 4
+        assert chain_seqs(job) == [1, 4, 5, 6]
+        assert collector(job).collect(keep_from=6).cut == 5, "never more than otherwise"
+        assert chain_seqs(job) == [1, 5, 6]
+
     def test_a_dry_run_tells_and_leaves_everything(self) -> None:
         job = ChainJob(FULL)
         driver = job.driver(0)

@@ -139,6 +139,19 @@ class TestFullEntries:
         assert driver.state.packable_bytes == 6
         assert driver.state.is_full_due(driver.job.policy)
 
+    def test_a_full_entry_is_due_soon_after_an_adoption(self) -> None:
+        """The full entry before it names the old base, which is kept until then."""
+        job = ChainJob(CommitPolicy(full_every=12))
+        driver = job.driver(0)
+        link = driver.commit(0, results_of([b"", b""])).commit.link
+        driver.commit(1, results_of([b"", b""]))
+        tile = Tile(operator=OPERATOR, low=0, high=8, at=link, snapshot=1)
+        entries = [driver.commit(2, results_of([b"", b""]), Adoption((tile,), ())).commit]
+        driver = job.driver(3)
+        entries += [driver.commit(n, results_of([b"", b""])).commit for n in range(3, 8)]
+        assert [e.is_full for e in entries] == [False, True, False, False, False, False]
+        assert not driver.state.is_full_due(job.policy), "once is enough"
+
     def test_a_pack_for_another_slot_is_refused(self) -> None:
         driver = ChainJob().driver(0)
         driver.commit(0)

@@ -1,0 +1,77 @@
+"""Whether a materializer is alive and does its work: what `/healthz` and `/readyz` answer.
+
+Alive: the loop has come around within `ALIVE_WITHIN_MS`; else the process hangs and is best started again. Ready: the
+storage and every job could be read at the last look, and no range is failing or overdue; what is not ready needs
+people, not a restart. Neither is ever asked by a job (I9).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.materializer.range_status import JobStatus
+
+ALIVE_WITHIN_MS: Final = 300_000
+"""A look at the storage ends long before, even if every request of it times out."""
+REASONS_MAX: Final = 20
+"""Reasons that one answer names."""
+
+
+class Verdict(NamedTuple):
+    """An answer."""
+
+    ok: bool
+    reasons: tuple[str, ...] = ()
+    """Why not, for people; at most `REASONS_MAX`."""
+
+
+class Health:
+    """What is known of the loop and of the jobs; written by the loop, read by any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turned_ms: int | None = None
+        self._trouble = "the storage was not looked at yet"
+        self._jobs: dict[str, JobStatus] = {}
+
+    def turned(self, now_ms: int, trouble: str) -> None:
+        """The loop came around; `trouble` is why the jobs could not be listed, empty if they could."""
+        with self._lock:
+            self._turned_ms = now_ms
+            self._trouble = trouble
+
+    def show(self, status: JobStatus) -> None:
+        """A new look at a job."""
+        with self._lock:
+            self._jobs[status.job] = status
+
+    def alive(self, now_ms: int) -> Verdict:
+        """Whether the loop comes around; true until it has had time for the first time."""
+        with self._lock:
+            turned_ms = self._turned_ms
+        if turned_ms is None or now_ms - turned_ms < ALIVE_WITHIN_MS:
+            return Verdict(ok=True)
+        return Verdict(False, (f"the last look at the storage ended {(now_ms - turned_ms) // 1_000} s ago",))
+
+    def ready(self, now_ms: int) -> Verdict:
+        """Whether all work is being done."""
+        with self._lock:
+            reasons = [self._trouble] if self._trouble else []
+            for job in self._jobs.values():
+                reasons += _reasons(job)
+        reasons += self.alive(now_ms).reasons
+        return Verdict(not reasons, tuple(reasons[:REASONS_MAX]))
+
+
+def _reasons(job: JobStatus) -> Iterable[str]:
+    if job.trouble:
+        yield f"{job.job}: {job.trouble}"
+    for one in job.ranges:
+        if one.failing:
+            yield f"{job.job} {one.key}: {one.failures} failed materializations in a row"
+        if one.overdue:
+            yield f"{job.job} {one.key}: the log is overdue: {one.overdue}"

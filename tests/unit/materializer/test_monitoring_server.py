@@ -1,0 +1,92 @@
+"""`/metrics`, `/healthz`, `/readyz`: the application, and the server on a port of its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import time
+import urllib.error
+import urllib.request
+from typing import TYPE_CHECKING
+
+import pytest
+
+from varve.materializer.health import ALIVE_WITHIN_MS, Health
+from varve.materializer.metrics import MaterializerMetrics
+from varve.materializer.monitoring_server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+LOCAL = "127.0.0.1"
+
+
+class Site:
+    """A server, and what it shows."""
+
+    def __init__(self) -> None:
+        self.health = Health()
+        self.now_ms = 0
+        app = monitoring_app(MaterializerMetrics(), self.health, lambda: self.now_ms)
+        self.server = MonitoringServer(app, LOCAL, 0)
+
+    def get(self, path: str) -> tuple[int, str, str]:
+        """Status, content type and body."""
+        try:
+            with urllib.request.urlopen(f"http://{LOCAL}:{self.server.port}{path}", timeout=30) as answer:
+                return answer.status, answer.headers["Content-Type"], answer.read().decode()
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.code, error.headers["Content-Type"], error.read().decode()
+
+
+@pytest.fixture
+def site() -> Iterator[Site]:
+    site = Site()
+    yield site
+    site.server.close()
+
+
+def test_metrics_are_served_in_prometheus_text_form(site: Site) -> None:
+    code, kind, body = site.get("/metrics")
+    assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
+    assert "# TYPE varve_started_materialization_total counter" in body
+    assert "process_cpu_seconds_total" in body
+
+
+def test_health_and_readiness_are_told_apart(site: Site) -> None:
+    assert site.get("/healthz")[:2] == (200, "application/json")
+    code, _, body = site.get("/readyz")
+    assert code == 503
+    assert json.loads(body) == {"ok": False, "reasons": ["the storage was not looked at yet"]}
+    site.health.turned(0, "")
+    assert json.loads(site.get("/readyz")[2]) == {"ok": True, "reasons": []}
+    site.now_ms = ALIVE_WITHIN_MS
+    assert [site.get(path)[0] for path in ("/healthz", "/readyz")] == [503, 503]
+
+
+def test_any_other_path_names_those_that_there_are(site: Site) -> None:
+    code, _, body = site.get("/")
+    assert code == 404
+    assert "/metrics" in body
+
+
+def test_silent_connections_do_not_keep_the_others_out_for_ever(site: Site) -> None:
+    silent = [socket.create_connection((LOCAL, site.server.port)) for _ in range(CONNECTIONS_MAX)]
+    for one in silent:
+        one.close()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        try:
+            assert site.get("/healthz")[0] == 200
+        except (OSError, urllib.error.URLError):  # closed at once, as too many were open
+            time.sleep(0.05)
+            continue
+        return
+    pytest.fail("nobody is served any more")
+
+
+def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(site: Site) -> None:
+    with pytest.raises(InvalidRequestError, match="--metrics-port"):
+        MonitoringServer(monitoring_app(MaterializerMetrics(), Health(), lambda: 0), LOCAL, site.server.port)
