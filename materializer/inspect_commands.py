@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from varve.materializer.chain_follower import ChainFollower
-from varve.materializer.duration import format_size_bytes
+from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.jobs import job_names
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.chain_reader import ChainReader
@@ -24,7 +21,7 @@ from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from varve.storage.collector import CollectReport
     from varve.storage.object_store import ObjectStore
@@ -77,6 +74,7 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
     segments: int
     snapshot_descriptors: int
     snapshot_files: int
+    savepoint_files: int
     aborted: int
     unreadable: tuple[str, ...]
 
@@ -91,7 +89,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
         lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -105,10 +103,12 @@ def checkpoints(
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
         store = substore(open_store(storage_url, storage_options), job)
-        lines = [_checkpoint_line(commit) for commit in _line(ChainReader(store, read_job(store).job_id), limit)]
+        lines = [
+            _checkpoint_line(commit) for commit in newest_commits(ChainReader(store, read_job(store).job_id), limit)
+        ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -135,7 +135,7 @@ def sweep(
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 def _job_line(name: str, store: ObjectStore) -> JobLine:
@@ -150,14 +150,14 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
         epoch=chain.head.epoch,
         seq=commit.seq,
         batch=commit.batch,
-        time=_time(commit.time_ms),
+        time=utc_time(commit.time_ms),
         operators=tuple(operator.uid for operator in commit.operators),
         log_segments=len(view.segments),
         log_bytes=sum(ref.data.length for ref in view.segments),
     )
 
 
-def _line(reader: ChainReader, limit: int) -> Iterator[Commit]:
+def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
     """The newest commits of the head's line, as far as they still exist."""
     head = reader.head()
     link = ORIGIN if head is None else getattr(head, "commit", head.link)
@@ -180,7 +180,7 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
         seq=commit.seq,
         batch=commit.batch,
         epoch=commit.epoch,
-        time=_time(commit.time_ms),
+        time=utc_time(commit.time_ms),
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),
@@ -200,37 +200,7 @@ def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> S
         segments=len(report.segments),
         snapshot_descriptors=len(report.descriptors),
         snapshot_files=len(report.files),
+        savepoint_files=len(report.savepoint_files),
         aborted=len(report.aborted),
         unreadable=report.unreadable,
     )
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _show(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
-    if as_json:
-        for line in lines:
-            click.echo(msgspec.json.encode(line).decode())
-        return
-    if not lines:
-        click.echo("nothing found")
-        return
-    fields = lines[0].__struct_fields__
-    table = Table(*(name.replace("_", " ") for name in fields))
-    for line in lines:
-        table.add_row(*(_cell(name, getattr(line, name)) for name in fields))
-    console = Console()
-    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
-    Console(width=None if console.is_terminal else 250).print(table)
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if name.endswith("bytes") and isinstance(value, int):
-        return format_size_bytes(value)
-    if isinstance(value, tuple):
-        return ", ".join(map(str, cast("tuple[object, ...]", value)))
-    return str(value)

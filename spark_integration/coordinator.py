@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.schema_history import words
 from varve.materializer.child_process import start_materializer_process
+from varve.materializer.state_origin import copy_origin, find_origin, has_commit_of, is_location
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
@@ -46,13 +47,14 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from varve.materializer.child_process import MaterializerProcess
+    from varve.materializer.state_origin import StateOrigin
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import Summary
     from varve.spark_integration.sinks import Sink
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.job_run import Acknowledged
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit
+    from varve.storage.records import Commit, Fence
 
 _log: Final = logging.getLogger(__name__)
 STREAM_SETTINGS: Final = {
@@ -106,6 +108,7 @@ class Coordinator:
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
+        self._origin: StateOrigin | None = None
         self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays_ms)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
@@ -141,16 +144,40 @@ class Coordinator:
         root = store or open_store(config.storage_url, dict(config.storage_options))
         job_store = PrefixedStore(root, plan.job)
         check_store(job_store, tokens, clock)
-        run = JobRun.open(job_store, plan.job, config.max_parallelism, config.commit_policy, clock, tokens)
-        return cls(spark, plan, sink, run, clock, tokens)
+        origin = _origin(spark, plan, job_store)
+        run = JobRun.open(
+            job_store,
+            plan.job,
+            config.max_parallelism,
+            config.commit_policy,
+            clock,
+            tokens,
+            begins_after=origin.commit.seq if origin else 0,
+        )
+        made = cls(spark, plan, sink, run, clock, tokens)
+        made._origin = origin
+        return made
 
     def take_over(self) -> None:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
-        fence = self._run.take_over(self._plan.config.restore)
+        fence = self._take_over_chain()
         if self._plan.config.materializer_mode == "embedded":
             self._materializer = start_materializer_process(self._plan.materializer_config)
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self._run.store.url)
+
+    def _take_over_chain(self) -> Fence:
+        origin, restore = self._origin, self._plan.config.restore
+        if origin is None:
+            return self._run.take_over(None if is_location(restore) else restore)
+        _log.info("job %s: the state at %s is copied", self._plan.job, origin.location)
+        return self._run.start_from(
+            origin.commit,
+            self._checkpoint.known_query_id(),
+            lambda slot: copy_origin(
+                origin, self._run.record, self._run.store, slot, clock=self._clock, tokens=self._tokens
+            ),
+        )
 
     def attach(self, query: StreamingQuery) -> None:
         """The query that calls `process_batch` has been started."""
@@ -349,6 +376,18 @@ class Coordinator:
                 rows.sparkSession.conf.set(key, value)
             self._batch_limit = ArrowBatchLimit(rows.sparkSession)
         return self._batch_limit
+
+
+def _origin(spark: SparkSession, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
+    """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
+    restore = plan.config.restore
+    if not is_location(restore) or has_commit_of(
+        store, SparkCheckpoint(spark, plan.checkpoint_location).known_query_id()
+    ):
+        return None
+    origin = find_origin(str(restore), store, plan.config.storage_options)
+    origin.check(plan.config.max_parallelism)
+    return origin
 
 
 def partition_result(summary: Summary) -> PartitionResult:

@@ -13,6 +13,7 @@ from varve.materializer.config import MaterializerConfig
 from varve.spark_integration.option_types import (
     BACKEND,
     BOOLEAN,
+    CLAIM_MODE,
     DURATION,
     INTEGER,
     MEMORY_SIZE,
@@ -195,8 +196,19 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         default=None,
         field="restore",
         deprecated_keys=("execution.savepoint.path",),
-        description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job. "
-        "Leave it unset for ordinary restarts.",
+        description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job, "
+        "or from a savepoint or another job's checkpoint, whose state is then copied: the name of one of the job's own "
+        "savepoints, `<storage>/<job>/savepoints/<name>`, `<storage>/<job>/chain/<seq>` or `<storage>/<job>` for the "
+        "newest checkpoint. Once the query has a checkpoint of its own, the option does nothing.",
+    ),
+    ConfigOption(
+        key="execution.state-recovery.claim-mode",
+        type=CLAIM_MODE,
+        default="NO_CLAIM",
+        field="claim_mode",
+        deprecated_keys=("execution.savepoint-restore-mode",),
+        description="Who owns what the query starts from: always whoever made it. The job's first entry holds a copy "
+        "of the whole state.",
     ),
     ConfigOption(
         key="execution.state-recovery.ignore-unclaimed-state",

@@ -31,6 +31,7 @@ from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
@@ -48,13 +49,6 @@ _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
 """Cyclic garbage of user code is collected completely once in so many batches."""
-
-
-def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
-    """Key groups `[low, high)` of a partition: those with `kg * parallelism // max_parallelism == partition`."""
-    low = -(-partition * max_parallelism // parallelism)
-    high = -(-(partition + 1) * max_parallelism // parallelism)
-    return low, high
 
 
 class StateWorker:

@@ -34,7 +34,7 @@ def read_job(store: ObjectStore) -> JobRecord:
 
 
 def open_or_create_job(
-    store: ObjectStore, *, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource
+    store: ObjectStore, *, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource, begins_after: int = 0
 ) -> JobRecord:
     """The job at the store's root, created if it is new.
 
@@ -44,6 +44,7 @@ def open_or_create_job(
         max_parallelism: Number of key groups, 1 to 32768; fixed for ever when the job is created.
         clock: For the creation time.
         tokens: For the job id and the writer's token.
+        begins_after: Seq after which a new job's chain begins; an existing job keeps its own.
 
     Raises:
         IncompatibleError: the job exists with another max_parallelism or key hash.
@@ -54,7 +55,7 @@ def open_or_create_job(
     try:
         record = read_job(store)
     except MissingObjectError:
-        record = _create(store, name, max_parallelism, clock, tokens)
+        record = _create(store, name, max_parallelism, begins_after, clock, tokens)
     if record.max_parallelism != max_parallelism:
         raise IncompatibleError(
             f"the job has {record.max_parallelism} key groups for ever, not {max_parallelism}; set max_parallelism to "
@@ -64,13 +65,16 @@ def open_or_create_job(
     return record
 
 
-def _create(store: ObjectStore, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource) -> JobRecord:
+def _create(
+    store: ObjectStore, name: str, max_parallelism: int, begins_after: int, clock: Clock, tokens: TokenSource
+) -> JobRecord:
     record = JobRecord(
         job_id=tokens.token(),
         token=tokens.token(),
         name=name,
         max_parallelism=max_parallelism,
         created_ms=clock.now_ms(),
+        begins_after=begins_after,
     )
     if claim(store, layout.JOB, encode_record(record), record.token, clock).won:
         return record

@@ -28,6 +28,7 @@ from tests.state_model import (
 )
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.segment import SegmentHeader, encode_segment
+from varve.materializer.state_origin import copy_origin
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
 from varve.storage.base_decision import SparkProgress
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     import random
     from pathlib import Path
 
+    from varve.materializer.state_origin import StateOrigin
     from varve.storage.clock import Clock
     from varve.storage.commit_plan import Adoption
     from varve.storage.line_view import LineView
@@ -73,6 +75,7 @@ class CommittingJob:
     parallelism: int = 2
     policy: CommitPolicy = POLICY
     uid: str = OPERATOR
+    query: str = "query"
     changelog: bool = True
     model: Model = field(default_factory=Model)
     models: dict[Link, Model] = field(default_factory=dict)
@@ -91,7 +94,34 @@ class CommittingJob:
         self.run = JobRun.open(self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens)
         self.run.take_over()
         self.batch -= redo
-        progress = SparkProgress(self.batch, "query", _hash(self.batch), _hash(self.batch - 1) if self.batch else None)
+        self.choose_base()
+
+    def start_from(self, origin: StateOrigin, model: Model) -> None:
+        """A new query's first run, from another state; `model` is what that state must be."""
+        self.close()
+        self.runs += 1
+        self.tokens = NumberedTokens(f"driver-{self.name}-{self.runs}")
+        run = self.run = JobRun.open(
+            self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens, begins_after=origin.commit.seq
+        )
+        fence = run.start_from(
+            origin.commit,
+            None,
+            lambda slot: copy_origin(origin, run.record, self.store, slot, clock=self.clock, tokens=self.tokens),
+        )
+        assert fence.restore is not None
+        imported = run.reader.find_commit(fence.restore)
+        assert imported is not None
+        self.models[imported.link] = copy.deepcopy(model)
+        self.batch = 0
+        self.choose_base()
+
+    def choose_base(self) -> None:
+        """Spark asks for the next batch, the first of the run."""
+        assert self.run is not None
+        progress = SparkProgress(
+            self.batch, self.query, _hash(self.batch), _hash(self.batch - 1) if self.batch else None
+        )
         self.run.choose_base(progress, None)
         base = self.run.state.base
         self.model = copy.deepcopy(self.models[base.link]) if base else Model()
@@ -111,7 +141,7 @@ class CommittingJob:
         results = tuple(self._result(slot, p, split, upload=upload) for p in range(self.parallelism))
         facts = BatchFacts(
             batch=self.batch,
-            query_id="query",
+            query_id=self.query,
             source_hash=_hash(self.batch),
             time_ms=entry_time(self.run.state.base, self.clock.now_ms()),
             watermark_ms=None,

@@ -1,0 +1,148 @@
+"""Savepoints: checkpoints under names, kept until somebody deletes them (docs/formats/savepoints.md). Thin I/O.
+
+A native savepoint names every object that a restore reads, and a collector keeps just these, not the log after them.
+Made in this order: a pin, then the head (the pin counts), then the manifest, then the pin goes. A collector reads the
+head, then the pins, then the savepoints: it sees the pin or the manifest, or it works with a `keep_from` that was low
+enough. What takes long, a copy, works under a *hold*: a native savepoint under a name of its own.
+
+Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collection).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from varve.storage import layout
+from varve.storage.claim import claim
+from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.pins import create_pin, release_pin
+from varve.storage.records import ORIGIN, Savepoint, decode_record, encode_record
+from varve.storage.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.line_view import LineView
+    from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.records import Commit
+
+
+def create_native(
+    reader: ChainReader, commit: Commit, name: str, *, job: str, holder: str, clock: Clock, tokens: TokenSource
+) -> Savepoint:
+    """A native savepoint of a commit, or a hold.
+
+    Args:
+        reader: Of the job's chain.
+        commit: What to keep.
+        name: A free name, checked by the caller, or of `layout.hold_name`.
+        job: Name of the job, for people.
+        holder: For people: who needs it.
+        clock: For the creation time and pauses.
+        tokens: For the savepoint's own.
+
+    Raises:
+        DidNotHappenError: the commit was truncated meanwhile; take a newer one.
+        InvalidRequestError: there is a savepoint of that name.
+    """
+    pin = create_pin(reader, commit, f"savepoint {name}", clock, tokens)
+    try:
+        view = reader.load_line(commit.link, commit.max_parallelism).view
+        savepoint = Savepoint(
+            token=tokens.token(),
+            name=name,
+            format="native",
+            job=job,
+            commit=bare(commit),
+            objects=objects_of(view, SnapshotReader(reader.store, reader.job_id)),
+            holder=holder,
+            created_ms=clock.now_ms(),
+        )
+        publish_savepoint(reader.store, savepoint, clock)
+    finally:
+        release_pin(reader, pin, clock)
+    return savepoint
+
+
+def publish_savepoint(store: ObjectStore, savepoint: Savepoint, clock: Clock) -> None:
+    """Write the manifest. Raises `InvalidRequestError` if the name is taken."""
+    name = layout.savepoint(savepoint.name)
+    if not claim(store, name, encode_record(savepoint), savepoint.token, clock).won:
+        raise InvalidRequestError(
+            f"there is a savepoint {savepoint.name!r} already; choose another name, or delete it first",
+            job=savepoint.job,
+            object_name=name,
+        )
+
+
+def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
+    """A savepoint of the job whose root the store is at. Raises `InvalidRequestError` if there is none."""
+    object_name = layout.savepoint(name)
+    try:
+        return decode_record(store.get(object_name), Savepoint, object_name)
+    except MissingObjectError:
+        raise InvalidRequestError(
+            f"there is no savepoint {name!r} at {store.url}; see `varve savepoint list`", object_name=object_name
+        ) from None
+
+
+def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
+    """All savepoints, holds included, by name. Raises `CorruptDataError` if one cannot be read."""
+    return read_manifests(store, store.list(layout.SAVEPOINTS))
+
+
+def read_manifests(store: ObjectStore, listed: Iterable[ObjectMeta]) -> tuple[Savepoint, ...]:
+    """Those of the listed objects that are savepoints and still there."""
+    found: list[Savepoint] = []
+    for meta in listed:
+        if not meta.name.startswith(layout.SAVEPOINTS):
+            continue
+        try:
+            found.append(decode_record(store.get(meta.name), Savepoint, meta.name))
+        except MissingObjectError:
+            continue
+    return tuple(found)
+
+
+def delete_savepoint(store: ObjectStore, name: str) -> Savepoint:
+    """Forget a savepoint; what only it needed is collected. Errors as `read_savepoint`."""
+    savepoint = read_savepoint(store, name)
+    release_savepoint(store, savepoint)
+    return savepoint
+
+
+def release_savepoint(store: ObjectStore, savepoint: Savepoint) -> None:
+    """Delete the manifest, then the files of its own. Doing it twice is fine."""
+    store.delete([layout.savepoint(savepoint.name)])
+    if savepoint.files:
+        store.delete([file.name for file in savepoint.files])
+
+
+def bare(commit: Commit) -> Commit:
+    """What a commit says besides the names of objects."""
+    return msgspec.structs.replace(
+        commit, parent=ORIGIN, parts=(), tiles=(), floors=(), full=commit.link, path=(), log=(), line=()
+    )
+
+
+def objects_of(view: LineView, snapshots: SnapshotReader) -> tuple[str, ...]:
+    """Every object that a restore of the view's commit reads, in order. Errors as `SnapshotReader.read`."""
+    entries = {link.seq for link in (view.full, *view.path, view.base)}
+    names = {layout.chain(seq) for seq in entries}
+    names |= {ref.data.name for ref in view.segments}
+    for tile in view.tiles:
+        names |= {file.name for file in tile.files}
+        if tile.snapshot is not None:
+            descriptor = snapshots.read(layout.SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot))
+            if descriptor.status != "published":
+                raise CorruptDataError(
+                    f"snapshot {tile.snapshot} of {tile.operator} was given up; choose another checkpoint",
+                    object_name=layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot),
+                )
+            names.add(layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot))
+            names |= {file.name for file in descriptor.files}
+    return tuple(sorted(names))
