@@ -21,6 +21,7 @@ from varve.materializer.config import MaterializerConfig, parse_properties
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
+from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
 from varve.materializer.service import run_materializer
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
@@ -146,5 +147,5 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
     return click.UsageError(str(error), click.get_current_context(silent=True))
 
 
-for _command in (materialize, jobs, checkpoints, sweep, savepoint):
+for _command in (materialize, jobs, checkpoints, sweep, savepoint, restore):
     main.add_command(_command)

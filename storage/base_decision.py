@@ -57,6 +57,8 @@ class RestoreRequest:
     seq: int
     commit: Commit | None
     """The commit with that seq; None if the chain has none."""
+    ahead: bool = False
+    """Chosen by `varve restore` since the newest commit: a batch after it is executed, whatever the sink holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def _continue(
         _check_lineage(spark, newest)
         return Execute(newest)
     if spark.batch == newest.batch:
-        return _redo(spark, newest, parent, sink)
+        chosen = restore is not None and restore.ahead and parent is not None and restore.commit == parent
+        return _redo(spark, newest, parent, None if chosen else sink)
     if spark.batch > newest.batch:
         raise GapError(
             f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "

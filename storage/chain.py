@@ -112,7 +112,7 @@ class Chain:
             parent = self._reader.read_commit(newest.parent).commit
         restore = None
         if fence.restore is not None:
-            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore))
+            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
         try:
             return decide_base(spark, ChainProgress(newest, parent, fence.keep_from), sink, restore)
         except VarveError as error:

@@ -123,25 +123,35 @@ class JobRun:
             return self._chain.take_over(newest.seq or None)
         return self._chain.take_over(None if restore is None else int(restore))
 
-    def start_from(self, source: Commit, query_id: str | None, copy: Callable[[int], CopiedState]) -> Fence:
+    def start_from(
+        self,
+        source: Commit,
+        query_id: str | None,
+        copy: Callable[[int], CopiedState],
+        *,
+        chosen_ahead: bool = False,
+    ) -> Fence:
         """Fence every older run off, and start a new query from the state of `source`, unless it goes on already.
 
         Args:
             source: A commit, of whichever job.
             query_id: Of Spark's checkpoint location; None for a new one.
             copy: Copies the state into objects of the slot that it is given.
+            chosen_ahead: It is a run that follows that starts, see `plan_fence`.
 
         Raises:
             LineageError: the job has a state of another origin.
             InvalidRequestError: the job's chain is behind the source's numbers.
         """
         fence = self._chain.take_over()
+        if fence.chosen_ahead and fence.restore is not None and not chosen_ahead:
+            return fence
         newest = None if fence.commit == ORIGIN else self.reader.read_commit(fence.commit).commit
         decision = decide_import(newest, source_of(source), self.record.job_id, query_id)
         if isinstance(decision, GoOn):
             return fence
         seq = decision.seq if isinstance(decision, UseImport) else self._import(source, copy)
-        return self._chain.take_over(seq)
+        return self._chain.take_over(seq, chosen_ahead=chosen_ahead)
 
     def _import(self, source: Commit, copy: Callable[[int], CopiedState]) -> int:
         """Copy the state and append the entry that names it; its seq."""

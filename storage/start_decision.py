@@ -65,12 +65,12 @@ def plan_fence(
         job_id: Of the job.
         token: Fresh; names the run.
         now_ms: Wall clock.
-        restore: Seq of the commit that this run is to start a new query from. A run that asks for none has what was
-            chosen ahead, as long as no commit has followed.
+        restore: Seq of the commit that this run is to start a new query from. What was chosen ahead wins over it, as
+            long as no commit has followed: an option may have been left set.
         chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is taken back.
         begins_after: The job's; where an empty chain begins.
     """
-    if restore is None and not chosen_ahead and isinstance(head, Fence) and head.chosen_ahead:
+    if not chosen_ahead and isinstance(head, Fence) and head.chosen_ahead and head.restore is not None:
         restore, chosen_ahead = head.restore, True
     return Fence(
         seq=(head.seq if head else begins_after) + 1,

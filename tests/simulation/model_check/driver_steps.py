@@ -149,7 +149,8 @@ class DriverSteps:
             restore = None
             if fence.restore is not None:
                 chosen = tables.entries[chain[fence.restore - 1]]
-                restore = RestoreRequest(fence.restore, chosen if isinstance(chosen, Commit) else None)
+                commit = chosen if isinstance(chosen, Commit) else None
+                restore = RestoreRequest(fence.restore, commit, fence.chosen_ahead)
             decision = decide_base(spark, progress, SinkCommit(*sink) if sink else None, restore, self._bounds.rules)
             base = decision.commit if isinstance(decision, Adopt) else decision.base
             link = base.link if base else ORIGIN

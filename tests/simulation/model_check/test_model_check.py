@@ -51,7 +51,12 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             1_000,
             id="a savepoint of changelog and snapshot",
         ),
-        pytest.param(Bounds(slots=7, drivers=3, restores=1), 1_000, id="an operator who goes back"),
+        pytest.param(Bounds(slots=7, drivers=3, restores=1), 50_000, id="an operator who goes back"),
+        pytest.param(
+            Bounds(slots=7, drivers=2, restores=1, sink_tells=True),
+            1_000,
+            id="an operator who goes back, sink that tells",
+        ),
     ],
 )
 def test_no_reachable_world_breaks_an_invariant(bounds: Bounds, worlds_min: int) -> None:

@@ -134,6 +134,13 @@ class TestExplicitRestore:
         assert again == Execute(C1)
         assert decide_base(spark(0, "new"), chain(first, C1)) == Execute(C1)
 
+    def test_what_was_chosen_ahead_is_executed_on_although_the_sink_holds_the_batch_after_it(self) -> None:
+        chosen = RestoreRequest(3, C1, ahead=True)
+        assert decide_base(spark(2), chain(C2, C1), SinkCommit(2, 5), chosen) == Execute(C1)
+        assert decide_base(spark(2), chain(C2, C1), SinkCommit(2, 5), RestoreRequest(3, C1)) == Adopt(C2)
+        missing = RestoreRequest(99, None, ahead=True)
+        assert decide_base(spark(0), chain(C0), SinkCommit(0, 2), missing) == Adopt(C0)
+
     def test_its_first_batch_is_adopted_if_the_sink_holds_it(self) -> None:
         first = commit(0, 8, C1, query="new")
         assert decide_base(spark(0, "new"), chain(first, C1), SinkCommit(0, 8)) == Adopt(first)
