@@ -116,7 +116,8 @@ def _begin(spark: SparkProgress, newest: Commit | None) -> Execute:
         raise LineageError(
             f"the state was made by query {newest.query_id} up to its batch {newest.batch}, and Spark runs batch "
             f"{spark.batch} of query {spark.query_id}; use the checkpoint location that belongs to this state, or "
-            f"other storage, or start a new query with an explicit restore from seq {newest.seq}",
+            f"other storage; or, with a new location, choose the state (`varve restore`): an explicit restore from seq "
+            f"{newest.seq}, say",
             batch=spark.batch,
         )
     if spark.batch != 0:
@@ -147,7 +148,7 @@ def _continue(
         raise GapError(
             f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "
             f"{newest.batch + 1} to {spark.batch - 1} are missing from it; bring the newer storage back, or set "
-            f"Spark's checkpoint location back to batch {newest.batch}",
+            f"Spark's checkpoint location back to batch {newest.batch} with `varve restore --spark-checkpoint`",
             batch=spark.batch,
         )
     if not rules.rewind_check:
@@ -180,8 +181,8 @@ def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | Non
         return Execute(chosen)
     raise RewindError(
         f"Spark wants batch {spark.batch}, and the state already holds batch {newest.batch} (seq {newest.seq}): "
-        "Spark's checkpoint location was set back; bring the newer location back, or choose a commit of batch "
-        f"{spark.batch - 1} with an explicit restore",
+        "Spark's checkpoint location was set back; bring the newer location back, or choose the commit of batch "
+        f"{spark.batch - 1} with `varve restore --spark-checkpoint`",
         batch=spark.batch,
     )
 

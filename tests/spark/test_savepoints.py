@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
+from tests.doc_blocks import ROOT, blocks_of, commands_of
+from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
 from varve.materializer.cli import main
 from varve.storage.errors import InvalidRequestError
@@ -25,25 +28,22 @@ def command(*arguments: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-@pytest.mark.parametrize(
-    ("form", "backend", "changelog"), [("native", "rocksdb", True), ("canonical", "hashmap", False)]
-)
-def test_a_job_starts_from_a_savepoint_with_another_backend_and_parallelism(
-    spark: SparkSession, tmp_path: Path, form: str, backend: str, changelog: bool
+def test_a_job_starts_from_a_canonical_savepoint_with_another_backend_and_parallelism(
+    spark: SparkSession, tmp_path: Path
 ) -> None:
-    """2 → 3 → 1 partitions; the first job goes on, and is deleted in the end."""
+    """2 → 3 → 1 partitions, hashmap → RocksDB, changelog on → off; the first job goes on, and is deleted in the end."""
     job = KeyedJob(spark, tmp_path)
     for i in range(3):
         job.add(("a", i), ("b", 10 * i), (f"key-{i}", i), (None, i))
     job.run()
     storage = str(tmp_path / "state")
-    [made] = command("savepoint", "create", "job", "before", "--format", form, "--storage", storage)
-    assert (made["name"], made["format"], made["batch"]) == ("before", form, 2)
+    [made] = command("savepoint", "create", "job", "before", "--format", "canonical", "--storage", storage)
+    assert (made["name"], made["format"], made["batch"]) == ("before", "canonical", 2)
     values = {key: list(held) for key, held in job.model.values.items()}
     job.add(("a", 1000))
     job.run()
     other = KeyedJob(
-        spark, tmp_path, name="other", backend=BACKENDS[backend], changelog=changelog, parallelism=3,
+        spark, tmp_path, name="other", backend=BACKENDS["rocksdb"], changelog=False, parallelism=3,
         checkpoint="other-checkpoint", source="other-input",
     )  # fmt: skip
     other.conf = {"execution.savepoint.path": f"{storage}/job/savepoints/before"}
@@ -55,6 +55,32 @@ def test_a_job_starts_from_a_savepoint_with_another_backend_and_parallelism(
     other.add(("a", 9), ("key-0", 10))
     other.run()
     assert other.rows() == in_order(other.expected)
+
+
+def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -> None:
+    """Its programs and its commands, in order."""
+    assert SparkSession.getActiveSession() is spark, "the program finds the session by itself"
+    for name, files in {"flights": [["N1", "N2"], ["N1"]], "later-flights": [["N1", "N3"]]}.items():
+        stream = FileStream(spark, tmp_path / "data" / name, "tailnum string")
+        for tails in files:
+            stream.add(*[json.dumps({"tailnum": tail}) for tail in tails])
+    page = "docs/savepoints.md"
+    names: dict[str, Any] = {"__name__": "page"}
+    for block in blocks_of(page, (ROOT / page).read_text()):
+        text = block.text.replace("/var/lib/varve", f"{tmp_path}/state").replace("/data/", f"{tmp_path}/data/")
+        if "run" in block.tags:
+            exec(compile(text, block.name, "exec", dont_inherit=True), names)
+        elif block.language == "console":
+            for line in commands_of(replace(block, text=text)):
+                done = CliRunner().invoke(main, line.split()[1:])
+                assert done.exit_code == 0, done.output
+    counts = {job: spark.read.json(f"{tmp_path}/data/counts/{job}").collect() for job in ("flights", "flights-2")}
+    assert sorted((row.batch_id, row.tailnum, row.n) for row in counts["flights"]) == [
+        (0, "N1", 1), (0, "N2", 1), (1, "N1", 2),
+    ]  # fmt: skip
+    assert sorted((row.tailnum, row.n) for row in counts["flights-2"]) == [("N1", 3), ("N3", 1)]
+    commits = [line["batch"] for line in command("checkpoints", "flights", "--storage", f"{tmp_path}/state")]
+    assert commits == [1, 0], "batch 1 was executed again on the checkpoint of batch 0"
 
 
 def test_a_start_from_nowhere_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:

@@ -24,6 +24,18 @@ COVERED: dict[str, str] = {
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
+    "varve savepoint create flights before-upgrade --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint create flights copy --format canonical --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint list flights --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint describe flights copy --json --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint delete flights before-upgrade --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve restore flights --batch 0 --spark-checkpoint file:///data/checkpoints/flights --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
 }  # fmt: skip
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
@@ -37,6 +49,7 @@ RUN_BY: dict[str, str] = {
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
     "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
+    "docs/savepoints.md": "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
     "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }
