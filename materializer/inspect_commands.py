@@ -19,6 +19,7 @@ from varve.storage.job import read_job
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
+from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -130,8 +131,7 @@ def sweep(
     try:
         root = open_store(storage_url, storage_options)
         lines = [
-            _sweep(name, substore(root, name), grace_hours * 3600, dry_run=dry_run)
-            for name in ([job] if job else job_names(root))
+            _sweep(name, root, grace_hours * 3600, dry_run=dry_run) for name in ([job] if job else job_names(root))
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
@@ -189,9 +189,13 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
     )
 
 
-def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
-    reader = ChainReader(store, read_job(store).job_id)
+def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
+    store = substore(root, name)
+    record = read_job(store)
+    reader = ChainReader(store, record.job_id)
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
+    if record.cloned_from is not None and not report.shares and not dry_run:
+        release_clone(substore(root, record.cloned_from), record.job_id)
     return SweepLine(
         job=name,
         dry_run=dry_run,

@@ -23,6 +23,8 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.errors import MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
+from varve.storage.prefixed_store import substore
+from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -49,7 +51,7 @@ class _Followed(NamedTuple):
 class JobMaterializer:
     """Materializes one job; for one thread."""
 
-    def __init__(self, name: str, store: ObjectStore, surroundings: Surroundings) -> None:
+    def __init__(self, name: str, store: ObjectStore, surroundings: Surroundings, root: ObjectStore) -> None:
         """`store` is rooted at `<root>/<job>`; the job need not exist yet."""
         self._name = name
         self._uninterruptible = store
@@ -62,6 +64,8 @@ class JobMaterializer:
         self._troubles: dict[str, RangeSchedule] = {}
         self._message = ""
         self._collected_ms: int | None = None
+        self._root = root
+        self._released = False
         self._membership = Membership(surroundings.tokens.token()) if surroundings.config.share else None
 
     @property
@@ -234,6 +238,10 @@ class JobMaterializer:
         started_ms = self._given.now_ms()
         self._collected_ms = started_ms
         report = self._followed.collector.collect()
+        source = self._followed.record.cloned_from
+        if source is not None and not report.shares and not self._released:
+            release_clone(substore(self._root, source), self._followed.record.job_id)
+            self._released = True
         if report.deleted:
             self._report(
                 Collected(

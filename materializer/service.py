@@ -103,7 +103,7 @@ class MaterializerService:
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given)
+                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given, self._root)
 
     def _report_failure(self, error: VarveError) -> None:
         self._given.reporter.report(

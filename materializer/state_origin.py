@@ -26,10 +26,12 @@ from varve.storage.errors import IncompatibleError, InvalidRequestError, Missing
 from varve.storage.import_plan import CopiedState
 from varve.storage.job import read_job
 from varve.storage.open_store import local_directory, open_store
+from varve.storage.prefixed_store import substore
 from varve.storage.records import KEY_HASH, ORIGIN, SnapshotFile, Tile
-from varve.storage.savepoints import create_native, read_savepoint, release_savepoint
+from varve.storage.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
+from varve.storage.snapshots import SnapshotReader
 from varve.storage.start_decision import newest_commit
-from varve.storage.state_copy import StateCopy
+from varve.storage.state_copy import StateCopy, share_state
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
 
+NO_CLAIM: Final = "NO_CLAIM"
+CLONE: Final = "CLONE"
 _SAVEPOINTS: Final = layout.SAVEPOINTS.rstrip("/")
 _CHAIN: Final = layout.CHAIN.rstrip("/")
 
@@ -54,6 +58,21 @@ class StateOrigin:
     commit: Commit
     savepoint: Savepoint | None
     """None: a checkpoint of the job's chain."""
+
+    def job_beside(self, own: ObjectStore) -> str:
+        """Name of the origin's job, which must be in the storage of the job whose store is given, but not that job.
+
+        Raises `InvalidRequestError` if it is not: a clone shares objects.
+        """
+        storage, _, job = self.store.url.rpartition("/")
+        own_storage, _, own_job = own.url.rpartition("/")
+        is_canonical = self.savepoint is not None and self.savepoint.format == "canonical"
+        if storage != own_storage or job == own_job or is_canonical:
+            raise InvalidRequestError(
+                f"what is at {self.location} cannot be cloned into {own.url}: a clone shares the objects of a "
+                f"checkpoint or native savepoint of another job in the same storage; use the claim mode {NO_CLAIM}"
+            )
+        return job
 
     def check(self, max_parallelism: int) -> None:
         """Raise `IncompatibleError` unless a job with so many key groups can have this state."""
@@ -103,18 +122,26 @@ def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, A
     root, _, last = location.rstrip("/").rpartition("/")
     parent, _, area = root.rpartition("/")
     if area == _SAVEPOINTS and parent:
-        store = open_beside(parent, storage_options)
+        store = _job_store(parent, storage_options)
         savepoint = read_savepoint(store, last)
         return StateOrigin(location, store, savepoint.commit, savepoint)
     if area == _CHAIN and parent and last.isdecimal():
-        return _checkpoint(location, open_beside(parent, storage_options), int(last))
-    return _checkpoint(location, open_beside(location.rstrip("/"), storage_options), None)
+        return _checkpoint(location, _job_store(parent, storage_options), int(last))
+    return _checkpoint(location, _job_store(location.rstrip("/"), storage_options), None)
 
 
 def open_beside(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
     """The store at a URL, with the options of another one if it takes any. Errors as `open_store`."""
     takes_none = local_directory(url) is not None or url.startswith("memory:")
     return open_store(url, None if takes_none else storage_options)
+
+
+def _job_store(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
+    """The store of a job, through its storage, so that objects that it shares with another job can be read."""
+    storage, _, job = url.rpartition("/")
+    if not storage or storage.endswith((":", "/")):
+        return open_beside(url, storage_options)
+    return substore(open_beside(storage, storage_options), job)
 
 
 def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrigin:
@@ -133,6 +160,28 @@ def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrig
     if commit is None:
         raise StateMissingError(f"there is no checkpoint at {location}; see `varve checkpoints`")
     return StateOrigin(location, store, commit, None)
+
+
+def clone_origin(
+    origin: StateOrigin, record: JobRecord, source_job: str, *, clock: Clock, tokens: TokenSource
+) -> CopiedState:
+    """Name the state's objects where they are, under a hold that stays; errors as `copy_origin`.
+
+    Args:
+        origin: The state: a checkpoint or a native savepoint.
+        record: Of the job that is to have it.
+        source_job: Name of the origin's job, in the same storage.
+        clock: For the hold.
+        tokens: For the hold.
+    """
+    reader = ChainReader(origin.store, origin.commit.job_id)
+    name, holder = layout.clone_hold_name(record.job_id, tokens.token()), f"clone {record.name}"
+    if origin.savepoint is None:
+        create_native(reader, origin.commit, name, job=source_job, holder=holder, clock=clock, tokens=tokens)
+    else:
+        hold_savepoint(origin.store, origin.savepoint, name, holder, clock, tokens.token())
+    view = reader.load_line(origin.commit.link, origin.commit.max_parallelism).view
+    return share_state(view, source_job, SnapshotReader(origin.store, origin.commit.job_id))
 
 
 def copy_origin(

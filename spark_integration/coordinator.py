@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.schema_history import words
 from varve.materializer.child_process import start_materializer_process
-from varve.materializer.state_origin import copy_origin, find_origin, has_commit_of, is_location
+from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_origin, has_commit_of, is_location
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.protocol import Summary
     from varve.spark_integration.sinks import Sink
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.import_plan import CopiedState
     from varve.storage.job_run import Acknowledged
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Fence
@@ -153,6 +154,7 @@ class Coordinator:
             clock,
             tokens,
             begins_after=origin.commit.seq if origin else 0,
+            cloned_from=origin.job_beside(job_store) if origin and config.claim_mode == CLONE else None,
         )
         made = cls(spark, plan, sink, run, clock, tokens)
         made._origin = origin
@@ -170,14 +172,17 @@ class Coordinator:
         origin, restore = self._origin, self._plan.config.restore
         if origin is None:
             return self._run.take_over(None if is_location(restore) else restore)
-        _log.info("job %s: the state at %s is copied", self._plan.job, origin.location)
+        _log.info("job %s: it starts from the state at %s", self._plan.job, origin.location)
         return self._run.start_from(
-            origin.commit,
-            self._checkpoint.known_query_id(),
-            lambda slot: copy_origin(
-                origin, self._run.record, self._run.store, slot, clock=self._clock, tokens=self._tokens
-            ),
+            origin.commit, self._checkpoint.known_query_id(), lambda slot: self._take_state(origin, slot)
         )
+
+    def _take_state(self, origin: StateOrigin, slot: int) -> CopiedState:
+        run, clock, tokens = self._run, self._clock, self._tokens
+        source = origin.job_beside(run.store) if self._plan.config.claim_mode == CLONE else None
+        if source is not None and source == run.record.cloned_from:
+            return clone_origin(origin, run.record, source, clock=clock, tokens=tokens)
+        return copy_origin(origin, run.record, run.store, slot, clock=clock, tokens=tokens)
 
     def attach(self, query: StreamingQuery) -> None:
         """The query that calls `process_batch` has been started."""

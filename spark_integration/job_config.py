@@ -75,7 +75,7 @@ class JobConfig:
     """Explicit start from `"latest"`, from the checkpoint with this seq, or from the state at a location (see
     `varve.materializer.state_origin`); None: an ordinary start."""
     claim_mode: str
-    """Always NO_CLAIM: what the job starts from is not its own."""
+    """NO_CLAIM or CLONE: whether the job copies the state that it starts from elsewhere, or shares it."""
     ignore_unclaimed_state: bool
     """Drop state of operators that the job no longer has, instead of refusing to start."""
     max_parallelism: int

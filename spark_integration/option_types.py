@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.custom_store import FACTORY_NAME
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.state_origin import CLONE, NO_CLAIM
 from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.storage.errors import InvalidRequestError
 from varve.storage.layout import LATEST, is_savepoint_name
@@ -161,14 +162,14 @@ def _restore_point(given: Any) -> str | int:
 
 def _claim_mode(given: Any) -> str:
     mode = _text(given).upper()
-    if mode == "NO_CLAIM":
+    if mode in (NO_CLAIM, CLONE):
         return mode
     if mode in ("CLAIM", "LEGACY"):
         raise InvalidRequestError(
             f"{given!r} would let the job delete what it starts from; varve copies the state and owns no source: "
-            "use NO_CLAIM, and delete the savepoint yourself when nobody needs it"
+            f"use {NO_CLAIM}, and delete the savepoint yourself when nobody needs it"
         )
-    raise InvalidRequestError(f"{given!r} is unknown; use NO_CLAIM")
+    raise InvalidRequestError(f"{given!r} is unknown; use {NO_CLAIM} or {CLONE}")
 
 
 def _show_in(units: tuple[tuple[int, str], ...], smallest: str) -> Callable[[int], str]:
@@ -238,4 +239,4 @@ STRING: Final = OptionType("string", _text)
 URL: Final = OptionType("URL or path", _url)
 PARAMETERS: Final = OptionType("map `key:value,...`", _parameters, lambda value: ",".join(map(":".join, value.items())))
 RESTORE_POINT: Final = OptionType("`latest`, a seq, or the name or location of a savepoint", _restore_point)
-CLAIM_MODE: Final = OptionType("`NO_CLAIM`", _claim_mode)
+CLAIM_MODE: Final = OptionType(f"`{NO_CLAIM}` or `{CLONE}`", _claim_mode)

@@ -10,6 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.materializer.config import MaterializerConfig
+from varve.materializer.state_origin import NO_CLAIM
 from varve.spark_integration.option_types import (
     BACKEND,
     BOOLEAN,
@@ -204,11 +205,12 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ConfigOption(
         key="execution.state-recovery.claim-mode",
         type=CLAIM_MODE,
-        default="NO_CLAIM",
+        default=NO_CLAIM,
         field="claim_mode",
         deprecated_keys=("execution.savepoint-restore-mode",),
-        description="Who owns what the query starts from: always whoever made it. The job's first entry holds a copy "
-        "of the whole state.",
+        description="How the query has what it starts from. `NO_CLAIM`: its first entry holds a copy of the whole "
+        "state. `CLONE`: it shares the objects of a job in the same storage, which keeps them until the materializer "
+        "has replaced them. It never owns them.",
     ),
     ConfigOption(
         key="execution.state-recovery.ignore-unclaimed-state",

@@ -30,9 +30,10 @@ from varve.storage.collect_decision import (
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.fail_point import fail_point
 from varve.storage.pins import list_pins
-from varve.storage.records import SnapshotDescriptor
-from varve.storage.savepoints import read_manifests
+from varve.storage.records import ORIGIN, SnapshotDescriptor
+from varve.storage.savepoints import list_savepoints
 from varve.storage.snapshots import SnapshotReader, publish
+from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -66,6 +67,8 @@ class CollectReport:
     """Under `savepointdata/`: of savepoints that are gone, or were never finished."""
     aborted: tuple[str, ...] = ()
     """Descriptors claimed for uploads that were given up."""
+    shares: bool = True
+    """Whether a retained entry or a savepoint names another job's objects; not known if nothing was collected."""
     unreadable: tuple[str, ...] = ()
     """Entries below the cut that are damaged; they are left alone."""
 
@@ -124,14 +127,17 @@ class Collector:
             files=files,
             savepoint_files=savepoint_files,
             aborted=aborted,
+            shares=newest_commit(head) == ORIGIN or self._shares(kept),
             unreadable=unreadable,
         )
 
+    def _shares(self, kept: SavepointNames) -> bool:
+        return any(map(layout.is_shared, kept.objects.union(*(n.objects for n in self._names.values()))))
+
     def _savepoints(self) -> tuple[SavepointNames, tuple[str, ...]]:
         """What the savepoints keep, and the files of those that are gone."""
-        listed = self._store.list(layout.SAVEPOINT_AREAS)
-        kept = kept_by(read_manifests(self._store, listed))
-        files = [meta.name for meta in listed if meta.name.startswith(layout.SAVEPOINT_FILES)]
+        files = [meta.name for meta in self._store.list(layout.SAVEPOINT_FILES)]
+        kept = kept_by(list_savepoints(self._store))
         return kept, collect_savepoint_files(files, kept)
 
     def _learn_names(self, seqs: Sequence[int]) -> bool:

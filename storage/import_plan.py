@@ -3,10 +3,11 @@
 The state of a commit of this or another job, or of a savepoint, is copied into the job's own objects, and an *import*
 names them: a full commit without parent and parts that says whose state it is (`Commit.source`). Tiles and segments
 keep their seqs, which all lie below the import's slot, so base plus log stays what it was (I5). The copy needs nothing
-of its source, which is neither changed nor owned.
+of its source, which is neither changed nor owned. A *clone* copies nothing: its import names the objects of a job
+beside it, which a hold there keeps until no retained entry of the clone names one.
 
-Invariants: I5, I7 (every object has a name of the import's own slot), I11 (a job that has state is never given another
-one, unless it is its own and a new query asks for it).
+Invariants: I5, I7 (every object has a name of the import's own slot, or is another job's under a hold), I11 (a job that
+has state is never given another one, unless it is its own and a new query asks for it).
 """
 
 from __future__ import annotations
@@ -151,7 +152,7 @@ def plan_import(fence: Fence, source: Commit, state: CopiedState, token: str) ->
 def _check_names(state: CopiedState, slot: int) -> None:
     names = [file.name for tile in state.tiles for file in tile.files] + [ref.data.name for ref in state.log]
     for name in names:
-        if name.startswith(layout.CHAIN) or object_slot(name) != slot:
+        if not layout.is_shared(name) and (name.startswith(layout.CHAIN) or object_slot(name) != slot):
             raise InvariantError(f"the import at {slot} names an object of another slot", object_name=name)
     if any(tile.snapshot is not None for tile in state.tiles):
         raise InvariantError(f"the import at {slot} names a snapshot, which is the source's")

@@ -83,15 +83,22 @@ class JobRun:
         tokens: TokenSource,
         *,
         begins_after: int = 0,
+        cloned_from: str | None = None,
     ) -> JobRun:
         """The run of a job that is created if it is new; `store` is rooted at `<root>/<job>`.
 
-        `begins_after` is the seq after which the chain of a new job begins.
+        `begins_after` and `cloned_from` are for a new job, see `JobRecord`.
 
         Raises `IncompatibleError` if the job exists with another max_parallelism.
         """
         record = open_or_create_job(
-            store, name=name, max_parallelism=max_parallelism, clock=clock, tokens=tokens, begins_after=begins_after
+            store,
+            name=name,
+            max_parallelism=max_parallelism,
+            clock=clock,
+            tokens=tokens,
+            begins_after=begins_after,
+            cloned_from=cloned_from,
         )
         return cls(store, record, policy, clock, tokens)
 

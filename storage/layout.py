@@ -15,6 +15,7 @@ from varve.storage.errors import InvalidRequestError
 DIGITS: Final = 20
 SEQ_MAX: Final = 10**DIGITS - 1
 _HOLD: Final = "+"
+_ABOVE: Final = "../"
 LATEST: Final = "latest"
 """Stands for the newest checkpoint, where a checkpoint or savepoint is chosen."""
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
@@ -68,9 +69,22 @@ SNAPSHOT_FILES: Final = "snapdata/"
 PINS: Final = "pins/"
 SAVEPOINTS: Final = "savepoints/"
 SAVEPOINT_FILES: Final = "savepointdata/"
-SAVEPOINT_AREAS: Final = "savepoint"
-"""Both of these; a LIST of it gives the files before the savepoints."""
 MEMBERS: Final = "members/"
+
+
+def shared(job: str, name: str) -> str:
+    """An object of another job of the same storage, as a clone of that job names it; `name` may be such a one."""
+    return name if is_shared(name) else f"{_ABOVE}{job}/{name}"
+
+
+def is_shared(name: str) -> bool:
+    """Whether a name is of another job's object: it can be read, and nothing else."""
+    return name.startswith(_ABOVE)
+
+
+def name_in_storage(name: str) -> str:
+    """A shared object's name from the root of the storage on."""
+    return name.removeprefix(_ABOVE)
 
 
 def chain(seq: int) -> str:
@@ -159,6 +173,11 @@ def check_savepoint_name(name: str) -> str:
 def hold_name(token: str) -> str:
     """Name of a savepoint that a copy in progress holds; no user's name is like it, and all users' sort after it."""
     return f"{_HOLD}{token}"
+
+
+def clone_hold_name(job_id: str, token: str) -> str:
+    """Name of a hold in the source of a clone with this id; "" as token gives what all of them begin with."""
+    return hold_name(f"clone-{job_id}-{token}")
 
 
 def is_hold(name: str) -> bool:

@@ -60,7 +60,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     line: tuple[Link, ...] = ()
     """The commits of the line from the oldest tile's `at` up to and with `base`; at most the newest `LINE_MAX`."""
     needs_from: int = 0
-    """Lowest slot of any object named here except snapshots; 0 for the empty beginning."""
+    """Lowest slot of any object of the job named here except snapshots; 0 for the empty beginning."""
 
     def tiles_for(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`; for an operator that is not in the state, an empty one."""
@@ -200,8 +200,9 @@ def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
 
 
 def _lowest_slot(full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef]) -> int:
-    slots = {object_slot(s.data.name) for s in segments} | {object_slot(f.name) for t in tiles for f in t.files}
-    return min(slots | {full_seq})
+    names = {s.data.name for s in segments} | {f.name for t in tiles for f in t.files}
+    # What is shared with another job is kept by a hold there.
+    return min({object_slot(name) for name in names if not layout.is_shared(name)} | {full_seq})
 
 
 @lru_cache(maxsize=64)

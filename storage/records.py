@@ -249,6 +249,8 @@ class JobRecord(Record, frozen=True, kw_only=True):
     begins_after: int = 0
     """Seqs of the chain are above this one. A job that is started from another's state goes on with its numbers, so
     that tiles, segments and elements of lists keep theirs."""
+    cloned_from: str | None = None
+    """Name of the job in the same storage whose objects this one's first entry names."""
 
 
 class SnapshotDescriptor(Record, frozen=True, kw_only=True):

@@ -10,25 +10,27 @@ Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from varve.storage import layout
 from varve.storage.claim import claim
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.pins import create_pin, release_pin
 from varve.storage.records import ORIGIN, Savepoint, decode_record, encode_record
 from varve.storage.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import LineView
-    from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit
+
+
+LIST_TRIES: Final = 16
+"""LISTs of savepoints before giving up; each that differs means that somebody made or deleted one."""
 
 
 def create_native(
@@ -91,21 +93,54 @@ def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
 
 
 def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
-    """All savepoints, holds included, by name. Raises `CorruptDataError` if one cannot be read."""
-    return read_manifests(store, store.list(layout.SAVEPOINTS))
+    """All savepoints, holds included, by name.
+
+    While it is read, one may pass on what it keeps to another: a copy to its result, a savepoint to a hold. So the list
+    is read until it stays the same, and the last of a line of such is never missed (I7).
+
+    Raises:
+        CorruptDataError: one cannot be read.
+        DidNotHappenError: they changed all the time; try again.
+    """
+    before: tuple[str, ...] | None = None
+    known: dict[str, Savepoint] = {}
+    for _ in range(LIST_TRIES):
+        names = tuple(meta.name for meta in store.list(layout.SAVEPOINTS))
+        new = {name: found for name in names if name not in known and (found := _find(store, name)) is not None}
+        known.update(new)
+        if names == before:
+            return tuple(known[name] for name in names if name in known)
+        before = names
+    raise DidNotHappenError("the savepoints changed all the time while they were listed; try again")
 
 
-def read_manifests(store: ObjectStore, listed: Iterable[ObjectMeta]) -> tuple[Savepoint, ...]:
-    """Those of the listed objects that are savepoints and still there."""
-    found: list[Savepoint] = []
-    for meta in listed:
-        if not meta.name.startswith(layout.SAVEPOINTS):
-            continue
-        try:
-            found.append(decode_record(store.get(meta.name), Savepoint, meta.name))
-        except MissingObjectError:
-            continue
-    return tuple(found)
+def _find(store: ObjectStore, name: str) -> Savepoint | None:
+    try:
+        return decode_record(store.get(name), Savepoint, name)
+    except MissingObjectError:
+        return None
+
+
+def hold_savepoint(
+    store: ObjectStore, savepoint: Savepoint, name: str, holder: str, clock: Clock, token: str
+) -> Savepoint:
+    """A hold of what a native savepoint keeps. Raises `InvalidRequestError` if that is deleted meanwhile."""
+    hold = msgspec.structs.replace(savepoint, token=token, name=name, holder=holder, created_ms=clock.now_ms())
+    publish_savepoint(store, hold, clock)
+    try:
+        if read_savepoint(store, savepoint.name).token == savepoint.token:
+            return hold
+    except InvalidRequestError:
+        pass
+    release_savepoint(store, hold)
+    raise InvalidRequestError(f"savepoint {savepoint.name!r} was deleted; choose another one", job=savepoint.job)
+
+
+def release_clone(source: ObjectStore, job_id: str) -> int:
+    """Let go of everything that is held in `source` for the clone with this id; how many holds there were."""
+    held = [meta.name for meta in source.list(layout.savepoint(layout.clone_hold_name(job_id, "")))]
+    source.delete(held)
+    return len(held)
 
 
 def delete_savepoint(store: ObjectStore, name: str) -> Savepoint:

@@ -1,4 +1,4 @@
-"""Copying the state of a commit into the objects of one slot of another job, or of the same one. Thin I/O.
+"""Copying the state of a commit into the objects of one slot of another job, or of the same one; or sharing it.
 
 Files of tiles and uploaded log objects are copied whole and verified; segments inside of chain entries are packed.
 
@@ -23,7 +23,7 @@ from varve.storage.snapshots import SnapshotReader
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
     from varve.storage.clock import Clock, TokenSource
@@ -77,34 +77,12 @@ class StateCopy:
             MissingObjectError, CorruptDataError: an object of the source is gone or damaged; nothing refers to what
                 was copied so far.
         """
-        files = {tile: self._files(tile) for tile in view.tiles}
+        files = {tile: files_of(tile, self._snapshots) for tile in view.tiles}
         uploaded = [ref for ref in view.segments if not is_packable(ref)]
         named = self._copy_objects([f for tile in view.tiles for f in files[tile]], uploaded)
-        tiles = tuple(
-            Tile(
-                operator=tile.operator,
-                low=tile.low,
-                high=tile.high,
-                at=tile.at,
-                files=tuple(SnapshotFile(f.file, named[f.name], f.size_bytes, f.crc32) for f in files[tile]),
-            )
-            for tile in view.tiles
-        )
+        tiles = tuple(_named(tile, files[tile], named.__getitem__) for tile in view.tiles)
         moved = tuple(ref if is_packable(ref) else _moved(ref, named[ref.data.name]) for ref in view.segments)
-        return CopiedState(tiles, self._packed(moved), tuple(link for link in view.line))
-
-    def _files(self, tile: Tile) -> tuple[SnapshotFile, ...]:
-        if tile.snapshot is None:
-            return tile.files
-        name = layout.SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot)
-        descriptor = self._snapshots.read(name)
-        if descriptor.status != "published" or descriptor.at != tile.at:
-            raise CorruptDataError(
-                f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "
-                f"{tile.at.seq}; choose another checkpoint",
-                object_name=layout.snapshot(*name),
-            )
-        return descriptor.files
+        return CopiedState(tiles, self._packed(moved), view.line)
 
     def _copy_objects(self, files: Sequence[SnapshotFile], refs: Sequence[SegmentRef]) -> dict[str, str]:
         """Old name → new name of these objects, which are then durable."""
@@ -142,6 +120,37 @@ class StateCopy:
                 uploader.submit_bytes(pack.name, pack.body).result()
             segments = replace_packed(segments, pack)
         return segments
+
+
+def share_state(view: LineView, source_job: str, snapshots: SnapshotReader) -> CopiedState:
+    """The state of the view's commit as a clone of `source_job` names it; nothing is copied."""
+
+    def name_of(name: str) -> str:
+        return layout.shared(source_job, name)
+
+    tiles = tuple(_named(tile, files_of(tile, snapshots), name_of) for tile in view.tiles)
+    return CopiedState(tiles, tuple(_moved(ref, name_of(ref.data.name)) for ref in view.segments), view.line)
+
+
+def files_of(tile: Tile, snapshots: SnapshotReader) -> tuple[SnapshotFile, ...]:
+    """The files of a tile, also those that a snapshot lists. Raises `CorruptDataError`, `MissingObjectError`."""
+    if tile.snapshot is None:
+        return tile.files
+    name = layout.SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot)
+    descriptor = snapshots.read(name)
+    if descriptor.status != "published" or descriptor.at != tile.at:
+        raise CorruptDataError(
+            f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "
+            f"{tile.at.seq}; choose another checkpoint",
+            object_name=layout.snapshot(*name),
+        )
+    return descriptor.files
+
+
+def _named(tile: Tile, files: Sequence[SnapshotFile], name_of: Callable[[str], str]) -> Tile:
+    """The tile with files under other names."""
+    named = tuple(SnapshotFile(f.file, name_of(f.name), f.size_bytes, f.crc32) for f in files)
+    return Tile(operator=tile.operator, low=tile.low, high=tile.high, at=tile.at, files=named)
 
 
 def check_file(path: Path, slices: Iterable[ObjectSlice], size_bytes: int | None, name: str) -> None:

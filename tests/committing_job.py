@@ -28,7 +28,7 @@ from tests.state_model import (
 )
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.segment import SegmentHeader, encode_segment
-from varve.materializer.state_origin import copy_origin
+from varve.materializer.state_origin import clone_origin, copy_origin
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
 from varve.storage.base_decision import SparkProgress
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from varve.materializer.state_origin import StateOrigin
     from varve.storage.clock import Clock
     from varve.storage.commit_plan import Adoption
+    from varve.storage.import_plan import CopiedState
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Link, SnapshotFloor
@@ -96,18 +97,32 @@ class CommittingJob:
         self.batch -= redo
         self.choose_base()
 
-    def start_from(self, origin: StateOrigin, model: Model) -> None:
+    def start_from(self, origin: StateOrigin, model: Model, *, clone: bool = False) -> None:
         """A new query's first run, from another state; `model` is what that state must be."""
         self.close()
         self.runs += 1
         self.tokens = NumberedTokens(f"driver-{self.name}-{self.runs}")
         run = self.run = JobRun.open(
-            self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens, begins_after=origin.commit.seq
+            self.store,
+            self.name,
+            KEY_GROUPS,
+            self.policy,
+            self.clock,
+            self.tokens,
+            begins_after=origin.commit.seq,
+            cloned_from=origin.job_beside(self.store) if clone else None,
         )
+        given: Any = {"clock": self.clock, "tokens": self.tokens}
+
+        def take(slot: int) -> CopiedState:
+            if run.record.cloned_from is not None:
+                return clone_origin(origin, run.record, run.record.cloned_from, **given)
+            return copy_origin(origin, run.record, self.store, slot, **given)
+
         fence = run.start_from(
             origin.commit,
             None,
-            lambda slot: copy_origin(origin, run.record, self.store, slot, clock=self.clock, tokens=self.tokens),
+            take,
         )
         assert fence.restore is not None
         imported = run.reader.find_commit(fence.restore)

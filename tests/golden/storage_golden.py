@@ -194,6 +194,15 @@ STARTED_JOB = JobRecord(
     created_ms=1_700_000_000_020,
     begins_after=9,
 )
+CLONED_JOB = JobRecord(
+    job_id=token(102),
+    token=token(103),
+    name="flights-3",
+    max_parallelism=128,
+    created_ms=1_700_000_000_021,
+    begins_after=9,
+    cloned_from="flights",
+)
 IMPORTED_FILE = SnapshotFile("000012.sst", layout.segment(11, "imported", 0, token(111), 0), 4096, 0xDEADBEEF)
 IMPORT = Commit(
     seq=11,
@@ -281,6 +290,7 @@ RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "snapshot-aborted.bin": ABORTED,
     "pin.bin": PIN,
     "job-started.bin": STARTED_JOB,
+    "job-clone.bin": CLONED_JOB,
     "savepoint-native.bin": NATIVE,
     "savepoint-canonical.bin": CANONICAL,
 }

@@ -67,12 +67,21 @@ def origin_of(world: World, savepoint: Savepoint | None) -> StateOrigin:
 class Started:
     """A second job in the world, started from the first one's state."""
 
-    def __init__(self, world: World, origin: StateOrigin, **job: Any) -> None:
+    def __init__(
+        self,
+        world: World,
+        origin: StateOrigin,
+        *,
+        clone: bool = False,
+        name: str = "other",
+        model: Any = None,
+        **job: Any,
+    ) -> None:
         self.world = world
-        self.store = PrefixedStore(world.root, "other")
-        self.job = CommittingJob(self.store, world.clock, **{"name": "other", "query": "other", **job})
-        self.model = world.job.models[origin.commit.link]
-        self.job.start_from(origin, self.model)
+        self.store = PrefixedStore(world.root, name)
+        self.job = CommittingJob(self.store, world.clock, **{"name": name, "query": "other", **job})
+        self.model = model or world.job.models[origin.commit.link]
+        self.job.start_from(origin, self.model, clone=clone)
         self._checks = 0
 
     def check(self) -> None:
@@ -165,7 +174,7 @@ def test_a_savepoint_outlives_the_log_and_goes_when_it_is_deleted(world: World, 
     Collector(world.reader, world.clock, TOKENS).collect()
     world.check()
     world.check_no_garbage()
-    assert world.names(layout.SAVEPOINT_AREAS) == []
+    assert world.names("savepoint") == []
 
 
 def test_a_canonical_savepoint_may_be_anywhere(world: World, tmp_path: Path) -> None:
@@ -177,7 +186,7 @@ def test_a_canonical_savepoint_may_be_anywhere(world: World, tmp_path: Path) -> 
     writer = CanonicalSavepoints(world.reader, "job", target, scratch, clock=world.clock, tokens=TOKENS)
     savepoint = writer.create(world.newest(), "before", "test", lambda *done: heard.append(done))
     assert heard == [(1, 3), (2, 3), (3, 3)]
-    assert world.names(layout.SAVEPOINT_AREAS) == []
+    assert world.names("savepoint") == []
     found = find_origin(f"{target.url}/savepoints/before", world.store)
     assert found.savepoint == savepoint
     Started(world, found).check()
@@ -341,3 +350,121 @@ def test_a_location_names_a_savepoint_a_checkpoint_or_a_job(tmp_path: Path) -> N
     with pytest.raises(IncompatibleError, match="max-parallelism to 8"):
         found.check(16)
     world.close()
+
+
+class TestClone:
+    """A clone shares its source's objects until the materializer has replaced them."""
+
+    @pytest.mark.parametrize("kind", ["native", "checkpoint"])
+    def test_nothing_is_copied_and_the_source_keeps_what_is_shared(self, world: World, kind: str) -> None:
+        fill(world)
+        kept = MAKERS[kind](world)
+        other = Started(world, origin_of(world, kept), clone=True, parallelism=3)
+        assert _names(other, layout.SEGMENTS) + _names(other, layout.PACKS) == []
+        if kept is not None:
+            delete_savepoint(world.store, "before")
+        self._go_on(world)
+        other.check()
+        assert len(list_savepoints(world.store)) == 1
+
+    def test_the_hold_goes_when_nothing_is_shared_any_more(self, world: World) -> None:
+        fill(world)
+        other = Started(world, origin_of(world, None), clone=True, parallelism=2)
+        sidecar = world.sidecar(replace(CONFIG, job="other"), place="of-other")
+        held = []
+        for _ in range(4):
+            for _ in range(4):
+                other.job.commit(random_batch(world.rng))
+            assert sidecar.fold()
+            other.check()
+            held.append(len(list_savepoints(world.store)))
+        assert held[0] == 1
+        assert held[-1] == 0
+        self._go_on(world)
+        world.check_no_garbage()
+        for name in world.names(""):
+            world.store.delete([name])
+        other.check()
+        other.job.start()
+        other.check()
+
+    def test_a_savepoint_of_the_clone_keeps_the_hold(self, world: World) -> None:
+        fill(world)
+        other = Started(world, origin_of(world, None), clone=True)
+        assert other.job.run is not None
+        base = other.job.run.state.base
+        assert base is not None
+        kept = create_native(
+            other.job.run.reader, base, "first", job="other", holder="test", clock=world.clock, tokens=TOKENS
+        )
+        sidecar = world.sidecar(replace(CONFIG, job="other"), place="of-other")
+        for _ in range(4):
+            for _ in range(4):
+                other.job.commit(random_batch(world.rng))
+            sidecar.fold()
+        self._go_on(world)
+        assert len(list_savepoints(world.store)) == 1
+        third = Started(world, StateOrigin("there", other.store, kept.commit, kept), name="third", model=other.model)
+        third.check()
+        delete_savepoint(other.store, "first")
+        for _ in range(3):
+            other.job.commit(random_batch(world.rng))
+        sidecar.fold()
+        assert list_savepoints(world.store) == ()
+        third.check()
+
+    def test_a_clone_of_a_clone_keeps_both_holds(self, world: World) -> None:
+        fill(world)
+        other = Started(world, origin_of(world, None), clone=True)
+        assert other.job.run is not None
+        base = other.job.run.state.base
+        assert base is not None
+        third = Started(
+            world, StateOrigin("there", other.store, base, None), name="third", model=other.model, clone=True
+        )
+        sidecar = world.sidecar(replace(CONFIG, job="other"), place="of-other")
+        for _ in range(4):
+            for _ in range(4):
+                other.job.commit(random_batch(world.rng))
+            sidecar.fold()
+        self._go_on(world)
+        third.check()
+        assert [len(list_savepoints(store)) for store in (world.store, other.store)] == [1, 1]
+
+    def test_only_a_checkpoint_or_native_savepoint_beside_the_job_can_be_cloned(self, world: World) -> None:
+        fill(world)
+        store = PrefixedStore(world.root, "other")
+        elsewhere = PrefixedStore(world.root, "deeper/other")
+        assert origin_of(world, None).job_beside(store) == "job"
+        for origin, own in (
+            (origin_of(world, None), world.store),
+            (origin_of(world, None), elsewhere),
+            (origin_of(world, canonical(world)), store),
+        ):
+            with pytest.raises(InvalidRequestError, match="cannot be cloned"):
+                origin.job_beside(own)
+
+    def test_what_is_shared_can_be_read_and_nothing_else(self, world: World) -> None:
+        world.commit()
+        store = PrefixedStore(world.root, "other")
+        name = layout.shared("job", layout.JOB)
+        assert layout.shared("third", name) == name
+        assert store.get(name) == world.store.get(layout.JOB)
+        for change in (store.put, store.put_if_absent):
+            with pytest.raises(InvalidRequestError):
+                change(name, b"")
+        with pytest.raises(InvalidRequestError):
+            store.delete([name])
+        with pytest.raises(InvalidRequestError):
+            store.get("../../job.json")
+
+    @staticmethod
+    def _go_on(world: World) -> None:
+        """The source replaces all of its state and collects."""
+        sidecar = world.sidecar()
+        for _ in range(5):
+            world.commit(3, upload=True)
+            sidecar.fold()
+        world.commit(2)
+        Collector(world.reader, world.clock, TOKENS).collect()
+        world.check()

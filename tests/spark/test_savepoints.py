@@ -83,6 +83,31 @@ def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -
     assert commits == [1, 0], "batch 1 was executed again on the checkpoint of batch 0"
 
 
+def test_a_clone_shares_the_objects_of_its_source(spark: SparkSession, tmp_path: Path) -> None:
+    """Segments of their own and inline ones; the clone's state workers read both where they are."""
+    job = KeyedJob(spark, tmp_path, conf={"checkpoint.inline-size-max": "0 b"})
+    job.add(("a", 1), ("b", 2))
+    job.run()
+    job.conf = {}
+    job.add(("a", 3), ("c", 4))
+    job.run()
+    other = KeyedJob(
+        spark, tmp_path, name="other", parallelism=3, checkpoint="other-checkpoint", source="other-input",
+        backend=BACKENDS["rocksdb"],
+    )  # fmt: skip
+    other.conf = {
+        "execution.state-recovery.path": str(tmp_path / "state" / "job"),
+        "execution.state-recovery.claim-mode": "clone",
+    }
+    other.model.values = {key: list(held) for key, held in job.model.values.items()}
+    other.add(("a", 5), ("c", 6), ("d", 7))
+    other.run()
+    assert other.rows() == in_order(other.expected)
+    assert not (tmp_path / "state" / "other" / "seg").exists()
+    [hold] = command("savepoint", "list", "job", "--storage", str(tmp_path / "state"))
+    assert (hold["format"], hold["holder"]) == ("hold", "clone other")
+
+
 def test_a_start_from_nowhere_leaves_nothing_behind(spark: SparkSession, tmp_path: Path) -> None:
     job = KeyedJob(spark, tmp_path, conf={"execution.savepoint.path": str(tmp_path / "nothing/savepoints/before")})
     job.add(("a", 1))

@@ -59,7 +59,7 @@ def test_savepoints_are_made_listed_described_and_deleted(job: CommittingJob, tm
     for name in "abc":
         assert [line["name"] for line in run(tmp_path, "delete", "flights", name)] == [name]
     assert run(tmp_path, "list", "flights") == []
-    assert job.store.list(layout.SAVEPOINT_AREAS) == []
+    assert job.store.list("savepoint") == []
 
 
 def _rows(job: CommittingJob, described: Any, state: str) -> list[Any]:
@@ -90,7 +90,7 @@ def test_what_is_wrong_is_said_and_nothing_is_made(job: CommittingJob, tmp_path:
     ):
         run(tmp_path, *arguments, code=1)
     assert [line["name"] for line in run(tmp_path, "list", "flights")] == ["a"]
-    assert len(job.store.list(layout.SAVEPOINT_AREAS)) == 1
+    assert len(job.store.list("savepoint")) == 1
     assert job.store.list(layout.PINS) == []
 
 
