@@ -160,6 +160,13 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
     """The batch has a commit that Spark has not acknowledged."""
     if newest.parent != (parent.link if parent else ORIGIN):
         raise InvariantError(f"the base decision was given another parent than {newest.parent} for the newest commit")
+    if newest.source is not None:
+        raise StateMissingError(
+            f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that batch, "
+            "so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an older "
+            "state",
+            batch=spark.batch,
+        )
     if spark.batch > 0:
         _check_lineage(spark, parent)
     if sink != SinkCommit(newest.batch, newest.seq):

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from varve.storage.base_decision import (
@@ -20,7 +21,7 @@ from varve.storage.errors import (
     StartError,
     StateMissingError,
 )
-from varve.storage.records import ORIGIN, Commit, Link
+from varve.storage.records import ORIGIN, Commit, Link, StateSource
 
 
 def commit(batch: int, seq: int, parent: Commit | None = None, query: str = "q", needs_from: int = 2) -> Commit:
@@ -109,6 +110,16 @@ def test_a_base_that_does_not_match_sparks_progress_is_an_error(
     """I11: never the empty state, never a guess."""
     with pytest.raises(error, match=text):
         decide_base(progress, stored)
+
+
+def test_a_batch_that_a_copied_state_holds_is_never_executed_on_the_empty_state() -> None:
+    """An import has no parent, but that does not mean that there was nothing before its batch."""
+    for batch in (0, 2):
+        copied = msgspec.structs.replace(commit(batch, 9), source=StateSource("other", Link(5, "t5")))
+        for sink in (None, SinkCommit(batch, 9)):
+            with pytest.raises(StateMissingError, match="copied"):
+                decide_base(spark(batch), chain(copied), sink)
+        assert decide_base(spark(batch + 1), chain(copied)) == Execute(copied)
 
 
 def test_the_parent_must_be_the_one_that_the_commit_names() -> None:
