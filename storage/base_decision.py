@@ -162,9 +162,9 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
         raise InvariantError(f"the base decision was given another parent than {newest.parent} for the newest commit")
     if newest.source is not None:
         raise StateMissingError(
-            f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that batch, "
-            "so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an older "
-            "state",
+            f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that "
+            "batch, so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an "
+            "older state",
             batch=spark.batch,
         )
     if spark.batch > 0:
