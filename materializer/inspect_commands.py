@@ -16,8 +16,8 @@ from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
 from varve.storage.errors import MissingObjectError, VarveError
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
 from varve.storage.savepoints import release_clone
 
@@ -87,7 +87,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
     """List the jobs of a storage."""
     try:
         root = open_store(storage_url, storage_options)
-        lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
+        lines = [_job_line(name, JobStore(root, name)) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json)
@@ -103,7 +103,7 @@ def checkpoints(
 ) -> None:
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
-        store = substore(open_store(storage_url, storage_options), job)
+        store = JobStore(open_store(storage_url, storage_options), job)
         lines = [
             _checkpoint_line(commit) for commit in newest_commits(ChainReader(store, read_job(store).job_id), limit)
         ]
@@ -190,12 +190,12 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
 
 
 def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
-    store = substore(root, name)
+    store = JobStore(root, name)
     record = read_job(store)
     reader = ChainReader(store, record.job_id)
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
     if record.cloned_from is not None and not report.shares and not dry_run:
-        release_clone(substore(root, record.cloned_from), record.job_id)
+        release_clone(JobStore(root, record.cloned_from), record.job_id)
     return SweepLine(
         job=name,
         dry_run=dry_run,

@@ -23,7 +23,7 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.errors import MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
-from varve.storage.prefixed_store import substore
+from varve.storage.job_store import JobStore
 from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
@@ -240,7 +240,7 @@ class JobMaterializer:
         report = self._followed.collector.collect()
         source = self._followed.record.cloned_from
         if source is not None and not report.shares and not self._released:
-            release_clone(substore(self._root, source), self._followed.record.job_id)
+            release_clone(JobStore(self._root, source), self._followed.record.job_id)
             self._released = True
         if report.deleted:
             self._report(

@@ -25,8 +25,8 @@ from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, StateMissingError, VarveError
 from varve.storage.job import read_job
 from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 
 if TYPE_CHECKING:
     from varve.materializer.restore_decision import SparkLocation
@@ -71,7 +71,7 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     Without a choice it is the newest checkpoint that fits Spark's checkpoint location, or simply the newest.
     """
     try:
-        store = substore(open_store(storage_url, storage_options), layout.check_job_name(job))
+        store = JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
         if sum(options[name] not in (None, False) for name in _CHOICES) > 1:
             raise InvalidRequestError("give one of --checkpoint, --batch, --savepoint and --cancel")
         spark = None if options["spark_url"] is None else open_beside(options["spark_url"], storage_options)

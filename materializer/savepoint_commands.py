@@ -20,8 +20,8 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, StateMissingError, VarveError
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
 from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints, read_savepoint
 from varve.storage.start_decision import newest_commit
@@ -180,7 +180,7 @@ def delete(job: str, name: str, storage_url: str, storage_options: dict[str, Any
 
 
 def _store(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
-    return substore(open_store(storage_url, storage_options), layout.check_job_name(job))
+    return JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
 
 
 def _reader(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:

@@ -15,8 +15,8 @@ from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace, default_working_directory
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -103,7 +103,7 @@ class MaterializerService:
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given, self._root)
+                self._jobs[name] = JobMaterializer(name, JobStore(self._root, name), self._given, self._root)
 
     def _report_failure(self, error: VarveError) -> None:
         self._given.reporter.report(

@@ -25,8 +25,8 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
 from varve.storage.import_plan import CopiedState
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import local_directory, open_store
-from varve.storage.prefixed_store import substore
 from varve.storage.records import KEY_HASH, ORIGIN, SnapshotFile, Tile
 from varve.storage.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
 from varve.storage.snapshots import SnapshotReader
@@ -141,7 +141,7 @@ def _job_store(url: str, storage_options: Mapping[str, Any] | None) -> ObjectSto
     storage, _, job = url.rpartition("/")
     if not storage or storage.endswith((":", "/")):
         return open_beside(url, storage_options)
-    return substore(open_beside(storage, storage_options), job)
+    return JobStore(open_beside(storage, storage_options), job)
 
 
 def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrigin:

@@ -36,8 +36,8 @@ from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
 from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class Coordinator:
         config = plan.config
         clock, tokens = clock or SystemClock(), tokens or SystemTokens()
         root = store or open_store(config.storage_url, dict(config.storage_options))
-        job_store = PrefixedStore(root, plan.job)
+        job_store = JobStore(root, plan.job)
         check_store(job_store, tokens, clock)
         origin = _origin(spark, plan, job_store)
         run = JobRun.open(

@@ -29,8 +29,8 @@ from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader
 
@@ -104,7 +104,7 @@ class StateWorker:
     def _job_store(self, request: OperatorRequest) -> ObjectStore:
         key = f"{request.storage_url} {request.job}"
         if key not in self._stores:
-            self._stores[key] = PrefixedStore(open_store(request.storage_url, request.storage_options), request.job)
+            self._stores[key] = JobStore(open_store(request.storage_url, request.storage_options), request.job)
         return self._stores[key]
 
 

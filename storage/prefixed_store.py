@@ -1,14 +1,9 @@
-"""A part of a store as a store of its own: a job's store is `<root>/<job>`.
-
-Objects that a clone shares with its source have names that lead to the job beside it (`layout.shared`). They can be
-read, but neither listed nor written nor deleted (I7).
-"""
+"""A part of a store as a store of its own: a job's store is `<root>/<job>`."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.storage import layout
 from varve.storage.object_name import check_name, check_prefix
 
 if TYPE_CHECKING:
@@ -25,17 +20,16 @@ class PrefixedStore:
         """`prefix` has no `/` at its ends. Raises `InvalidRequestError` if it could not be a name."""
         self._inner = inner
         self._prefix = check_name(prefix) + "/"
-        self._above = prefix.rpartition("/")[0]
 
     @property
     def url(self) -> str:
         return f"{self._inner.url.rstrip('/')}/{self._prefix[:-1]}"
 
     def get(self, name: str) -> bytes:
-        return self._inner.get(self._readable(name))
+        return self._inner.get(self._full(name))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        return self._inner.get_range(self._readable(name), offset, length)
+        return self._inner.get_range(self._full(name), offset, length)
 
     def put(self, name: str, data: bytes) -> None:
         self._inner.put(self._full(name), data)
@@ -56,14 +50,7 @@ class PrefixedStore:
         self._inner.put_file(self._full(name), path)
 
     def get_file(self, name: str, path: Path) -> None:
-        self._inner.get_file(self._readable(name), path)
-
-    def _readable(self, name: str) -> str:
-        """The name in the inner store of what may be another job's: that is only ever read."""
-        if not layout.is_shared(name):
-            return self._full(name)
-        name = check_name(layout.name_in_storage(name))
-        return f"{self._above}/{name}" if self._above else name
+        self._inner.get_file(self._full(name), path)
 
     def _full(self, name: str) -> str:
         # Checked before it is joined: the inner store would accept a/../b only as a whole it cannot judge.

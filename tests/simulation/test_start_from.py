@@ -22,8 +22,8 @@ from varve.storage.errors import (
     StateMissingError,
 )
 from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ class Started:
         **job: Any,
     ) -> None:
         self.world = world
-        self.store = PrefixedStore(world.root, name)
+        self.store = JobStore(world.root, name)
         self.job = CommittingJob(self.store, world.clock, **{"name": name, "query": "other", **job})
         self.model = model or world.job.models[origin.commit.link]
         self.job.start_from(origin, self.model, clone=clone)
@@ -224,7 +224,7 @@ def test_another_state_is_never_replaced(world: World) -> None:
 def test_a_job_whose_numbers_are_behind_is_refused(world: World) -> None:
     """Tiles and list elements are ordered by seq, so the numbers must go on."""
     fill(world)
-    store = PrefixedStore(world.root, "empty")
+    store = JobStore(world.root, "empty")
     job = CommittingJob(store, world.clock, name="empty")
     job.start()
     job.close()
@@ -433,8 +433,8 @@ class TestClone:
 
     def test_only_a_checkpoint_or_native_savepoint_beside_the_job_can_be_cloned(self, world: World) -> None:
         fill(world)
-        store = PrefixedStore(world.root, "other")
-        elsewhere = PrefixedStore(world.root, "deeper/other")
+        store = JobStore(world.root, "other")
+        elsewhere = JobStore(world.root, "deeper/other")
         assert origin_of(world, None).job_beside(store) == "job"
         for origin, own in (
             (origin_of(world, None), world.store),
@@ -446,7 +446,7 @@ class TestClone:
 
     def test_what_is_shared_can_be_read_and_nothing_else(self, world: World) -> None:
         world.commit()
-        store = PrefixedStore(world.root, "other")
+        store = JobStore(world.root, "other")
         name = layout.shared("job", layout.JOB)
         assert layout.shared("third", name) == name
         assert store.get(name) == world.store.get(layout.JOB)
