@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +25,11 @@ from varve.storage.errors import (
 from varve.storage.job_run import JobRun
 from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
+from varve.storage.memory_store import MemoryStore
 from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
     from varve.storage.records import Commit, Savepoint
@@ -468,3 +470,69 @@ class TestClone:
         world.commit(2)
         Collector(world.reader, world.clock, TOKENS).collect()
         world.check()
+
+
+class Killed(BaseException):
+    """The process is gone: no handler runs an operation any more."""
+
+
+class MortalStore(MemoryStore):
+    """Every write after the `lives`-th kills the process, and nothing works until it is started again."""
+
+    lives: float = math.inf
+    dead = False
+
+    def put(self, name: str, data: bytes) -> None:
+        self._write()
+        super().put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        self._write()
+        return super().put_if_absent(name, data)
+
+    def put_file(self, name: str, path: Path) -> None:
+        self._write()
+        super().put_file(name, path)
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._write()
+        super().delete(names)
+
+    def _write(self) -> None:
+        self.lives -= 1
+        self.dead = self.dead or self.lives < 0
+        if self.dead:
+            raise Killed
+
+
+@pytest.mark.parametrize("kind", ["checkpoint", "clone", "canonical"])
+def test_a_start_that_is_killed_at_any_write_is_done_again(tmp_path: Path, kind: str) -> None:
+    """Neither job ever misses anything, whatever was left behind; nor if a canonical savepoint is made (I7, I11)."""
+    root = MortalStore()
+    world = World(tmp_path, root)
+    fill(world)
+    savepoint = canonical(world, name="kept") if kind == "canonical" else None
+    origin = origin_of(world, savepoint)
+    before = {meta.name: root.get(meta.name) for meta in root.list("")}
+    deaths = 0
+    while True:
+        root.delete([meta.name for meta in root.list("")])
+        for name, data in before.items():
+            root.put(name, data)
+        root.lives, root.dead = deaths, False
+        try:
+            if kind == "canonical":
+                canonical(world)
+            Started(world, origin, clone=kind == "clone")
+            died = False
+        except Killed:
+            died = True
+        root.lives, root.dead = math.inf, False
+        Collector(world.reader, world.clock, TOKENS).collect()
+        world.check()
+        Started(world, origin, clone=kind == "clone", runs=1).check()  # with other tokens than the dead run's
+        if not died:
+            break
+        deaths += 2 if kind == "canonical" else 1
+    assert deaths > 3
+    world.close()
