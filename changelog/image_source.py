@@ -1,6 +1,6 @@
 """Reading the images that a restore needs: verified, and each slice once, however many partitions share it.
 
-Invariants: I8 (CRC of every slice; an image must be of the job and the operator that its reference says).
+Invariants: I8 (CRC of every slice; an image must be of the operator that its reference says).
 """
 
 from __future__ import annotations
@@ -19,9 +19,7 @@ if TYPE_CHECKING:
     from varve.storage.records import ImageRef, ObjectSlice
 
 
-def read_images(
-    store: ObjectStore, job_id: str, images: Iterable[ImageRef]
-) -> dict[ImageRef, tuple[StateSection, ...]]:
+def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef, tuple[StateSection, ...]]:
     """The sections of each image.
 
     Raises:
@@ -36,10 +34,10 @@ def read_images(
     for place, data in read_slices(store, by_slice):
         image = decode_image(data, place.name)
         for ref in by_slice[place]:
-            if (image.job_id, image.operator) != (job_id, ref.operator):
+            if image.operator != ref.operator:  # the job may be another one, whose state this job began with
                 raise CorruptDataError(
                     f"the image is of operator {image.operator!r} of job {image.job_id}, but is referred to as "
-                    f"{ref.operator!r} of {job_id}; restore an older checkpoint",
+                    f"{ref.operator!r}; restore an older checkpoint",
                     object_name=place.name,
                     operator=ref.operator,
                     partition=ref.partition,

@@ -23,6 +23,8 @@ from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.jobs import job_names
 from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
+from varve.materializer.restore_command import restore
+from varve.materializer.savepoint_commands import savepoint
 from varve.materializer.service import run_materializer
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varve.materializer.storage_parameters import key_value_pairs, storage_parameters
@@ -185,5 +187,5 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
     return click.UsageError(str(error), click.get_current_context(silent=True))
 
 
-for _command in (materialize, jobs, checkpoints, sweep):
+for _command in (materialize, jobs, checkpoints, sweep, savepoint, restore):
     main.add_command(_command)

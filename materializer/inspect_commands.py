@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from varve.materializer.chain_follower import ChainFollower
-from varve.materializer.duration import format_size_bytes
+from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.jobs import job_names
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.chain_reader import ChainReader
@@ -19,12 +16,13 @@ from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
 from varve.storage.errors import MissingObjectError, VarveError
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
+from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from varve.storage.collector import CollectReport
     from varve.storage.object_store import ObjectStore
@@ -77,6 +75,7 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
     segments: int
     snapshot_descriptors: int
     snapshot_files: int
+    savepoint_files: int
     aborted: int
     unreadable: tuple[str, ...]
 
@@ -88,10 +87,10 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
     """List the jobs of a storage."""
     try:
         root = open_store(storage_url, storage_options)
-        lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
+        lines = [_job_line(name, JobStore(root, name)) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -104,11 +103,13 @@ def checkpoints(
 ) -> None:
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
-        store = substore(open_store(storage_url, storage_options), job)
-        lines = [_checkpoint_line(commit) for commit in _line(ChainReader(store, read_job(store).job_id), limit)]
+        store = JobStore(open_store(storage_url, storage_options), job)
+        lines = [
+            _checkpoint_line(commit) for commit in newest_commits(ChainReader(store, read_job(store).job_id), limit)
+        ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -130,12 +131,11 @@ def sweep(
     try:
         root = open_store(storage_url, storage_options)
         lines = [
-            _sweep(name, substore(root, name), grace_hours * 3600, dry_run=dry_run)
-            for name in ([job] if job else job_names(root))
+            _sweep(name, root, grace_hours * 3600, dry_run=dry_run) for name in ([job] if job else job_names(root))
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 def _job_line(name: str, store: ObjectStore) -> JobLine:
@@ -150,14 +150,14 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
         epoch=chain.head.epoch,
         seq=commit.seq,
         batch=commit.batch,
-        time=_time(commit.time_ms),
+        time=utc_time(commit.time_ms),
         operators=tuple(operator.uid for operator in commit.operators),
         log_segments=len(view.segments),
         log_bytes=sum(ref.data.length for ref in view.segments),
     )
 
 
-def _line(reader: ChainReader, limit: int) -> Iterator[Commit]:
+def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
     """The newest commits of the head's line, as far as they still exist."""
     head = reader.head()
     link = ORIGIN if head is None else getattr(head, "commit", head.link)
@@ -180,7 +180,7 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
         seq=commit.seq,
         batch=commit.batch,
         epoch=commit.epoch,
-        time=_time(commit.time_ms),
+        time=utc_time(commit.time_ms),
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),
@@ -189,9 +189,13 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
     )
 
 
-def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
-    reader = ChainReader(store, read_job(store).job_id)
+def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
+    store = JobStore(root, name)
+    record = read_job(store)
+    reader = ChainReader(store, record.job_id)
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
+    if record.cloned_from is not None and not report.shares and not dry_run:
+        release_clone(JobStore(root, record.cloned_from), record.job_id)
     return SweepLine(
         job=name,
         dry_run=dry_run,
@@ -200,37 +204,7 @@ def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> S
         segments=len(report.segments),
         snapshot_descriptors=len(report.descriptors),
         snapshot_files=len(report.files),
+        savepoint_files=len(report.savepoint_files),
         aborted=len(report.aborted),
         unreadable=report.unreadable,
     )
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _show(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
-    if as_json:
-        for line in lines:
-            click.echo(msgspec.json.encode(line).decode())
-        return
-    if not lines:
-        click.echo("nothing found")
-        return
-    fields = lines[0].__struct_fields__
-    table = Table(*(name.replace("_", " ") for name in fields))
-    for line in lines:
-        table.add_row(*(_cell(name, getattr(line, name)) for name in fields))
-    console = Console()
-    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
-    Console(width=None if console.is_terminal else 250).print(table)
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if name.endswith("bytes") and isinstance(value, int):
-        return format_size_bytes(value)
-    if isinstance(value, tuple):
-        return ", ".join(map(str, cast("tuple[object, ...]", value)))
-    return str(value)

@@ -31,6 +31,8 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.errors import MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
+from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,7 +72,9 @@ class _Running(NamedTuple):
 class JobMaterializer:
     """Materializes one job; for one thread."""
 
-    def __init__(self, name: str, store: ObjectStore, surroundings: Surroundings, pool: Executor) -> None:
+    def __init__(
+        self, name: str, store: ObjectStore, surroundings: Surroundings, root: ObjectStore, pool: Executor
+    ) -> None:
         """`store` is rooted at `<root>/<job>`; the job need not exist yet. Ranges are materialized in `pool`."""
         self._name = name
         self._uninterruptible = store
@@ -89,6 +93,8 @@ class JobMaterializer:
         self._is_demanded = False
         self._message = ""
         self._collected_ms: int | None = None
+        self._root = root
+        self._released = False
         self._membership = Membership(surroundings.tokens.token()) if surroundings.config.share else None
 
     @property
@@ -337,6 +343,10 @@ class JobMaterializer:
         report = self._followed.collector.collect(
             keep_from=min((running.needs_from for running in self._running.values()), default=None)
         )
+        source = self._followed.record.cloned_from
+        if source is not None and not report.shares and not self._released:
+            release_clone(JobStore(self._root, source), self._followed.record.job_id)
+            self._released = True
         if report.deleted:
             self._report(
                 Collected(

@@ -22,8 +22,8 @@ from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace, default_working_directory
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,7 +121,8 @@ class MaterializerService:
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                self._jobs[name] = JobMaterializer(name, substore(self._root, name), self._given, self._pool)
+                store = JobStore(self._root, name)
+                self._jobs[name] = JobMaterializer(name, store, self._given, self._root, self._pool)
 
     def _report_failure(self, error: VarveError) -> None:
         event = JobFailed(

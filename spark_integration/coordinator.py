@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.schema_history import words
 from varve.materializer.child_process import start_materializer_process
+from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_origin, has_commit_of, is_location
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
@@ -36,8 +37,8 @@ from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
 from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
 from varve.storage.records import ORIGIN
 
@@ -48,13 +49,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
     from varve.materializer.child_process import MaterializerProcess
+    from varve.materializer.state_origin import StateOrigin
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import Summary
     from varve.spark_integration.sinks import Sink
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.import_plan import CopiedState
     from varve.storage.job_run import Acknowledged
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit
+    from varve.storage.records import Commit, Fence
 
 _log: Final = logging.getLogger(__name__)
 STREAM_SETTINGS: Final = {
@@ -111,6 +114,7 @@ class Coordinator:
         self._materializer: MaterializerProcess | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._combining = MapSideCombining()
+        self._origin: StateOrigin | None = None
         self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays)
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
@@ -144,18 +148,46 @@ class Coordinator:
         config = plan.config
         clock, tokens = clock or SystemClock(), tokens or SystemTokens()
         root = store or open_store(config.storage_url, dict(config.storage_options))
-        job_store = PrefixedStore(root, plan.job)
+        job_store = JobStore(root, plan.job)
         check_store(job_store, tokens, clock)
-        run = JobRun.open(job_store, plan.job, config.max_parallelism, config.commit_policy, clock, tokens)
-        return cls(spark, plan, sink, run, clock, tokens)
+        origin = _origin(spark, plan, job_store)
+        run = JobRun.open(
+            job_store,
+            plan.job,
+            config.max_parallelism,
+            config.commit_policy,
+            clock,
+            tokens,
+            begins_after=origin.commit.seq if origin else 0,
+            cloned_from=origin.job_beside(job_store) if origin and config.claim_mode == CLONE else None,
+        )
+        made = cls(spark, plan, sink, run, clock, tokens)
+        made._origin = origin
+        return made
 
     def take_over(self) -> None:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
-        fence = self._run.take_over(self._plan.config.restore)
+        fence = self._take_over_chain()
         if self._plan.config.materializer_mode == "embedded":
             self._materializer = start_materializer_process(self._plan.materializer_config)
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self._run.store.url)
+
+    def _take_over_chain(self) -> Fence:
+        origin, restore = self._origin, self._plan.config.restore
+        if origin is None:
+            return self._run.take_over(None if is_location(restore) else restore)
+        _log.info("job %s: it starts from the state at %s", self._plan.job, origin.location)
+        return self._run.start_from(
+            origin.commit, self._checkpoint.known_query_id(), lambda slot: self._take_state(origin, slot)
+        )
+
+    def _take_state(self, origin: StateOrigin, slot: int) -> CopiedState:
+        run, clock, tokens = self._run, self._clock, self._tokens
+        source = origin.job_beside(run.store) if self._plan.config.claim_mode == CLONE else None
+        if source is not None and source == run.record.cloned_from:
+            return clone_origin(origin, run.record, source, clock=clock, tokens=tokens)
+        return copy_origin(origin, run.record, run.store, slot, clock=clock, tokens=tokens)
 
     def attach(self, query: StreamingQuery) -> None:
         """The query that calls `process_batch` has been started."""
@@ -361,6 +393,18 @@ class Coordinator:
                 rows.sparkSession.conf.set(key, value)
             self._batch_limit = ArrowBatchLimit(rows.sparkSession)
         return self._batch_limit
+
+
+def _origin(spark: SparkSession, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
+    """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
+    restore = plan.config.restore
+    if not is_location(restore) or has_commit_of(
+        store, SparkCheckpoint(spark, plan.checkpoint_location).known_query_id()
+    ):
+        return None
+    origin = find_origin(str(restore), store, plan.config.storage_options)
+    origin.check(plan.config.max_parallelism)
+    return origin
 
 
 def partition_result(summary: Summary) -> PartitionResult:

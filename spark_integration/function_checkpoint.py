@@ -10,7 +10,7 @@ from varve.spark_integration.checkpointed_function import (
     FunctionSnapshotContext,
     checkpointed_in,
 )
-from varve.spark_integration.key_range import key_range
+from varve.storage.tile_cover import key_range
 
 if TYPE_CHECKING:
     from varve.changelog.operator_state_backend import OperatorStateBackend

@@ -72,7 +72,10 @@ class JobConfig:
     inline_max_bytes: int
     """Bytes of changes of all partitions together that travel inside the entry; above: objects of their own."""
     restore: str | int | None
-    """Explicit start from `"latest"` or from the checkpoint with this seq; None: an ordinary start."""
+    """Explicit start from `"latest"`, from the checkpoint with this seq, or from the state at a location (see
+    `varve.materializer.state_origin`); None: an ordinary start."""
+    claim_mode: str
+    """NO_CLAIM or CLONE: whether the job copies the state that it starts from elsewhere, or shares it."""
     ignore_unclaimed_state: bool
     """Drop state of operators that the job no longer has, instead of refusing to start."""
     max_parallelism: int

@@ -17,10 +17,10 @@ from varve.changelog.image_source import read_images
 from varve.changelog.operator_image import Image, encode_image
 from varve.changelog.operator_state_backend import OperatorStateBackend
 from varve.changelog.redistribution import Place, redistributed, union_shares
-from varve.spark_integration.key_range import key_range
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError
 from varve.storage.records import ObjectSlice
+from varve.storage.tile_cover import key_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -99,7 +99,7 @@ class NonKeyedState:
                 f"{problem}; restore an older checkpoint", operator=self._operator, partition=place.partition
             )
         own = [ref for ref in refs if (ref.partition, ref.parallelism) == (place.partition, place.parallelism)]
-        images = read_images(self._store, self._job_id, refs if redistribute else own)
+        images = read_images(self._store, refs if redistribute else own)
         self._own = self._begin = images[own[0]] if own else ()
         if redistribute:
             by_partition, before = {ref.partition: sections for ref, sections in images.items()}, parallelism.pop()

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.custom_store import FACTORY_NAME
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.state_origin import CLONE, NO_CLAIM
 from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.storage.errors import InvalidRequestError
+from varve.storage.layout import LATEST, is_savepoint_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -145,12 +147,29 @@ def _parameters(given: Any) -> dict[str, str]:
 
 
 def _restore_point(given: Any) -> str | int:
-    text = str(given).strip().lower() if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
-    if text == "latest":
-        return text
+    text = str(given).strip() if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
+    if text.lower() == LATEST:
+        return LATEST
     if text.isdecimal() and int(text) > 0:
         return int(text)
-    raise InvalidRequestError(f"{given!r} names no checkpoint; use 'latest' or the seq of a checkpoint (1, 2, ...)")
+    if "/" in text or is_savepoint_name(text):
+        return text
+    raise InvalidRequestError(
+        f"{given!r} names no checkpoint; use 'latest', the seq of a checkpoint (1, 2, ...), the name of a savepoint, "
+        "or the location of a savepoint or of another job's checkpoint"
+    )
+
+
+def _claim_mode(given: Any) -> str:
+    mode = _text(given).upper()
+    if mode in (NO_CLAIM, CLONE):
+        return mode
+    if mode in ("CLAIM", "LEGACY"):
+        raise InvalidRequestError(
+            f"{given!r} would let the job delete what it starts from; varve copies the state and owns no source: "
+            f"use {NO_CLAIM}, and delete the savepoint yourself when nobody needs it"
+        )
+    raise InvalidRequestError(f"{given!r} is unknown; use {NO_CLAIM} or {CLONE}")
 
 
 def _show_in(units: tuple[tuple[int, str], ...], smallest: str) -> Callable[[int], str]:
@@ -230,4 +249,5 @@ PREDEFINED_OPTIONS: Final = OptionType(
 STRING: Final = OptionType("string", _text)
 URL: Final = OptionType("URL or path", _url)
 PARAMETERS: Final = OptionType("map `key:value,...`", _parameters, lambda value: ",".join(map(":".join, value.items())))
-RESTORE_POINT: Final = OptionType("`latest` or a seq", _restore_point)
+RESTORE_POINT: Final = OptionType("`latest`, a seq, or the name or location of a savepoint", _restore_point)
+CLAIM_MODE: Final = OptionType(f"`{NO_CLAIM}` or `{CLONE}`", _claim_mode)

@@ -10,9 +10,11 @@ import dataclasses
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.materializer.config import FOLLOWER_MEMORY_MIN_BYTES, PORT_MAX, MaterializerConfig
+from varve.materializer.state_origin import NO_CLAIM
 from varve.spark_integration.option_types import (
     BACKEND,
     BOOLEAN,
+    CLAIM_MODE,
     DURATION,
     INTEGER,
     MEMORY_SIZE,
@@ -198,8 +200,20 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         default=None,
         field="restore",
         deprecated_keys=("execution.savepoint.path",),
-        description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job. "
-        "Leave it unset for ordinary restarts.",
+        description="Start a query that has no state of its own, or that was rewound, from this checkpoint of the job, "
+        "or from a savepoint or another job's checkpoint, whose state is then copied: the name of one of the job's own "
+        "savepoints, `<storage>/<job>/savepoints/<name>`, `<storage>/<job>/chain/<seq>` or `<storage>/<job>` for the "
+        "newest checkpoint. Once the query has a checkpoint of its own, the option does nothing.",
+    ),
+    ConfigOption(
+        key="execution.state-recovery.claim-mode",
+        type=CLAIM_MODE,
+        default=NO_CLAIM,
+        field="claim_mode",
+        deprecated_keys=("execution.savepoint-restore-mode",),
+        description="How the query has what it starts from. `NO_CLAIM`: its first entry holds a copy of the whole "
+        "state. `CLONE`: it shares the objects of a job in the same storage, which keeps them until the materializer "
+        "has replaced them. It never owns them.",
     ),
     ConfigOption(
         key="execution.state-recovery.ignore-unclaimed-state",

@@ -1,42 +1,19 @@
 """What Spark's own checkpoint location says of a query's progress: query id, offsets, committed batches (I11).
 
-Spark's files, read as they lie there (v1 and v2 of the offset log, Spark 4.1 to 4.3):
-
-```
-metadata        {"id":"<query id>"}
-offsets/<N>     v1 or v2
-                {"batchWatermarkMs":…,"batchTimestampMs":…,"conf":{…}}      metadata of the batch
-                v1: one line per source, its end offset as JSON, or "-"
-                v2: <source name>:<end offset as JSON> per source
-commits/<N>     exists: batch N is acknowledged
-```
-
-`source_hash` is over the end offsets only. The metadata line has the time at which Spark planned the batch and its
-settings then; a batch that is planned again reads the same rows if its offsets are the same, whatever that line says.
+Read through the driver's JVM, with Spark's own file systems; `varve.materializer.spark_files` knows the files.
 """
 
 from __future__ import annotations
 
-import hashlib
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-import msgspec
-
+from varve.materializer.spark_files import hash_offsets, query_id_of
 from varve.spark_integration.hadoop_files import DamagedFileError, HadoopDirectory
 from varve.storage.base_decision import SparkProgress
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varve.storage.errors import CorruptDataError, MissingObjectError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-_VERSIONS: Final = ("v1", "v2")
-_HEAD_LINES: Final = 2
-
-
-class _QueryMetadata(msgspec.Struct):
-    """Spark's `metadata` file."""
-
-    id: str
 
 
 class SparkCheckpoint:
@@ -73,15 +50,7 @@ class SparkCheckpoint:
     def known_query_id(self) -> str | None:
         """The query's id; None before the query's first start."""
         data = self._read("metadata")
-        if data is None:
-            return None
-        try:
-            return msgspec.json.decode(data, type=_QueryMetadata).id
-        except msgspec.DecodeError as error:
-            raise CorruptDataError(
-                f"Spark's query metadata does not parse ({error}); restore the checkpoint location",
-                object_name=self._files.url("metadata"),
-            ) from None
+        return None if data is None else query_id_of(data, self._files.url("metadata"))
 
     def source_hash(self, batch: int) -> str:
         """sha256, hex, of the end offsets of a batch that Spark has planned.
@@ -135,44 +104,3 @@ class SparkCheckpoint:
                 f"a file of Spark's checkpoint location is damaged ({error}); restore the location",
                 object_name=self._files.url(name),
             ) from None
-
-
-def hash_offsets(data: bytes, object_name: str, batch: int) -> str:
-    """sha256, hex, of the end offsets in an offset log file; see the module.
-
-    Raises:
-        CorruptDataError: It is no such file, or a torn one.
-        IncompatibleError: A version that is not known.
-    """
-    lines = data.decode("utf-8", "replace").rstrip("\n").split("\n")
-    version = lines[0].strip()
-    if version.startswith("v") and version[1:].isdecimal() and version not in _VERSIONS:
-        raise IncompatibleError(
-            f"Spark's offset log has version {version}, this varve reads {_VERSIONS}; use a newer varve",
-            batch=batch,
-            object_name=object_name,
-        )
-    offsets = lines[_HEAD_LINES:]
-    if version not in _VERSIONS or not offsets or not all(_is_offset(line, version) for line in offsets):
-        raise CorruptDataError(
-            "a file of Spark's offset log does not parse; restore the checkpoint location",
-            batch=batch,
-            object_name=object_name,
-        )
-    # Sources of v2 are known by name, so their order means nothing.
-    ordered = offsets if version == "v1" else sorted(offsets)
-    return hashlib.sha256("\n".join(ordered).encode()).hexdigest()
-
-
-def _is_offset(line: str, version: str) -> bool:
-    """Whether a line is a complete offset: `-`, a plain value, or JSON that parses."""
-    offset = line.partition(":")[2] if version == "v2" else line
-    if not offset.strip():
-        return False
-    if offset[0] not in "{[":
-        return True
-    try:
-        msgspec.json.decode(offset)
-    except msgspec.DecodeError:
-        return False
-    return True

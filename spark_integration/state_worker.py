@@ -22,7 +22,6 @@ from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.broadcast_runner import BroadcastRunner
-from varve.spark_integration.key_range import key_range
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
@@ -32,9 +31,10 @@ from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import ORIGIN
+from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class StateWorker:
     def _job_store(self, request: OperatorRequest) -> ObjectStore:
         key = f"{request.storage_url} {request.job}"
         if key not in self._stores:
-            self._stores[key] = PrefixedStore(open_store(request.storage_url, request.storage_options), request.job)
+            self._stores[key] = JobStore(open_store(request.storage_url, request.storage_options), request.job)
         return self._stores[key]
 
 

@@ -57,6 +57,8 @@ class RestoreRequest:
     seq: int
     commit: Commit | None
     """The commit with that seq; None if the chain has none."""
+    ahead: bool = False
+    """Chosen by `varve restore` since the newest commit: a batch after it is executed, whatever the sink holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +116,8 @@ def _begin(spark: SparkProgress, newest: Commit | None) -> Execute:
         raise LineageError(
             f"the state was made by query {newest.query_id} up to its batch {newest.batch}, and Spark runs batch "
             f"{spark.batch} of query {spark.query_id}; use the checkpoint location that belongs to this state, or "
-            f"other storage, or start a new query with an explicit restore from seq {newest.seq}",
+            f"other storage; or, with a new location, choose the state (`varve restore`): an explicit restore from seq "
+            f"{newest.seq}, say",
             batch=spark.batch,
         )
     if spark.batch != 0:
@@ -139,12 +142,13 @@ def _continue(
         _check_lineage(spark, newest)
         return Execute(newest)
     if spark.batch == newest.batch:
-        return _redo(spark, newest, parent, sink)
+        chosen = restore is not None and restore.ahead and parent is not None and restore.commit == parent
+        return _redo(spark, newest, parent, None if chosen else sink)
     if spark.batch > newest.batch:
         raise GapError(
             f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "
             f"{newest.batch + 1} to {spark.batch - 1} are missing from it; bring the newer storage back, or set "
-            f"Spark's checkpoint location back to batch {newest.batch}",
+            f"Spark's checkpoint location back to batch {newest.batch} with `varve restore --spark-checkpoint`",
             batch=spark.batch,
         )
     if not rules.rewind_check:
@@ -156,6 +160,13 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
     """The batch has a commit that Spark has not acknowledged."""
     if newest.parent != (parent.link if parent else ORIGIN):
         raise InvariantError(f"the base decision was given another parent than {newest.parent} for the newest commit")
+    if newest.source is not None:
+        raise StateMissingError(
+            f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that "
+            "batch, so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an "
+            "older state",
+            batch=spark.batch,
+        )
     if spark.batch > 0:
         _check_lineage(spark, parent)
     if sink != SinkCommit(newest.batch, newest.seq):
@@ -177,8 +188,8 @@ def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | Non
         return Execute(chosen)
     raise RewindError(
         f"Spark wants batch {spark.batch}, and the state already holds batch {newest.batch} (seq {newest.seq}): "
-        "Spark's checkpoint location was set back; bring the newer location back, or choose a commit of batch "
-        f"{spark.batch - 1} with an explicit restore",
+        "Spark's checkpoint location was set back; bring the newer location back, or choose the commit of batch "
+        f"{spark.batch - 1} with `varve restore --spark-checkpoint`",
         batch=spark.batch,
     )
 

@@ -180,9 +180,12 @@ def files_to_rewrite(tile: Tile, slot: int, age_max: int) -> tuple[str, ...]:
     """The tile's files that were uploaded `age_max` or more slots before `slot`, by their RocksDB names.
 
     With the changelog off a commit names its files directly, so an old file holds back the deletion of every older
-    chain entry. A worker that uploads these files anew with its next change keeps the chain bounded (I10).
+    chain entry, and a shared one keeps objects of another job. A worker that uploads these files anew with its next
+    change keeps the chain bounded (I10).
     """
-    return tuple(f.file for f in tile.files if layout.slot_of(f.name).slot <= slot - age_max)
+    return tuple(
+        f.file for f in tile.files if layout.is_shared(f.name) or layout.slot_of(f.name).slot <= slot - age_max
+    )
 
 
 def inline_total(results: Iterable[PartitionResult]) -> int:

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.commit_plan import CommitPlan
+    from varve.storage.records import Commit
 
 OWNER_CHECK_AFTER_S: Final = 5.0
 """A commit whose sending lies longer back is believed only if the next slot is still free."""
@@ -54,10 +55,13 @@ TAKE_OVER_PAUSE_S: Final = 0.02
 class Chain:
     """One run's chain; for one thread at a time. A run that failed must be followed by a new `Chain`."""
 
-    def __init__(self, reader: ChainReader, max_parallelism: int, clock: Clock, tokens: TokenSource) -> None:
+    def __init__(
+        self, reader: ChainReader, max_parallelism: int, clock: Clock, tokens: TokenSource, begins_after: int = 0
+    ) -> None:
         self._reader = reader
         self._store = reader.store
         self._max_parallelism = max_parallelism
+        self._begins_after = begins_after
         self._clock = clock
         self._tokens = tokens
         self._fence: Fence | None = None
@@ -76,11 +80,12 @@ class Chain:
             raise InvariantError("the chain was not taken over")
         return self._fence
 
-    def take_over(self, restore: int | None = None) -> Fence:
+    def take_over(self, restore: int | None = None, *, chosen_ahead: bool = False) -> Fence:
         """Become the chain's owner (START): every older run loses the next slot.
 
         Args:
             restore: Seq of a commit that the operator explicitly wants a new query to start from.
+            chosen_ahead: That is for the runs that follow this one, see `plan_fence`.
 
         Raises:
             FencedError: a newer run took over meanwhile.
@@ -89,7 +94,7 @@ class Chain:
         for number in range(TAKE_OVER_TRIES):
             if number:
                 self._clock.sleep(TAKE_OVER_PAUSE_S * min(number, 8) / 8)
-            fence = self._claim_fence(restore)
+            fence = self._claim_fence(restore, chosen_ahead=chosen_ahead)
             if fence is None:
                 continue
             decision = decide_ownership(fence, self._reader.read_all(self._reader.list_seqs(fence.seq)))
@@ -107,7 +112,7 @@ class Chain:
             parent = self._reader.read_commit(newest.parent).commit
         restore = None
         if fence.restore is not None:
-            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore))
+            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
         try:
             return decide_base(spark, ChainProgress(newest, parent, fence.keep_from), sink, restore)
         except VarveError as error:
@@ -128,7 +133,10 @@ class Chain:
             FencedError: another run has the slot.
             DidNotHappenError, MayHaveHappenedError: the storage failed; this run is over, take over anew.
         """
-        commit = plan.commit
+        return self.append_entry(plan.commit, plan.body)
+
+    def append_entry(self, commit: Commit, body: bytes) -> float:
+        """The same for a commit that was not made by `plan_commit`."""
         if self._is_unclear or (commit.epoch, commit.seq) != (self.fence.epoch, self._last_seq + 1):
             raise InvariantError(
                 f"commit {commit.seq} does not follow entry {self._last_seq} of this run, or that entry failed",
@@ -137,7 +145,7 @@ class Chain:
             )
         sent_s = self._clock.monotonic_s()
         self._is_unclear = True
-        outcome = claim(self._store, layout.chain(commit.seq), plan.body, commit.token, self._clock)
+        outcome = claim(self._store, layout.chain(commit.seq), body, commit.token, self._clock)
         if not outcome.won:
             raise self._fenced(commit.seq, outcome.body)
         self._is_unclear = False
@@ -162,7 +170,7 @@ class Chain:
             return
         raise self._fenced(self._last_seq + 1, self._store.get(name))
 
-    def _claim_fence(self, restore: int | None) -> Fence | None:
+    def _claim_fence(self, restore: int | None, *, chosen_ahead: bool) -> Fence | None:
         """LIST, read the head, claim the slot above it; None if the slot or the head is gone."""
         seq = head_seq(self._reader.list_seqs())
         head = self._reader.read_all([seq])[0] if seq else None
@@ -174,6 +182,8 @@ class Chain:
             token=self._tokens.token(),
             now_ms=self._clock.now_ms(),
             restore=restore,
+            chosen_ahead=chosen_ahead,
+            begins_after=self._begins_after,
         )
         outcome = claim(self._store, layout.chain(fence.seq), encode_entry(fence), fence.token, self._clock)
         return fence if outcome.won else None

@@ -6,7 +6,9 @@ Everything decided here stays right for ever, so a collector may stall anywhere 
 * an object under `seg/<q>` or `pack/<q>` may only be named by `chain/<q>`, which never changes;
 * a snapshot at or below the floor is never adopted again, and a later commit names an older snapshot only if its base
   already did, so the retained entries name all that will ever be needed;
-* an upload that nobody published is given up by claiming its number, never by age alone.
+* an upload that nobody published is given up by claiming its number, never by age alone;
+* what a savepoint names is kept as long as it was there when the savepoints were listed, after the pins; a savepoint
+  is made while its maker holds a pin.
 
 Invariants: I7.
 """
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from varve.storage.object_store import ObjectMeta
     from varve.storage.protocol_rules import ProtocolRules
-    from varve.storage.records import Entry, Pin, SnapshotDescriptor, SnapshotFloor
+    from varve.storage.records import Entry, Pin, Savepoint, SnapshotDescriptor, SnapshotFloor
 
 EntryKind = Literal["fence", "commit"]
 
@@ -36,6 +38,24 @@ class EntryNames(NamedTuple):
     objects: frozenset[str]
     """Under `seg/` and `pack/`, those of its own slot and older ones."""
     snapshots: frozenset[layout.SnapshotName]
+
+
+class SavepointNames(NamedTuple):
+    """What the savepoints keep."""
+
+    objects: frozenset[str] = frozenset()
+    """Under `chain/`, `seg/`, `pack/`, `snap/` and `snapdata/`."""
+    tokens: frozenset[str] = frozenset()
+    """Their own, which name the directories of their files."""
+
+    @property
+    def snapshots(self) -> frozenset[layout.SnapshotName]:
+        """The snapshots among the objects."""
+        found = (name for name in self.objects if name.startswith(layout.SNAPSHOTS))
+        return frozenset(layout.snapshot_name(name) for name in found)
+
+
+NOTHING_KEPT = SavepointNames()
 
 
 class UploadGroup(NamedTuple):
@@ -62,14 +82,21 @@ def cut_of(head: Entry, pins: Iterable[Pin]) -> int:
     return min([head.keep_from, *(pin.needs_from for pin in pins)])
 
 
+def kept_by(savepoints: Iterable[Savepoint]) -> SavepointNames:
+    """What these savepoints keep; they must have been listed after the pins."""
+    held = tuple(savepoints)
+    objects = frozenset(name for savepoint in held for name in savepoint.objects)
+    return SavepointNames(objects, frozenset(savepoint.token for savepoint in held))
+
+
 def retained_seqs(seqs: Iterable[int], head: Entry, cut: int) -> tuple[int, ...]:
     """The entries whose names count: from the cut to the head."""
     return tuple(seq for seq in seqs if cut <= seq <= head.seq)
 
 
-def suspect_seqs(seqs: Iterable[int], head: Entry, cut: int) -> tuple[int, ...]:
-    """The entries below the cut: to be deleted if they are commits."""
-    return tuple(seq for seq in seqs if seq < min(cut, head.seq))
+def suspect_seqs(seqs: Iterable[int], head: Entry, cut: int, kept: SavepointNames = NOTHING_KEPT) -> tuple[int, ...]:
+    """The entries below the cut that no savepoint keeps: to be deleted if they are commits."""
+    return tuple(seq for seq in seqs if seq < min(cut, head.seq) and layout.chain(seq) not in kept.objects)
 
 
 def collect_chain(kinds: Mapping[int, EntryKind], rules: ProtocolRules = ALL_RULES) -> tuple[str, ...]:
@@ -93,7 +120,11 @@ def names_of(entry: Entry) -> EntryNames:
 
 
 def collect_slots(
-    listed: Iterable[str], head_seq: int, cut: int, retained: Mapping[int, EntryNames]
+    listed: Iterable[str],
+    head_seq: int,
+    cut: int,
+    retained: Mapping[int, EntryNames],
+    kept: SavepointNames = NOTHING_KEPT,
 ) -> tuple[str, ...]:
     """Which of the objects under `seg/` and `pack/` to delete.
 
@@ -102,8 +133,10 @@ def collect_slots(
         head_seq: The head's; objects of later slots may be about to be named.
         cut: From `cut_of`.
         retained: What the entries from cut to head name; an entry that is left out keeps its slot's objects.
+        kept: What the savepoints keep.
     """
-    return tuple(name for name in listed if _is_garbage(name, head_seq, cut, retained))
+    doomed = (name for name in listed if _is_garbage(name, head_seq, cut, retained))
+    return tuple(name for name in doomed if name not in kept.objects)
 
 
 def _is_garbage(name: str, head_seq: int, cut: int, retained: Mapping[int, EntryNames]) -> bool:
@@ -124,7 +157,7 @@ def collect_snapshots(
 
     Args:
         floors: The head's.
-        named: What the retained entries name.
+        named: What the retained entries and the savepoints name.
         descriptors: All that were listed, after `files` were.
         files: Everything under `snapdata/`.
         stale_before_s: An unpublished upload whose newest file is older (seconds since the epoch, the storage's
@@ -150,6 +183,14 @@ def collect_snapshots(
     )
     gone = (layout.snapshot(*n) for n in sorted(set(descriptors) - set(kept)))
     return SnapshotCollection(tuple(gone), tuple(doomed), tuple(abandoned))
+
+
+def collect_savepoint_files(listed: Iterable[str], kept: SavepointNames) -> tuple[str, ...]:
+    """Which of the files under `savepointdata/` to delete: those of no savepoint.
+
+    They must have been listed before the savepoints were: who writes files holds a savepoint with their token.
+    """
+    return tuple(name for name in listed if layout.savepoint_token(name) not in kept.tokens)
 
 
 def may_delete_upload(group: UploadGroup, won: bool, holder: SnapshotDescriptor | None) -> bool:

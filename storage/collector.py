@@ -1,6 +1,7 @@
 """The garbage collector: reads, lets `collect_decision` decide, deletes. Any number may run, and stall anywhere (I7).
 
-The order of reading matters: the head first, then the pins, then everything else; uploads before descriptors.
+The order of reading matters: the head first, then the pins, then the savepoints, after their files, then everything
+else; uploads before descriptors.
 Deleting goes from what refers to what is referred to, so that an interrupted run leaves only garbage behind.
 """
 
@@ -13,11 +14,14 @@ from varve.storage import layout
 from varve.storage.chain_reader import in_parallel
 from varve.storage.collect_decision import (
     EntryNames,
+    SavepointNames,
     UploadGroup,
     collect_chain,
+    collect_savepoint_files,
     collect_slots,
     collect_snapshots,
     cut_of,
+    kept_by,
     may_delete_upload,
     names_of,
     retained_seqs,
@@ -26,8 +30,10 @@ from varve.storage.collect_decision import (
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.fail_point import fail_point
 from varve.storage.pins import list_pins
-from varve.storage.records import SnapshotDescriptor
+from varve.storage.records import ORIGIN, SnapshotDescriptor
+from varve.storage.savepoints import list_savepoints
 from varve.storage.snapshots import SnapshotReader, publish
+from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -57,15 +63,19 @@ class CollectReport:
     descriptors: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
     """Under `snapdata/`."""
+    savepoint_files: tuple[str, ...] = ()
+    """Under `savepointdata/`: of savepoints that are gone, or were never finished."""
     aborted: tuple[str, ...] = ()
     """Descriptors claimed for uploads that were given up."""
+    shares: bool = True
+    """Whether a retained entry or a savepoint names another job's objects; not known if nothing was collected."""
     unreadable: tuple[str, ...] = ()
     """Entries below the cut that are damaged; they are left alone."""
 
     @property
     def deleted(self) -> int:
         """How many objects."""
-        return sum(map(len, (self.entries, self.segments, self.descriptors, self.files)))
+        return sum(map(len, (self.entries, self.segments, self.descriptors, self.files, self.savepoint_files)))
 
 
 class Collector:
@@ -100,17 +110,19 @@ class Collector:
         self._head_seq = head.seq
         cut = cut_of(head, list_pins(self._reader))
         cut = cut if keep_from is None else min(cut, keep_from)
+        kept, savepoint_files = self._savepoints()
         seqs = self._reader.list_seqs()
         if not self._learn_names(retained_seqs(seqs, head, cut)):
             return CollectReport(head_seq=head.seq, cut=cut, raced=True)
-        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut))
+        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut, kept))
         entries = collect_chain(kinds)
         self._delete(entries, dry_run=dry_run)
         fail_point("materializer.during_truncate")
         listed = [meta.name for area in (layout.SEGMENTS, layout.PACKS) for meta in self._store.list(area)]
-        segments = collect_slots(listed, head.seq, cut, self._names)
+        segments = collect_slots(listed, head.seq, cut, self._names, kept)
         self._delete(segments, dry_run=dry_run)
-        descriptors, files, aborted = self._collect_snapshots(head, dry_run=dry_run)
+        descriptors, files, aborted = self._collect_snapshots(head, kept, dry_run=dry_run)
+        self._delete(savepoint_files, dry_run=dry_run)
         return CollectReport(
             head_seq=head.seq,
             cut=cut,
@@ -118,9 +130,20 @@ class Collector:
             segments=segments,
             descriptors=descriptors,
             files=files,
+            savepoint_files=savepoint_files,
             aborted=aborted,
+            shares=newest_commit(head) == ORIGIN or self._shares(kept),
             unreadable=unreadable,
         )
+
+    def _shares(self, kept: SavepointNames) -> bool:
+        return any(map(layout.is_shared, kept.objects.union(*(n.objects for n in self._names.values()))))
+
+    def _savepoints(self) -> tuple[SavepointNames, tuple[str, ...]]:
+        """What the savepoints keep, and the files of those that are gone."""
+        files = [meta.name for meta in self._store.list(layout.SAVEPOINT_FILES)]
+        kept = kept_by(list_savepoints(self._store))
+        return kept, collect_savepoint_files(files, kept)
 
     def _learn_names(self, seqs: Sequence[int]) -> bool:
         """Know what these entries name, and only these; False if one is gone, so that another collector is ahead."""
@@ -159,12 +182,12 @@ class Collector:
             return "unreadable"
 
     def _collect_snapshots(
-        self, head: Entry, *, dry_run: bool
+        self, head: Entry, kept: SavepointNames, *, dry_run: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         files = self._store.list(layout.SNAPSHOT_FILES)
         found = self._snapshots.list_all()
         descriptors = {layout.SnapshotName(d.operator, d.low, d.high, d.number): d for d in found}
-        named = frozenset[layout.SnapshotName]().union(*(n.snapshots for n in self._names.values()))
+        named = kept.snapshots.union(*(n.snapshots for n in self._names.values()))
         stale_before_s = self._clock.now_ms() / 1000 - self._upload_grace_s
         plan = collect_snapshots(head.floors, named, descriptors, files, stale_before_s)
         self._delete(plan.descriptors, dry_run=dry_run)

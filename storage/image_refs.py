@@ -69,7 +69,7 @@ def images_to_copy(images: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
     chosen: list[ImageRef] = []
     slices: set[ObjectSlice] = set()
     size_bytes = 0
-    for image in sorted(images, key=lambda i: (layout.object_slot(i.data.name), i.operator, i.partition)):
+    for image in sorted(images, key=lambda i: (_age_slot(i), i.operator, i.partition)):
         if image.data not in slices:
             size_bytes += image.data.length
             if chosen and size_bytes > COPY_BYTES:
@@ -77,3 +77,8 @@ def images_to_copy(images: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
             slices.add(image.data)
         chosen.append(image)
     return tuple(chosen)
+
+
+def _age_slot(image: ImageRef) -> int:
+    """The slot that the image's object is of; what is another job's is older than all, so that its hold can go."""
+    return 0 if layout.is_shared(image.data.name) else layout.object_slot(image.data.name)

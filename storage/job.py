@@ -34,7 +34,14 @@ def read_job(store: ObjectStore) -> JobRecord:
 
 
 def open_or_create_job(
-    store: ObjectStore, *, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource
+    store: ObjectStore,
+    *,
+    name: str,
+    max_parallelism: int,
+    clock: Clock,
+    tokens: TokenSource,
+    begins_after: int = 0,
+    cloned_from: str | None = None,
 ) -> JobRecord:
     """The job at the store's root, created if it is new.
 
@@ -44,6 +51,8 @@ def open_or_create_job(
         max_parallelism: Number of key groups, 1 to 32768; fixed for ever when the job is created.
         clock: For the creation time.
         tokens: For the job id and the writer's token.
+        begins_after: Seq after which a new job's chain begins; an existing job keeps its own.
+        cloned_from: Name of the job beside it that a new job shares objects with; an existing job keeps its own.
 
     Raises:
         IncompatibleError: the job exists with another max_parallelism or key hash.
@@ -54,7 +63,16 @@ def open_or_create_job(
     try:
         record = read_job(store)
     except MissingObjectError:
-        record = _create(store, name, max_parallelism, clock, tokens)
+        new = JobRecord(
+            job_id=tokens.token(),
+            token=tokens.token(),
+            name=name,
+            max_parallelism=max_parallelism,
+            created_ms=clock.now_ms(),
+            begins_after=begins_after,
+            cloned_from=cloned_from,
+        )
+        record = new if claim(store, layout.JOB, encode_record(new), new.token, clock).won else read_job(store)
     if record.max_parallelism != max_parallelism:
         raise IncompatibleError(
             f"the job has {record.max_parallelism} key groups for ever, not {max_parallelism}; set max_parallelism to "
@@ -62,16 +80,3 @@ def open_or_create_job(
             job=record.name,
         )
     return record
-
-
-def _create(store: ObjectStore, name: str, max_parallelism: int, clock: Clock, tokens: TokenSource) -> JobRecord:
-    record = JobRecord(
-        job_id=tokens.token(),
-        token=tokens.token(),
-        name=name,
-        max_parallelism=max_parallelism,
-        created_ms=clock.now_ms(),
-    )
-    if claim(store, layout.JOB, encode_record(record), record.token, clock).won:
-        return record
-    return read_job(store)

@@ -11,13 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from varve.storage import layout
 from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, plan_commit
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
+from varve.storage.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
 from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
+from varve.storage.records import ORIGIN
 from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
@@ -27,6 +30,7 @@ if TYPE_CHECKING:
     from varve.storage.batch_result import BatchFacts
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.import_plan import CopiedState
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Fence, JobRecord, SnapshotFloor
@@ -61,8 +65,9 @@ class JobRun:
         self.record = record
         self._policy = policy
         self._clock = clock
+        self._tokens = tokens
         self.reader = ChainReader(store, record.job_id)
-        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens)
+        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after)
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
         self._sent_s: float | None = None
@@ -76,12 +81,25 @@ class JobRun:
         policy: CommitPolicy,
         clock: Clock,
         tokens: TokenSource,
+        *,
+        begins_after: int = 0,
+        cloned_from: str | None = None,
     ) -> JobRun:
         """The run of a job that is created if it is new; `store` is rooted at `<root>/<job>`.
 
+        `begins_after` and `cloned_from` are for a new job, see `JobRecord`.
+
         Raises `IncompatibleError` if the job exists with another max_parallelism.
         """
-        record = open_or_create_job(store, name=name, max_parallelism=max_parallelism, clock=clock, tokens=tokens)
+        record = open_or_create_job(
+            store,
+            name=name,
+            max_parallelism=max_parallelism,
+            clock=clock,
+            tokens=tokens,
+            begins_after=begins_after,
+            cloned_from=cloned_from,
+        )
         return cls(store, record, policy, clock, tokens)
 
     @property
@@ -107,10 +125,49 @@ class JobRun:
         Args:
             restore: "latest", or the seq of a commit, that a new query is to start from; None: an ordinary start.
         """
-        if restore == "latest":
+        if restore == layout.LATEST:
             newest = newest_commit(self.reader.head())
             return self._chain.take_over(newest.seq or None)
         return self._chain.take_over(None if restore is None else int(restore))
+
+    def start_from(
+        self,
+        source: Commit,
+        query_id: str | None,
+        copy: Callable[[int], CopiedState],
+        *,
+        chosen_ahead: bool = False,
+    ) -> Fence:
+        """Fence every older run off, and start a new query from the state of `source`, unless it goes on already.
+
+        Args:
+            source: A commit, of whichever job.
+            query_id: Of Spark's checkpoint location; None for a new one.
+            copy: Copies the state into objects of the slot that it is given.
+            chosen_ahead: It is a run that follows that starts, see `plan_fence`.
+
+        Raises:
+            LineageError: the job has a state of another origin.
+            InvalidRequestError: the job's chain is behind the source's numbers.
+        """
+        fence = self._chain.take_over()
+        if fence.chosen_ahead and fence.restore is not None and not chosen_ahead:
+            return fence
+        newest = None if fence.commit == ORIGIN else self.reader.read_commit(fence.commit).commit
+        decision = decide_import(newest, source_of(source), self.record.job_id, query_id)
+        if isinstance(decision, GoOn):
+            return fence
+        seq = decision.seq if isinstance(decision, UseImport) else self._import(source, copy)
+        return self._chain.take_over(seq, chosen_ahead=chosen_ahead)
+
+    def _import(self, source: Commit, copy: Callable[[int], CopiedState]) -> int:
+        """Copy the state and append the entry that names it; its seq."""
+        fence = self._chain.fence
+        check_slot(fence, source)
+        copied = copy(fence.seq + 1)
+        plan = plan_import(fence, source, copied, self._tokens.token())
+        self._chain.append_entry(plan.commit, plan.body)
+        return plan.commit.seq
 
     def choose_base(self, spark: SparkProgress, sink: SinkCommit | None) -> Execute | Adopt:
         """Decide what the run's first batch is executed on; errors as `decide_base`."""

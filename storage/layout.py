@@ -14,6 +14,10 @@ from varve.storage.errors import InvalidRequestError
 
 DIGITS: Final = 20
 SEQ_MAX: Final = 10**DIGITS - 1
+_HOLD: Final = "+"
+_ABOVE: Final = "../"
+LATEST: Final = "latest"
+"""Stands for the newest checkpoint, where a checkpoint or savepoint is chosen."""
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -64,8 +68,24 @@ SNAPSHOTS: Final = "snap/"
 SNAPSHOT_FILES: Final = "snapdata/"
 PINS: Final = "pins/"
 SAVEPOINTS: Final = "savepoints/"
+SAVEPOINT_FILES: Final = "savepointdata/"
 MEMBERS: Final = "members/"
 REQUESTS: Final = "requests/"
+
+
+def shared(job: str, name: str) -> str:
+    """An object of another job of the same storage, as a clone of that job names it; `name` may be such a one."""
+    return name if is_shared(name) else f"{_ABOVE}{job}/{name}"
+
+
+def is_shared(name: str) -> bool:
+    """Whether a name is of another job's object: it can be read, and nothing else."""
+    return name.startswith(_ABOVE)
+
+
+def name_in_storage(name: str) -> str:
+    """A shared object's name from the root of the storage on."""
+    return name.removeprefix(_ABOVE)
 
 
 def chain(seq: int) -> str:
@@ -146,9 +166,54 @@ def pin(pin_id: str) -> str:
     return f"{PINS}{_segment(pin_id)}"
 
 
+def is_savepoint_name(name: str) -> bool:
+    """Whether a savepoint may have this name: of the form of a job's, but neither `latest` nor a number."""
+    return _JOB_NAME.fullmatch(name) is not None and name.lower() != LATEST and not name.isdecimal()
+
+
+def check_savepoint_name(name: str) -> str:
+    """The name, if it is one of a savepoint. Raises `InvalidRequestError`."""
+    if not is_savepoint_name(name):
+        raise InvalidRequestError(
+            f"{name!r} cannot be the name of a savepoint; use 1 to 128 letters, digits, '.', '_' or '-', beginning "
+            f"with a letter or digit, but neither {LATEST!r} nor a number"
+        )
+    return name
+
+
+def hold_name(token: str) -> str:
+    """Name of a savepoint that a copy in progress holds; no user's name is like it, and all users' sort after it."""
+    return f"{_HOLD}{token}"
+
+
+def clone_hold_name(job_id: str, token: str) -> str:
+    """Name of a hold in the source of a clone with this id; "" as token gives what all of them begin with."""
+    return hold_name(f"clone-{job_id}-{token}")
+
+
+def is_hold(name: str) -> bool:
+    """Whether a savepoint's name is of `hold_name`."""
+    return name.startswith(_HOLD)
+
+
 def savepoint(name: str) -> str:
     """A savepoint's manifest."""
     return f"{SAVEPOINTS}{_segment(name)}"
+
+
+def savepoint_file(token: str, operator: str, state: str, low: int, high: int) -> str:
+    """Rows of one state of key groups `[low, high)` in the savepoint `token`."""
+    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_segment(state)}/{_range(low, high)}.parquet"
+
+
+def savepoint_image(token: str, index: int) -> str:
+    """An image of non-keyed state in the savepoint `token`; the dot tells it from an operator's directory."""
+    return f"{SAVEPOINT_FILES}{token}/image.{index}"
+
+
+def savepoint_token(name: str) -> str:
+    """Which savepoint a name under `savepointdata/` belongs to."""
+    return name.split("/", 2)[1]
 
 
 def member(member_id: str) -> str:

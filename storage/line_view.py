@@ -63,7 +63,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
     line: tuple[Link, ...] = ()
     """The commits of the line from the oldest tile's `at` up to and with `base`; at most the newest `LINE_MAX`."""
     needs_from: int = 0
-    """Lowest slot of any object named here except snapshots; 0 for the empty beginning."""
+    """Lowest slot of any object of the job named here except snapshots; 0 for the empty beginning."""
 
     def tiles_for(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`; for an operator that is not in the state, an empty one."""
@@ -210,14 +210,16 @@ def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
 def _holds_back(view: LineView, kept: Sequence[ImageRef]) -> bool:
     """Whether an image that is not kept may be what `needs_from` is there for."""
     gone = set(view.images).difference(kept) if len(kept) < len(view.images) else ()
-    return any(layout.object_slot(image.data.name) <= view.needs_from for image in gone)
+    names = (image.data.name for image in gone)
+    return any(not layout.is_shared(name) and layout.object_slot(name) <= view.needs_from for name in names)
 
 
 def _lowest_slot(
     full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef], images: Iterable[ImageRef]
 ) -> int:
     names = {ref.data.name for ref in (*segments, *images)} | {file.name for tile in tiles for file in tile.files}
-    return min({full_seq, *map(layout.object_slot, names)})
+    # What is shared with another job is kept by a hold there.
+    return min({full_seq, *(layout.object_slot(name) for name in names if not layout.is_shared(name))})
 
 
 @lru_cache(maxsize=64)

@@ -19,6 +19,8 @@ from varve.storage.frame import frame, unframe
 VERSION: Final = 1
 ENTRY_VERSION: Final = 2
 """Of chain entries. Version 2 has images of non-keyed state; an entry without images is written as version 1."""
+JOB_VERSION: Final = 2
+"""Of a `JobRecord` whose chain does not begin at 1: an older varve would begin it there."""
 KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
 
 
@@ -170,6 +172,13 @@ class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True):
     number: int
 
 
+class StateSource(msgspec.Struct, frozen=True, array_like=True):
+    """The commit whose state a commit was made from, of this job or another."""
+
+    job_id: str
+    commit: Link
+
+
 class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     """A driver run takes the chain over; `seq` is the run's epoch."""
 
@@ -184,6 +193,8 @@ class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     """Newest commit on the fence's line, so that a start after many fences need not walk them; `ORIGIN` if none."""
     restore: int | None = None
     """Seq of the commit that the operator explicitly chose to start a new query from."""
+    chosen_ahead: bool = False
+    """`restore` was chosen for whichever run comes next (`varve restore`): it holds until there is a new commit."""
 
     @property
     def epoch(self) -> int:
@@ -232,6 +243,9 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     line: tuple[Link, ...] = ()
     """Full entry: the commits of the line from the oldest tile's `at` to the parent, in order, but at most the newest
     `line_view.LINE_MAX`. Else empty."""
+    source: StateSource | None = None
+    """No batch was executed: the state is that of this commit, copied. Such a commit is full, has no parts and no
+    parent; `tiles` and `log` are at seqs of the source, and batch, query and times are the source's."""
 
     @property
     def link(self) -> Link:
@@ -254,6 +268,11 @@ class JobRecord(Record, frozen=True, kw_only=True):
     max_parallelism: int
     key_hash: str = KEY_HASH
     created_ms: int
+    begins_after: int = 0
+    """Seqs of the chain are above this one. A job that is started from another's state goes on with its numbers, so
+    that tiles, segments and elements of lists keep theirs."""
+    cloned_from: str | None = None
+    """Name of the job in the same storage whose objects this one's first entry names."""
 
 
 class SnapshotDescriptor(Record, frozen=True, kw_only=True):
@@ -287,9 +306,53 @@ class Pin(Record, frozen=True, kw_only=True):
     created_ms: int
 
 
-R = TypeVar("R", JobRecord, SnapshotDescriptor, Pin)
+class StateFile(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of one state of an operator's key groups `[low, high)`, as a Parquet file."""
+
+    operator: str
+    state: str
+    low: int
+    high: int
+    name: str
+    rows: int
+    size_bytes: int
+    crc32: int
+
+
+class Savepoint(Record, frozen=True, kw_only=True):
+    """A checkpoint under a name, complete in itself: native names all objects that it is made of, canonical has files.
+
+    While it exists no collector deletes an object that it names (I7).
+    """
+
+    token: str
+    """Also names the directory of the files."""
+    name: str
+    format: Literal["native", "canonical"]
+    job: str
+    key_hash: str = KEY_HASH
+    commit: Commit
+    """The checkpoint, without parts, tiles and references, which are for who reads the objects."""
+    objects: tuple[str, ...] = ()
+    """Native: the names of all objects that a restore reads, in order."""
+    files: tuple[StateFile, ...] = ()
+    """Canonical: all rows of all states; a state without rows has no file."""
+    images: tuple[ImageRef, ...] = ()
+    """Canonical: the non-keyed state, each image in a file."""
+    holder: str
+    """For people: who needs it, and why."""
+    created_ms: int
+
+
+R = TypeVar("R", JobRecord, SnapshotDescriptor, Pin, Savepoint)
 _ENTRY_KIND: Final = b"CHEN"
-_KINDS: Final[dict[type[Any], bytes]] = {JobRecord: b"JOBR", SnapshotDescriptor: b"SNAP", Pin: b"PINR"}
+_KINDS: Final[dict[type[Any], bytes]] = {
+    JobRecord: b"JOBR",
+    SnapshotDescriptor: b"SNAP",
+    Pin: b"PINR",
+    Savepoint: b"SAVE",
+}
+_NEWEST: Final = {b"JOBR": JOB_VERSION}
 
 
 def encode_entry(entry: Entry, blob: bytes = b"") -> bytes:
@@ -303,14 +366,17 @@ def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview
     return _decode(opened.header, Entry, name), opened.blob
 
 
-def encode_record(record: JobRecord | SnapshotDescriptor | Pin) -> bytes:
+def encode_record(record: JobRecord | SnapshotDescriptor | Pin | Savepoint) -> bytes:
     """Any other record as an object body."""
-    return frame(_KINDS[type(record)], VERSION, msgspec.json.encode(record))
+    begins_late = isinstance(record, JobRecord) and record.begins_after > 0
+    version = JOB_VERSION if begins_late else VERSION
+    return frame(_KINDS[type(record)], version, msgspec.json.encode(record))
 
 
 def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> R:
     """A record of that type. Raises `CorruptDataError`, `IncompatibleError`."""
-    opened = unframe(_KINDS[record_type], VERSION, data, name)
+    kind = _KINDS[record_type]
+    opened = unframe(kind, _NEWEST.get(kind, VERSION), data, name)
     return _decode(opened.header, record_type, name)
 
 

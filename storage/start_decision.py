@@ -48,10 +48,32 @@ def newest_commit(head: Entry | None) -> Link:
     return head.link if isinstance(head, Commit) else head.commit
 
 
-def plan_fence(head: Entry | None, *, job_id: str, token: str, now_ms: int, restore: int | None = None) -> Fence:
-    """The fence to claim above `head`, the entry with the highest listed seq (None: the chain is empty)."""
+def plan_fence(
+    head: Entry | None,
+    *,
+    job_id: str,
+    token: str,
+    now_ms: int,
+    restore: int | None = None,
+    chosen_ahead: bool = False,
+    begins_after: int = ORIGIN.seq,
+) -> Fence:
+    """The fence to claim above `head`, the entry with the highest listed seq (None: the chain is empty).
+
+    Args:
+        head: See above.
+        job_id: Of the job.
+        token: Fresh; names the run.
+        now_ms: Wall clock.
+        restore: Seq of the commit that this run is to start a new query from. What was chosen ahead wins over it, as
+            long as no commit has followed: an option may have been left set.
+        chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is taken back.
+        begins_after: The job's; where an empty chain begins.
+    """
+    if not chosen_ahead and isinstance(head, Fence) and head.chosen_ahead and head.restore is not None:
+        restore, chosen_ahead = head.restore, True
     return Fence(
-        seq=(head.seq if head else ORIGIN.seq) + 1,
+        seq=(head.seq if head else begins_after) + 1,
         token=token,
         job_id=job_id,
         parent=head.link if head else ORIGIN,
@@ -60,6 +82,7 @@ def plan_fence(head: Entry | None, *, job_id: str, token: str, now_ms: int, rest
         time_ms=max(now_ms, head.time_ms) if head else now_ms,
         commit=newest_commit(head),
         restore=restore,
+        chosen_ahead=chosen_ahead,
     )
 
 

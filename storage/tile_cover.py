@@ -27,6 +27,13 @@ class KeyGroupFloor(NamedTuple):
     seq: int
 
 
+def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[int, int]:
+    """Key groups `[low, high)` of a partition: those with `kg * parallelism // max_parallelism == partition`."""
+    low = -(-partition * max_parallelism // parallelism)
+    high = -(-(partition + 1) * max_parallelism // parallelism)
+    return low, high
+
+
 class TileCover:
     """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
 

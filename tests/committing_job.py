@@ -28,6 +28,7 @@ from tests.state_model import (
 )
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.segment import SegmentHeader, encode_segment
+from varve.materializer.state_origin import clone_origin, copy_origin
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
 from varve.storage.base_decision import SparkProgress
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
+    from varve.materializer.state_origin import StateOrigin
     from varve.storage.clock import Clock
     from varve.storage.commit_plan import Adoption
+    from varve.storage.import_plan import CopiedState
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Link, SnapshotFloor
@@ -74,6 +77,7 @@ class CommittingJob:
     parallelism: int = 2
     policy: CommitPolicy = POLICY
     uid: str = OPERATOR
+    query: str = "query"
     changelog: bool = True
     model: Model = field(default_factory=Model)
     models: dict[Link, Model] = field(default_factory=dict)
@@ -92,7 +96,48 @@ class CommittingJob:
         self.run = JobRun.open(self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens)
         self.run.take_over()
         self.batch -= redo
-        progress = SparkProgress(self.batch, "query", _hash(self.batch), _hash(self.batch - 1) if self.batch else None)
+        self.choose_base()
+
+    def start_from(self, origin: StateOrigin, model: Model, *, clone: bool = False) -> None:
+        """A new query's first run, from another state; `model` is what that state must be."""
+        self.close()
+        self.runs += 1
+        self.tokens = NumberedTokens(f"driver-{self.name}-{self.runs}")
+        run = self.run = JobRun.open(
+            self.store,
+            self.name,
+            KEY_GROUPS,
+            self.policy,
+            self.clock,
+            self.tokens,
+            begins_after=origin.commit.seq,
+            cloned_from=origin.job_beside(self.store) if clone else None,
+        )
+        given: Any = {"clock": self.clock, "tokens": self.tokens}
+
+        def take(slot: int) -> CopiedState:
+            if run.record.cloned_from is not None:
+                return clone_origin(origin, run.record, run.record.cloned_from, **given)
+            return copy_origin(origin, run.record, self.store, slot, **given)
+
+        fence = run.start_from(
+            origin.commit,
+            None,
+            take,
+        )
+        assert fence.restore is not None
+        imported = run.reader.find_commit(fence.restore)
+        assert imported is not None
+        self.models[imported.link] = copy.deepcopy(model)
+        self.batch = 0
+        self.choose_base()
+
+    def choose_base(self) -> None:
+        """Spark asks for the next batch, the first of the run."""
+        assert self.run is not None
+        progress = SparkProgress(
+            self.batch, self.query, _hash(self.batch), _hash(self.batch - 1) if self.batch else None
+        )
         self.run.choose_base(progress, None)
         base = self.run.state.base
         self.model = copy.deepcopy(self.models[base.link]) if base else Model()
@@ -124,7 +169,7 @@ class CommittingJob:
             results = tuple(msgspec.structs.replace(result, image=image) for result, image in paired)
         facts = BatchFacts(
             batch=self.batch,
-            query_id="query",
+            query_id=self.query,
             source_hash=_hash(self.batch),
             time_ms=entry_time(self.run.state.base, self.clock.now_ms()),
             watermark_ms=None,

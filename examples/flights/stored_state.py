@@ -11,14 +11,14 @@ from examples.flights.job import JOB, OPERATOR
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.storage.chain_reader import ChainReader
 from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.start_decision import newest_commit
 
 
 def read_aircraft(storage: str) -> dict[str | None, Aircraft]:
     """The state of every aircraft at the newest checkpoint."""
-    store = PrefixedStore(open_store(storage), JOB)
+    store = JobStore(open_store(storage), JOB)
     record = read_job(store)
     reader = ChainReader(store, record.job_id)
     line = reader.load_line(newest_commit(reader.head()), record.max_parallelism)

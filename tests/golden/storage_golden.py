@@ -27,15 +27,19 @@ from varve.storage.records import (
     OperatorLayout,
     PartitionCommit,
     Pin,
+    Savepoint,
     SegmentRef,
     SnapshotDescriptor,
     SnapshotFile,
     SnapshotFloor,
+    StateFile,
     StateSchema,
+    StateSource,
     Tile,
     encode_entry,
     encode_record,
 )
+from varve.storage.savepoints import bare
 
 DATA = Path(__file__).parent / "data" / "v1"
 JOB_ID = "0123456789abcdef0123456789abcdef"
@@ -193,6 +197,91 @@ ABORTED = SnapshotDescriptor(
     number=1,
     created_ms=1_700_000_000_051,
 )
+CHOSEN_FENCE = Fence(
+    seq=10,
+    token=token(10),
+    job_id=JOB_ID,
+    parent=Link(9, token(9)),
+    keep_from=5,
+    floors=FLOORS,
+    time_ms=1_700_000_000_010,
+    commit=Link(9, token(9)),
+    restore=8,
+    chosen_ahead=True,
+)
+STARTED_JOB = JobRecord(
+    job_id=token(100),
+    token=token(101),
+    name="flights-2",
+    max_parallelism=128,
+    created_ms=1_700_000_000_020,
+    begins_after=9,
+)
+CLONED_JOB = JobRecord(
+    job_id=token(102),
+    token=token(103),
+    name="flights-3",
+    max_parallelism=128,
+    created_ms=1_700_000_000_021,
+    begins_after=9,
+    cloned_from="flights",
+)
+IMPORTED_FILE = SnapshotFile("000012.sst", layout.segment(11, "imported", 0, token(111), 0), 4096, 0xDEADBEEF)
+IMPORT = Commit(
+    seq=11,
+    token=token(110),
+    job_id=token(100),
+    epoch=10,
+    parent=Link(0, ""),
+    keep_from=0,
+    batch=6,
+    query_id="6a1f0a4e-5f0c-4a0e-9b57-0f6f6f6f6f6f",
+    source_hash="cd" * 32,
+    time_ms=1_700_000_000_009,
+    max_parallelism=128,
+    operators=(LAYOUT,),
+    needs_from=11,
+    parts=(),
+    tiles=(
+        Tile(operator=OPERATOR, low=0, high=64, at=Link(5, token(5)), files=(IMPORTED_FILE,)),
+        Tile(operator=OPERATOR, low=64, high=128, at=Link(5, token(5))),
+    ),
+    full=Link(11, token(110)),
+    log=(SegmentRef(OPERATOR, 0, 64, 6, 8, ObjectSlice(layout.pack(11, token(112)), 120, 60, 7)),),
+    line=(Link(5, token(5)), Link(6, token(6)), Link(8, token(8)), Link(9, token(9))),
+    source=StateSource(JOB_ID, Link(9, token(9))),
+)
+NATIVE = Savepoint(
+    token=token(120),
+    name="before-upgrade",
+    format="native",
+    job="flights",
+    commit=bare(FULL_COMMIT),
+    objects=(layout.chain(9), layout.pack(9, token(95)), UPLOADED.name, layout.snapshot(OPERATOR, 0, 64, 3), FILE.name),
+    holder="varve savepoint",
+    created_ms=1_700_000_000_030,
+)
+CANONICAL = Savepoint(
+    token=token(121),
+    name="copy",
+    format="canonical",
+    job="flights",
+    commit=bare(FULL_COMMIT),
+    files=(
+        StateFile(
+            OPERATOR,
+            "count",
+            0,
+            64,
+            layout.savepoint_file(token(121), OPERATOR, "count", 0, 64),
+            3,
+            1000,
+            0xCAFEBABE,
+        ),
+    ),
+    holder="varve savepoint",
+    created_ms=1_700_000_000_031,
+)
 PIN = Pin(token=token(60), holder="savepoint before-upgrade", needs_from=5, commit=FULL_COMMIT.link, created_ms=1)
 
 
@@ -226,12 +315,18 @@ ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "commit-full.bin": (FULL_COMMIT, b""),
     "commit-images.bin": (IMAGES_COMMIT, INLINE + IMAGE),
     "commit-images-full.bin": (IMAGES_FULL_COMMIT, b""),
+    "commit-import.bin": (IMPORT, b""),
+    "fence-chosen.bin": (CHOSEN_FENCE, b""),
 }
-RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin] = {
+RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "job.bin": JOB,
     "snapshot.bin": SNAPSHOT,
     "snapshot-aborted.bin": ABORTED,
     "pin.bin": PIN,
+    "job-started.bin": STARTED_JOB,
+    "job-clone.bin": CLONED_JOB,
+    "savepoint-native.bin": NATIVE,
+    "savepoint-canonical.bin": CANONICAL,
 }
 FRAME = (b"TEST", 3, b'{"a":1}', b"\x00\x01blob")
 

@@ -24,7 +24,7 @@ from tests.golden.storage_golden import (
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.frame import PREFIX_BYTES, frame, unframe
 from varve.storage.pack import open_pack
-from varve.storage.records import JobRecord, Pin, SnapshotDescriptor, decode_entry, decode_record
+from varve.storage.records import JobRecord, Pin, Savepoint, SnapshotDescriptor, decode_entry, decode_record
 
 NAME = "some/object"
 FILES = sorted(encoded())
@@ -42,7 +42,7 @@ def reader_of(file: str) -> Callable[[bytes], Any]:
 
 def test_there_is_a_golden_file_for_every_record() -> None:
     assert sorted(path.name for path in DATA.iterdir()) == FILES
-    assert {type(r) for r in RECORDS.values()} == {JobRecord, SnapshotDescriptor, Pin}
+    assert {type(r) for r in RECORDS.values()} == {JobRecord, SnapshotDescriptor, Pin, Savepoint}
 
 
 @pytest.mark.parametrize("file", FILES)

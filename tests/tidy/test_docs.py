@@ -43,6 +43,18 @@ COVERED: dict[str, str] = {
         "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
+    "varve savepoint create flights before-upgrade --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint create flights copy --format canonical --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint list flights --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint describe flights copy --json --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve savepoint delete flights before-upgrade --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "varve restore flights --batch 0 --spark-checkpoint file:///data/checkpoints/flights --storage file:///var/lib/varve":
+        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
 }  # fmt: skip
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
@@ -60,6 +72,7 @@ RUN_BY: dict[str, str] = {
     "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
     "docs/testing.md": "tests/unit/spark_integration/test_testing_document.py::test_the_code_of_the_page_runs",
+    "docs/savepoints.md": "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
     "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }  # fmt: skip

@@ -24,7 +24,15 @@ from tests.simulation.model_check.world import (
 )
 from varve.storage import chain_state, layout
 from varve.storage.adopt_decision import decide_adoption, tile_snapshots
-from varve.storage.base_decision import Adopt, ChainProgress, SinkCommit, SparkProgress, decide_base, needs_parent
+from varve.storage.base_decision import (
+    Adopt,
+    ChainProgress,
+    RestoreRequest,
+    SinkCommit,
+    SparkProgress,
+    decide_base,
+    needs_parent,
+)
 from varve.storage.batch_result import BatchFacts, PartitionResult
 from varve.storage.chain_state import ChainState
 from varve.storage.commit_plan import CommitPlan, plan_commit
@@ -138,7 +146,12 @@ class DriverSteps:
             if newest is not None and needs_parent(spark, newest) and newest.parent != ORIGIN:
                 parent = tables.stored(chain, newest.parent).commit
             progress = ChainProgress(newest, parent, fence.keep_from)
-            decision = decide_base(spark, progress, SinkCommit(*sink) if sink else None, None, self._bounds.rules)
+            restore = None
+            if fence.restore is not None:
+                chosen = tables.entries[chain[fence.restore - 1]]
+                commit = chosen if isinstance(chosen, Commit) else None
+                restore = RestoreRequest(fence.restore, commit, fence.chosen_ahead)
+            decision = decide_base(spark, progress, SinkCommit(*sink) if sink else None, restore, self._bounds.rules)
             base = decision.commit if isinstance(decision, Adopt) else decision.base
             link = base.link if base else ORIGIN
             view, commits = tables.view(chain, link), tables.line(chain, link)

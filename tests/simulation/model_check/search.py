@@ -10,6 +10,7 @@ from tests.simulation.model_check.driver_steps import DriverSteps
 from tests.simulation.model_check.side_steps import (
     CollectorSteps,
     MaterializerSteps,
+    OperatorSteps,
     ReaderSteps,
     check_pinned,
     spark_steps,
@@ -45,6 +46,7 @@ class Search:
         self._collector = CollectorSteps(bounds, self._tables)
         self._materializer = MaterializerSteps(bounds, self._tables)
         self._reader = ReaderSteps(bounds, self._tables)
+        self._operator = OperatorSteps(bounds, self._tables)
         self._keeps_trace = trace
         self._reached: dict[int, tuple[int, str]] = {}
         self._seen: set[int] = set()
@@ -95,6 +97,7 @@ class Search:
         yield from self._materializer.steps(world)
         yield from self._reader.steps(world)
         yield from spark_steps(world, self._bounds)
+        yield from self._operator.steps(world)
 
     def _check(self, world: World, label: str) -> None:
         missing = self._tables.needed(world.chain, world.objects) or check_pinned(world, self._tables)

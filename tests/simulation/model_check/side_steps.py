@@ -1,7 +1,8 @@
 """What everybody but the drivers can do: the collector, the materializer, a reader with a pin, and who runs Spark.
 
-The collector reads its head, then the pins, then the rest, and deletes one object per step, so that it may stall with
-any part of an old plan in its hands. A second collector that never stalls does a whole run in one step.
+The collector reads its head, then the pins, then the savepoints, then the rest, and deletes one object per step, so
+that it may stall with any part of an old plan in its hands. A second collector that never stalls does a whole run in
+one step.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.simulation.model_check.world import (
 from varve.storage import layout
 from varve.storage.collect_decision import (
     EntryKind,
+    SavepointNames,
     UploadGroup,
     collect_chain,
     collect_slots,
@@ -34,10 +36,16 @@ from varve.storage.collect_decision import (
 )
 from varve.storage.object_store import ObjectMeta
 from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile
+from varve.storage.savepoints import objects_of
 from varve.storage.snapshots import next_number
+from varve.storage.start_decision import plan_fence
 
 Step = tuple[str, World]
 ROLLBACK_BATCHES = (1, 2)
+PINNED = ("pinned", "holding", "saving")
+"""Phases of the reader in which its pin is there."""
+COMPLETE = ("holding", "saving", "saved")
+"""Phases in which what it chose must be complete."""
 
 
 class CollectorSteps:
@@ -58,19 +66,25 @@ class CollectorSteps:
             return
         yield "collector reads the head", world._replace(collector=("head", head))
         cut = self._cut(head, world)
-        whole = self._delete_all(world, *self._plan(world, head, cut))
+        whole = self._delete_all(world, *self._plan(world, head, cut, _kept(world)))
         if whole != world:
             yield "another collector runs", whole
 
     def _head(self, world: World, head: int) -> Iterator[Step]:
         cut = self._cut(head, world)
-        if not self._bounds.pins:
+        if not self._bounds.pins and not self._bounds.savepoints:
             yield from self._pins(world, head, cut)
         else:
             yield "collector lists the pins", world._replace(collector=("pins", head, cut))
 
     def _pins(self, world: World, head: int, cut: int) -> Iterator[Step]:
-        plan = self._plan(world, head, cut)
+        if not self._bounds.savepoints:
+            yield from self._kept(world, head, cut, 0)
+        else:
+            yield "collector lists the savepoints", world._replace(collector=("kept", head, cut, _kept(world)))
+
+    def _kept(self, world: World, head: int, cut: int, kept: int) -> Iterator[Step]:
+        plan = self._plan(world, head, cut, kept)
         after = ("doomed", *plan) if any(plan) else ("idle",)
         yield f"collector decides on cut {cut}", world._replace(collector=after)
 
@@ -100,30 +114,35 @@ class CollectorSteps:
     def _cut(self, head_id: int, world: World) -> int:
         head = self._tables.entries[head_id]
         assert head is not None
-        pins = [_pin(world.reader[1])] if world.reader[0] in ("pinned", "holding") else []
+        pins = [_pin(world.reader[1])] if world.reader[0] in PINNED else []
         return cut_of(head, pins)
 
-    def _plan(self, world: World, head_id: int, cut: int) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
-        key = (world.chain, world.objects, head_id, cut)
+    def _plan(
+        self, world: World, head_id: int, cut: int, kept: int
+    ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
+        key = (world.chain, world.objects, head_id, cut, kept)
         known = self._plans.get(key)
         if known is None:
-            known = self._plans[key] = self._decide(world, head_id, cut)
+            known = self._plans[key] = self._decide(world, head_id, cut, self._tables.kept[kept])
         return known
 
-    def _decide(self, world: World, head_id: int, cut: int) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
+    def _decide(
+        self, world: World, head_id: int, cut: int, kept: SavepointNames
+    ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
         tables, head = self._tables, self._tables.entries[head_id]
         assert head is not None
         entries = {seq: tables.entries[e] for seq, e in enumerate(world.chain, 1) if e}
         kinds: dict[int, EntryKind] = {
-            seq: "commit" if isinstance(entries[seq], Commit) else "fence" for seq in suspect_seqs(entries, head, cut)
+            seq: "commit" if isinstance(entries[seq], Commit) else "fence"
+            for seq in suspect_seqs(entries, head, cut, kept)
         }
         seqs = tuple(layout.chain_seq(name) for name in collect_chain(kinds, self._bounds.rules))
         retained = {seq: names_of(e) for seq in retained_seqs(entries, head, cut) if (e := entries[seq]) is not None}
         present = tables.present(world.objects)
         slots = collect_slots(
-            [item.name for item in present if item.name.startswith(layout.SEGMENTS)], head.seq, cut, retained
+            [item.name for item in present if item.name.startswith(layout.SEGMENTS)], head.seq, cut, retained, kept
         )
-        named = frozenset[layout.SnapshotName]().union(*(n.snapshots for n in retained.values()))
+        named = kept.snapshots.union(*(n.snapshots for n in retained.values()))
         descriptors = {layout.snapshot_name(item.name): item.record for item in present if item.record is not None}
         files = [ObjectMeta(i.name, 1, 0.0) for i in present if i.name.startswith(layout.SNAPSHOT_FILES)]
         # Every upload counts as old: safety must not rest on its age.
@@ -207,7 +226,10 @@ class MaterializerSteps:
 
 
 class ReaderSteps:
-    """A reader chooses a commit, pins it, checks the head, reads, lets go."""
+    """A reader chooses a commit, pins it, checks the head, reads, lets go.
+
+    If it makes a savepoint: it writes the manifest, lets go of the pin, and deletes the savepoint at some time.
+    """
 
     def __init__(self, bounds: Bounds, tables: Tables) -> None:
         self._bounds = bounds
@@ -215,7 +237,7 @@ class ReaderSteps:
 
     def steps(self, world: World) -> Iterator[Step]:
         phase, *data = world.reader
-        if self._bounds.pins:
+        if self._bounds.pins or self._bounds.savepoints:
             yield from getattr(self, f"_{phase}")(world, *data)
 
     def _idle(self, world: World) -> Iterator[Step]:
@@ -234,10 +256,56 @@ class ReaderSteps:
         yield "reader checks the head", world._replace(reader=after)
 
     def _holding(self, world: World, wanted: tuple[Link, int]) -> Iterator[Step]:
-        yield "reader lets go", world._replace(reader=("done",))
+        if self._bounds.savepoints:
+            kept = self._tables.kept_id(self._names(world, wanted[0]))
+            yield "reader writes the manifest", world._replace(reader=("saving", wanted, kept))
+        else:
+            yield "reader lets go", world._replace(reader=("done",))
+
+    def _names(self, world: World, link: Link) -> SavepointNames:
+        view = self._tables.view(world.chain, link)
+        return SavepointNames(frozenset(objects_of(view, _Descriptors(self._tables, world.objects))))
+
+    def _saving(self, world: World, wanted: tuple[Link, int], kept: int) -> Iterator[Step]:
+        yield "reader removes its pin", world._replace(reader=("saved", wanted, kept))
+
+    def _saved(self, world: World, _wanted: tuple[Link, int], _kept: int) -> Iterator[Step]:
+        yield "reader deletes the savepoint", world._replace(reader=("done",))
 
     def _done(self, world: World) -> Iterator[Step]:
         yield from ()
+
+
+class OperatorSteps:
+    """The operator stops the job, chooses an older commit ahead, and sets Spark back to it (`varve restore`)."""
+
+    def __init__(self, bounds: Bounds, tables: Tables) -> None:
+        self._bounds = bounds
+        self._tables = tables
+
+    def steps(self, world: World) -> Iterator[Step]:
+        head = self._tables.entries[self._tables.head(world.chain)]
+        if world.restores >= self._bounds.restores or head is None or head.seq >= self._bounds.slots:
+            return
+        for chosen in self._complete(world, head.keep_from):
+            fence = plan_fence(
+                head, job_id=JOB, token=f"f{head.seq + 1}", now_ms=0, restore=chosen.seq, chosen_ahead=True
+            )
+            chain = (*world.chain[: fence.seq - 1], self._tables.entry_id(fence), *world.chain[fence.seq :])
+            drivers = tuple(sorted(d if d == ("idle",) else ("dead",) for d in world.drivers))
+            after = world._replace(chain=chain, drivers=drivers, acked=chosen.batch + 1, owner=fence.epoch)
+            yield f"the operator goes back to {chosen.seq}", after._replace(restores=world.restores + 1)
+
+    def _complete(self, world: World, keep_from: int) -> Iterator[Commit]:
+        """The acknowledged commits on the head's line that are complete."""
+        link = self._tables.newest(world.chain)
+        while link.seq >= max(keep_from, 1):
+            commit = self._tables.stored(world.chain, link).commit
+            if commit.needs_from < keep_from:
+                return
+            if commit.batch < world.acked:
+                yield commit
+            link = commit.parent
 
 
 def spark_steps(world: World, bounds: Bounds) -> Iterator[Step]:
@@ -253,13 +321,28 @@ def spark_steps(world: World, bounds: Bounds) -> Iterator[Step]:
 
 def check_pinned(world: World, tables: Tables) -> str | None:
     """What a reader misses that holds a pin; None if nothing."""
-    if world.reader[0] != "holding":
+    if world.reader[0] not in COMPLETE:
         return None
     try:
         tables.batches(world.chain, world.objects, world.reader[1][0])
     except Missing as error:
         return f"pinned commit {world.reader[1][0].seq} misses {error}"
     return None
+
+
+class _Descriptors:
+    """What a `SnapshotReader` reads of the simulated objects."""
+
+    def __init__(self, tables: Tables, objects: int) -> None:
+        self._tables = tables
+        self._objects = objects
+
+    def read(self, name: layout.SnapshotName) -> SnapshotDescriptor:
+        return self._tables.descriptor(self._objects, name.number)
+
+
+def _kept(world: World) -> int:
+    return world.reader[2] if world.reader[0] in ("saving", "saved") else 0
 
 
 def _pin(wanted: tuple[Link, int]) -> Pin:

@@ -6,9 +6,10 @@ in its hands while others collect. Each case says its bounds; the number of worl
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
-from tests.simulation.model_check import side_steps
+from tests.simulation.model_check import driver_steps, side_steps
 from tests.simulation.model_check.search import Outcome, Search
 from tests.simulation.model_check.world import Bounds
 from varve.storage.protocol_rules import ProtocolRules
@@ -44,6 +45,18 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             id="changelog, 2 snapshots",
         ),
         pytest.param(Bounds(slots=6, drivers=2, pins=1), 80_000, id="a reader with a pin"),
+        pytest.param(Bounds(slots=6, drivers=1, savepoints=1), 5_000, id="a savepoint"),
+        pytest.param(
+            Bounds(slots=7, drivers=1, writes_files=False, full_every=2, snapshots=1, savepoints=1),
+            200_000,
+            id="a savepoint of changelog and snapshot",
+        ),
+        pytest.param(Bounds(slots=7, drivers=3, restores=1), 100_000, id="an operator who goes back"),
+        pytest.param(
+            Bounds(slots=7, drivers=2, restores=1, sink_tells=True),
+            10_000,
+            id="an operator who goes back, sink that tells",
+        ),
     ],
 )
 def test_no_reachable_world_breaks_an_invariant(bounds: Bounds, worlds_min: int) -> None:
@@ -117,3 +130,41 @@ def test_pins_that_are_listed_before_the_head_is_read_are_found_to_be_unsafe(mon
     outcome = search(Bounds(slots=6, drivers=1, pins=1), trace=True)
     assert outcome.violation is not None
     assert "pinned" in outcome.violation.message
+
+
+def test_a_manifest_that_is_written_after_its_pin_has_gone_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side_steps, "PINNED", ("pinned",))
+    outcome = search(Bounds(slots=7, drivers=1, savepoints=1), trace=True)
+    assert outcome.violation is not None
+    assert "pinned" in outcome.violation.message
+
+
+def test_savepoints_that_are_listed_before_the_pins_are_found_to_be_unsafe(monkeypatch: pytest.MonkeyPatch) -> None:
+    def head(
+        self: side_steps.CollectorSteps, world: side_steps.World, head: int
+    ) -> side_steps.Iterator[side_steps.Step]:
+        yield (
+            "collector lists the savepoints first",
+            world._replace(collector=("pins", head, side_steps._kept(world))),
+        )
+
+    def pins(
+        self: side_steps.CollectorSteps, world: side_steps.World, head: int, kept: int
+    ) -> side_steps.Iterator[side_steps.Step]:
+        yield "collector lists the pins", world._replace(collector=("kept", head, self._cut(head, world), kept))
+
+    monkeypatch.setattr(side_steps.CollectorSteps, "_head", head)
+    monkeypatch.setattr(side_steps.CollectorSteps, "_pins", pins)
+    outcome = search(Bounds(slots=7, drivers=1, savepoints=1), trace=True)
+    assert outcome.violation is not None
+    assert "pinned" in outcome.violation.message
+
+
+def test_a_choice_that_the_next_run_does_not_take_over_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = driver_steps.plan_fence
+    monkeypatch.setattr(
+        driver_steps, "plan_fence", lambda head, **kw: msgspec.structs.replace(right(head, **kw), restore=None)
+    )
+    outcome = search(Bounds(slots=7, drivers=2, restores=1), trace=True)
+    assert outcome.violation is not None
+    assert "cannot start" in outcome.violation.message

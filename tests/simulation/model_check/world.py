@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from varve.storage import layout
-from varve.storage.chain_state import CommitPolicy
+from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
+from varve.storage.collect_decision import NOTHING_KEPT, SavepointNames
 from varve.storage.errors import VarveError
 from varve.storage.line_view import LineView, StoredCommit, resolve
 from varve.storage.protocol_rules import ALL_RULES, ProtocolRules
@@ -41,11 +42,16 @@ class Bounds(NamedTuple):
     sink_tells: bool = False
     """Whether the sink says what it holds, so that commits are adopted."""
     pins: int = 0
+    savepoints: int = 0
+    """Whether the reader makes a savepoint, whose pin goes once its manifest is there."""
+    restores: int = 0
+    """How often the operator may set job and Spark back to an older commit (`varve restore`)."""
     rules: ProtocolRules = ALL_RULES
 
     @property
     def policy(self) -> CommitPolicy:
-        return CommitPolicy(full_every=self.full_every, path_max=self.full_every)
+        retained = 3 if self.restores else RETAINED_MIN  # going back by one commit is what every run can do
+        return CommitPolicy(retained=retained, full_every=self.full_every, path_max=self.full_every)
 
 
 class World(NamedTuple):
@@ -65,6 +71,7 @@ class World(NamedTuple):
     owner: int = 0
     """Highest epoch of a run that found itself the owner."""
     rollbacks: int = 0
+    restores: int = 0
 
 
 class StoredObject(NamedTuple):
@@ -86,6 +93,8 @@ class Tables:
         self._entry_ids: dict[Entry, int] = {}
         self.objects: list[StoredObject] = []
         self._object_ids: dict[StoredObject, int] = {}
+        self.kept: list[SavepointNames] = [NOTHING_KEPT]
+        self._kept_ids: dict[SavepointNames, int] = {NOTHING_KEPT: 0}
         self.by_name: dict[str, int] = {}
         self.needed = lru_cache(None)(self._needed)
         self.file_bits = lru_cache(None)(self._file_bits)
@@ -98,6 +107,14 @@ class Tables:
         if known is None:
             known = self._entry_ids[entry] = len(self.entries)
             self.entries.append(entry)
+        return known
+
+    def kept_id(self, names: SavepointNames) -> int:
+        """What a savepoint keeps, as a number."""
+        known = self._kept_ids.get(names)
+        if known is None:
+            known = self._kept_ids[names] = len(self.kept)
+            self.kept.append(names)
         return known
 
     def bit(self, item: StoredObject) -> int:

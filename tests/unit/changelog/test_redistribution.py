@@ -6,7 +6,7 @@ import pytest
 
 from varve.changelog.redistribution import Place, redistributed, union_shares
 from varve.changelog.state_section import SectionKind, StateSection, section_of
-from varve.spark_integration.key_range import key_range
+from varve.storage.tile_cover import key_range
 
 KEY_GROUPS = 16
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from varve.storage.base_decision import (
@@ -20,7 +21,7 @@ from varve.storage.errors import (
     StartError,
     StateMissingError,
 )
-from varve.storage.records import ORIGIN, Commit, Link
+from varve.storage.records import ORIGIN, Commit, Link, StateSource
 
 
 def commit(batch: int, seq: int, parent: Commit | None = None, query: str = "q", needs_from: int = 2) -> Commit:
@@ -111,6 +112,16 @@ def test_a_base_that_does_not_match_sparks_progress_is_an_error(
         decide_base(progress, stored)
 
 
+def test_a_batch_that_a_copied_state_holds_is_never_executed_on_the_empty_state() -> None:
+    """An import has no parent, but that does not mean that there was nothing before its batch."""
+    for batch in (0, 2):
+        copied = msgspec.structs.replace(commit(batch, 9), source=StateSource("other", Link(5, "t5")))
+        for sink in (None, SinkCommit(batch, 9)):
+            with pytest.raises(StateMissingError, match="copied"):
+                decide_base(spark(batch), chain(copied), sink)
+        assert decide_base(spark(batch + 1), chain(copied)) == Execute(copied)
+
+
 def test_the_parent_must_be_the_one_that_the_commit_names() -> None:
     with pytest.raises(InvariantError):
         decide_base(spark(2), chain(C2, C0))
@@ -133,6 +144,13 @@ class TestExplicitRestore:
         again = decide_base(spark(0, "new"), chain(first, C1), restore=RestoreRequest(3, C1))
         assert again == Execute(C1)
         assert decide_base(spark(0, "new"), chain(first, C1)) == Execute(C1)
+
+    def test_what_was_chosen_ahead_is_executed_on_although_the_sink_holds_the_batch_after_it(self) -> None:
+        chosen = RestoreRequest(3, C1, ahead=True)
+        assert decide_base(spark(2), chain(C2, C1), SinkCommit(2, 5), chosen) == Execute(C1)
+        assert decide_base(spark(2), chain(C2, C1), SinkCommit(2, 5), RestoreRequest(3, C1)) == Adopt(C2)
+        missing = RestoreRequest(99, None, ahead=True)
+        assert decide_base(spark(0), chain(C0), SinkCommit(0, 2), missing) == Adopt(C0)
 
     def test_its_first_batch_is_adopted_if_the_sink_holds_it(self) -> None:
         first = commit(0, 8, C1, query="new")

@@ -70,3 +70,32 @@ def test_an_entry_of_a_newer_run_fences(above: list[Commit | Fence | None]) -> N
 def test_without_the_rule_a_fence_in_a_hole_would_own() -> None:
     rules = ProtocolRules(list_after_claim=False)
     assert decide_ownership(fence(5), [commit(9, epoch=3)], rules) == Own(fence(5))
+
+
+class TestChosenAhead:
+    """`varve restore` writes a fence with the choice; the run that comes next takes it over."""
+
+    def choice(self, restore: int | None) -> Fence:
+        return plan_fence(commit(9), job_id="j", token="c", now_ms=0, restore=restore, chosen_ahead=True)
+
+    def test_every_run_takes_it_over_until_a_commit_follows(self) -> None:
+        first = plan_fence(self.choice(3), job_id="j", token="d", now_ms=0)
+        second = plan_fence(first, job_id="j", token="e", now_ms=0)
+        assert [(f.restore, f.chosen_ahead) for f in (first, second)] == [(3, True)] * 2
+        after = plan_fence(commit(9), job_id="j", token="f", now_ms=0)
+        assert (after.restore, after.chosen_ahead) == (None, False)
+
+    def test_it_wins_over_an_option_that_is_still_set(self) -> None:
+        own = plan_fence(self.choice(3), job_id="j", token="d", now_ms=0, restore=5)
+        assert (own.restore, own.chosen_ahead) == (3, True)
+
+    def test_what_a_run_chose_for_itself_is_not_taken_over(self) -> None:
+        own = plan_fence(commit(9), job_id="j", token="d", now_ms=0, restore=5)
+        assert plan_fence(own, job_id="j", token="e", now_ms=0).restore is None
+
+    def test_it_can_be_taken_back(self) -> None:
+        cancelled = plan_fence(self.choice(3), job_id="j", token="d", now_ms=0, chosen_ahead=True)
+        assert plan_fence(cancelled, job_id="j", token="e", now_ms=0).restore is None
+
+    def test_an_empty_chain_begins_where_the_job_says(self) -> None:
+        assert plan_fence(None, job_id="j", token="d", now_ms=0, begins_after=9).seq == 10

@@ -1,0 +1,137 @@
+"""Writing a canonical savepoint: all rows of all states of a checkpoint as Parquet files, and a manifest beside them.
+
+Non-keyed state has no rows: its images are copied as they are.
+
+The job may run meanwhile: a hold keeps what the copy reads. Files that a crash leaves have no savepoint of their token
+once the hold is deleted, and a collector finds them.
+
+Invariants: I1 (the manifest is written when every file is durable), I7 (the hold has the savepoint's token before the
+first file is written, and goes after the manifest came).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from varve.changelog.canonical_state import write_range
+from varve.storage import layout
+from varve.storage.errors import InvalidRequestError
+from varve.storage.records import ObjectSlice
+from varve.storage.savepoints import create_native, own_files, publish_savepoint, release_savepoint
+from varve.storage.slice_reader import read_slice
+from varve.storage.tile_cover import key_range
+from varve.storage.upload import Uploader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Commit, ImageRef, Savepoint, StateFile
+
+
+class CanonicalSavepoints:
+    """Writes canonical savepoints of one job.
+
+    Args:
+        reader: Of the job's chain.
+        job: Name of the job, for people.
+        target: Where they are to be: the job's own store, or any other.
+        scratch: An empty directory.
+        clock: For uploads and the creation time.
+        tokens: For the savepoints' own.
+    """
+
+    def __init__(
+        self, reader: ChainReader, job: str, target: ObjectStore, scratch: Path, *, clock: Clock, tokens: TokenSource
+    ) -> None:
+        self._reader = reader
+        self._job = job
+        self._target = target
+        self._scratch = scratch
+        self._clock = clock
+        self._tokens = tokens
+
+    def create(
+        self, commit: Commit, name: str, holder: str, on_range: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> Savepoint:
+        """Copy the state of a commit.
+
+        Args:
+            commit: Whose state.
+            name: Of the savepoint, checked by the caller.
+            holder: For people.
+            on_range: Hears after each range of key groups how many are done, and of how many.
+
+        Raises:
+            InvalidRequestError: there is a savepoint of that name.
+            VarveError: the state cannot be read, or the target not be written.
+        """
+        hold = create_native(
+            self._reader,
+            commit,
+            layout.hold_name(self._tokens.token()),
+            job=self._job,
+            holder=f"savepoint {name}",
+            clock=self._clock,
+            tokens=self._tokens,
+        )
+        try:
+            files, images = self._write(commit, hold.token, on_range)
+            savepoint = msgspec.structs.replace(
+                hold,
+                name=name,
+                format="canonical",
+                objects=(),
+                files=files,
+                images=images,
+                holder=holder,
+                created_ms=self._clock.now_ms(),
+            )
+            self._publish(savepoint)
+        finally:
+            release_savepoint(self._reader.store, hold)
+        return savepoint
+
+    def _publish(self, savepoint: Savepoint) -> None:
+        try:
+            publish_savepoint(self._target, savepoint, self._clock)
+        except InvalidRequestError:
+            self._target.delete(own_files(savepoint))
+            raise
+
+    def _write(
+        self, commit: Commit, token: str, on_range: Callable[[int, int], None]
+    ) -> tuple[tuple[StateFile, ...], tuple[ImageRef, ...]]:
+        view = self._reader.load_line(commit.link, commit.max_parallelism).view
+        ranges = [
+            (operator, range(*key_range(partition, operator.parallelism, commit.max_parallelism)))
+            for operator in commit.operators
+            for partition in range(operator.parallelism)
+        ]
+        found: list[StateFile] = []
+        with Uploader(self._target, self._clock) as uploader:
+            for number, (operator, key_groups) in enumerate(ranges, 1):
+                own = self._scratch / f"{number}"
+                own.mkdir()
+                files = write_range(view, operator, key_groups, token, self._reader.store, own) if key_groups else ()
+                for file in files:
+                    uploader.submit_file(file.record.name, file.path).result()
+                    found.append(file.record)
+                shutil.rmtree(own)
+                on_range(number, len(ranges))
+            images = self._write_images(view.images, token, uploader)
+        return tuple(found), images
+
+    def _write_images(self, images: tuple[ImageRef, ...], token: str, uploader: Uploader) -> tuple[ImageRef, ...]:
+        copies: dict[ObjectSlice, ObjectSlice] = {}
+        for index, place in enumerate(dict.fromkeys(image.data for image in images)):
+            name = layout.savepoint_image(token, index)
+            uploader.submit_bytes(name, read_slice(self._reader.store, place)).result()
+            copies[place] = ObjectSlice(name, 0, place.length, place.crc32)
+        return tuple(msgspec.structs.replace(image, data=copies[image.data]) for image in images)

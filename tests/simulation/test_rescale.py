@@ -1,0 +1,104 @@
+"""A job that is started again and again with another parallelism, a materializer between (design 9)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.materializer_world import World
+from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
+from tests.state_worker_setup import filled
+from tests.working_stores import quick_directory
+from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.protocol import OperatorRequest
+from varve.spark_integration.working_stores import WorkingStores
+from varve.storage import layout
+
+if TYPE_CHECKING:
+    from varve.changelog.working_store import WorkingStore
+    from varve.storage.line_view import LineView
+
+SEQUENCE = (2, 3, 8, 1)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_2_3_8_and_1_partitions_over_one_state(seed: int) -> None:
+    """With any number of batches, materializations and restarts at each parallelism, on both backends."""
+    rng = random.Random(seed)
+    with quick_directory() as directory:
+        world = World(directory, started=False, parallelism=SEQUENCE[0])
+        world.rng = rng
+        sidecar = None
+        for parallelism in SEQUENCE:
+            world.job.parallelism = parallelism
+            for _ in range(rng.randint(1, 2)):
+                _start(world)
+                world.commit(rng.randint(1, 4), upload=rng.random() < 0.3)
+                sidecar = sidecar or world.sidecar()
+                if rng.random() < 0.7:
+                    sidecar.fold()
+                    world.commit()
+                _check(world, directory / f"at-{world.newest().seq}")
+        world.close()
+
+
+def test_a_new_parallelism_rewrites_nothing(tmp_path: Path) -> None:
+    """The start writes a fence and no more; tiles stay until the materializer has something new to fold."""
+    world = World(tmp_path, parallelism=2)
+    sidecar = world.sidecar()
+    world.commit(4)
+    sidecar.fold()
+    world.commit()
+    for step, parallelism in enumerate((3, 8, 1, 2)):
+        tiles = _view(world).tiles
+        world.job.parallelism = parallelism
+        _start(world)
+        world.commit(adopt=False)
+        assert _view(world).tiles == tiles
+        _check(world, tmp_path / f"step-{step}")
+    world.close()
+
+
+def _start(world: World) -> None:
+    """A new run, which writes a fence and nothing else, but for a pack of the log's newest segments."""
+    before = set(world.names(""))
+    world.job.start()
+    assert world.job.run is not None
+    written = {name for name in world.names("") if name not in before and not name.startswith(layout.PACKS)}
+    assert written - {layout.JOB} == {layout.chain(world.job.run.fence.seq)}
+
+
+def _view(world: World) -> LineView:
+    return world.reader.load_line(world.newest().link, KEY_GROUPS).view
+
+
+def _check(world: World, directory: Path) -> None:
+    """Every partition restores to its part of the model, on each backend."""
+    view = _view(world)
+    for backend in ("rocksdb", "hashmap"):
+        for low, high in world.job.ranges:
+            own = directory / f"{backend}-{low}" / "store"
+            store = _restored(world, view, backend, (low, high), own)
+            assert cells(store) == world.job.models[view.base].cells(low, high)
+            store.close()
+
+
+def _restored(world: World, view: LineView, backend: str, span: tuple[int, int], directory: Path) -> WorkingStore:
+    request = filled(
+        OperatorRequest,
+        job_id=world.reader.job_id,
+        operator=OPERATOR,
+        parallelism=world.job.parallelism,
+        max_parallelism=KEY_GROUPS,
+        backend=backend,
+        changelog=True,
+        key_type=KEY_TYPE,
+    )
+    restorer = BaseRestorer(request, *span, world.store, directory, WorkingStores())
+    reached = restorer.reach(view.base, None)
+    assert reached.how == "restored"
+    assert reached.store.version == view.base
+    return reached.store

@@ -1,0 +1,273 @@
+"""Starting a job from a savepoint or a checkpoint of another job: its state, and what either job does afterwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tests.committing_job import CommittingJob, random_batch
+from tests.materializer_world import CONFIG, World
+from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
+from tests.state_model import KEY_GROUPS
+from varve.materializer.canonical_savepoint import CanonicalSavepoints
+from varve.materializer.state_origin import StateOrigin, find_origin
+from varve.storage import layout
+from varve.storage.collector import Collector
+from varve.storage.errors import (
+    CorruptDataError,
+    IncompatibleError,
+    InvalidRequestError,
+    LineageError,
+    StateMissingError,
+)
+from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
+from varve.storage.local_store import LocalStore
+from varve.storage.savepoints import delete_savepoint, list_savepoints
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("parallelism", [1, 3])
+def test_another_job_goes_on_from_the_state_and_needs_nothing_of_its_source(
+    world: World, kind: str, parallelism: int
+) -> None:
+    fill(world)
+    origin = origin_of(world, MAKERS[kind](world))
+    other = Started(world, origin, parallelism=parallelism)
+    other.check()
+    world.commit()
+    for name in world.names(""):
+        world.store.delete([name])
+    for _ in range(7):
+        other.job.commit(random_batch(world.rng))
+        other.check()
+    other.job.start()
+    other.job.commit(random_batch(world.rng))
+    other.check()
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+def test_the_first_materialization_is_complete_and_the_copy_is_collected(world: World, kind: str) -> None:
+    fill(world)
+    other = Started(world, origin_of(world, MAKERS[kind](world)), parallelism=2)
+    slots = {layout.slot_of(name).slot for area in (layout.SEGMENTS, layout.PACKS) for name in other.names(area)}
+    assert len(slots) == 1, "the copy is below the import's slot alone"
+    sidecar = world.sidecar(replace(CONFIG, job="other"), place="of-other")
+    for _ in range(3):
+        for _ in range(4):
+            other.job.commit(random_batch(world.rng))
+        assert sidecar.fold()
+        other.check()
+    other.job.commit(random_batch(world.rng))
+    other.job.commit(random_batch(world.rng))
+    assert sidecar.poll()
+    assert other.job.run is not None
+    Collector(other.job.run.reader, world.clock, TOKENS).collect()
+    left = {layout.slot_of(name).slot for area in (layout.SEGMENTS, layout.PACKS) for name in other.names(area)}
+    assert not slots & left
+    other.check()
+
+
+@pytest.mark.parametrize("kind", ["native", "canonical"])
+def test_a_savepoint_outlives_the_log_and_goes_when_it_is_deleted(world: World, kind: str) -> None:
+    """Only what it names is kept: the job's own log is truncated as ever (I10)."""
+    fill(world)
+    kept = MAKERS[kind](world)
+    assert kept is not None
+    sidecar = world.sidecar()
+    for _ in range(6):
+        world.commit(3, upload=True)
+        sidecar.fold()
+    world.commit(2)
+    Collector(world.reader, world.clock, TOKENS).collect()
+    everything = set(world.names(""))
+    assert set(kept.objects) <= everything
+    below = [s for s in world.reader.list_seqs() if s < world.newest().keep_from and world.reader.find_commit(s)]
+    assert {layout.chain(seq) for seq in below} <= set(kept.objects)
+    other = Started(world, origin_of(world, kept), parallelism=4)
+    other.check()
+    delete_savepoint(world.store, "before")
+    Collector(world.reader, world.clock, TOKENS).collect()
+    world.check()
+    world.check_no_garbage()
+    assert world.names("savepoint") == []
+
+
+def test_a_canonical_savepoint_may_be_anywhere(world: World, tmp_path: Path) -> None:
+    fill(world)
+    target = LocalStore(str(tmp_path / "export"))
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    heard: list[tuple[int, int]] = []
+    writer = CanonicalSavepoints(world.reader, "job", target, scratch, clock=world.clock, tokens=TOKENS)
+    savepoint = writer.create(world.newest(), "before", "test", lambda *done: heard.append(done))
+    assert heard == [(1, 3), (2, 3), (3, 3)]
+    assert world.names("savepoint") == []
+    found = find_origin(f"{target.url}/savepoints/before", world.store)
+    assert found.savepoint == savepoint
+    Started(world, found).check()
+
+
+def test_a_query_that_goes_on_is_not_started_anew(world: World) -> None:
+    """The option may stay set: Spark's checkpoint location tells whether the query has begun."""
+    fill(world)
+    origin = origin_of(world, native(world))
+    other = Started(world, origin)
+    before = other.job.run
+    assert before is not None
+    imported = before.state.base
+    other.job.start_from(origin, other.model)
+    assert other.job.run is not None
+    assert other.job.run.state.base == imported, "no batch has followed: it is not copied again"
+    other.job.commit(random_batch(world.rng))
+    newest = other.job.run.state.base
+    other.job.close()
+    fence = _start(other, origin, "other")
+    assert (fence.restore, fence.commit) == (None, newest.link if newest else None)
+
+
+def test_another_state_is_never_replaced(world: World) -> None:
+    fill(world)
+    other = Started(world, origin_of(world, native(world)))
+    other.job.commit(random_batch(world.rng))
+    other.job.close()
+    world.commit()
+    later = origin_of(world, native(world, name="later"))
+    with pytest.raises(LineageError, match="state of its own"):
+        _start(other, later, None)
+
+
+def test_a_job_whose_numbers_are_behind_is_refused(world: World) -> None:
+    """Tiles and list elements are ordered by seq, so the numbers must go on."""
+    fill(world)
+    store = JobStore(world.root, "empty")
+    job = CommittingJob(store, world.clock, name="empty")
+    job.start()
+    job.close()
+    origin = origin_of(world, native(world))
+    with pytest.raises(InvalidRequestError, match="numbers must"):
+        job.start_from(origin, world.job.models[origin.commit.link])
+    job.close()
+
+
+def _start(other: Started, origin: StateOrigin, query_id: str | None) -> Any:
+    """Only the decision: nothing may be copied."""
+    run = JobRun.open(other.store, "other", KEY_GROUPS, other.job.policy, other.world.clock, TOKENS)
+    try:
+        return run.start_from(origin.commit, query_id, lambda _slot: pytest.fail("copied"))
+    finally:
+        run.close()
+
+
+@pytest.mark.parametrize("kind", ["native", "canonical"])
+def test_a_job_goes_back_to_its_own_savepoint(world: World, kind: str) -> None:
+    """A new query of the same job; what has come since stays readable until it is collected."""
+    fill(world)
+    kept = MAKERS[kind](world)
+    model = world.job.models[world.newest().link]
+    sidecar = world.sidecar()
+    for _ in range(6):
+        world.commit(3)
+        sidecar.fold()
+    Collector(world.reader, world.clock, TOKENS).collect()
+    world.job.query = "second"
+    world.job.start_from(origin_of(world, kept), model)
+    world.commit(4)
+    delete_savepoint(world.store, "before")
+    sidecar.fold()
+    world.commit(4)
+    Collector(world.reader, world.clock, TOKENS).collect()
+    world.check()
+
+
+def test_a_copied_spark_location_goes_on_without_any_choice(world: World) -> None:
+    """A clone of job and Spark's checkpoint location together: the same query, batch after batch."""
+    fill(world)
+    batch = world.job.batch
+    other = Started(world, origin_of(world, native(world)))
+    other.job.query, other.job.batch = "query", batch
+    other.job.start()
+    other.job.commit(random_batch(world.rng))
+    other.check()
+
+
+@pytest.mark.parametrize("kind", ["native", "canonical"])
+def test_a_damaged_or_missing_object_is_found_before_the_job_has_a_state(world: World, kind: str) -> None:
+    fill(world)
+    kept = MAKERS[kind](world)
+    assert kept is not None
+    names = [f.name for f in kept.files] or [n for n in kept.objects if not n.startswith(layout.CHAIN)]
+    for name in (names[0], names[-1]):
+        data = world.store.get(name)
+        for damaged in (data[:-1] + bytes((data[-1] ^ 1,)), data[:-1], None):
+            if damaged is None:
+                world.store.delete([name])
+            else:
+                world.store.put(name, damaged)
+            with pytest.raises(CorruptDataError) as caught:
+                Started(world, origin_of(world, kept))
+            assert caught.value.context["object_name"].endswith(name)
+        world.store.put(name, data)
+    Started(world, origin_of(world, kept)).check()
+
+
+def test_a_hold_goes_even_if_the_copy_fails_and_its_files_are_collected(world: World) -> None:
+    fill(world)
+    [name] = world.names(layout.SNAPSHOTS)[:1]
+    data = world.store.get(name)
+    world.store.delete([name])
+    with pytest.raises(CorruptDataError):
+        canonical(world)
+    assert list_savepoints(world.store) == ()
+    world.store.put(name, data)
+    orphan = layout.savepoint_file("f" * 32, "flights", "total", 0, 8)
+    world.store.put(orphan, b"left by a crash")
+    kept = canonical(world)
+    assert Collector(world.reader, world.clock, TOKENS).collect().savepoint_files == (orphan,)
+    assert {file.name for file in kept.files} <= set(world.names(layout.SAVEPOINT_FILES))
+
+
+def test_names_are_taken_once_and_of_savepoints_only(world: World) -> None:
+    world.commit(2)
+    native(world)
+    for make in (native, canonical):
+        with pytest.raises(InvalidRequestError, match="already"):
+            make(world)
+    assert world.names(layout.SAVEPOINT_FILES) == []
+    with pytest.raises(InvalidRequestError, match="no savepoint"):
+        delete_savepoint(world.store, "after")
+
+
+def test_a_savepoint_that_cannot_be_read_stops_the_collection(world: World) -> None:
+    world.commit(4)
+    world.store.put(layout.savepoint("broken"), b"broken")
+    with pytest.raises(CorruptDataError):
+        Collector(world.reader, world.clock, TOKENS).collect()
+
+
+def test_a_location_names_a_savepoint_a_checkpoint_or_a_job(tmp_path: Path) -> None:
+    root = LocalStore(str(tmp_path / "storage"))
+    world = World(tmp_path, root)
+    world.commit(3)
+    native(world)
+    newest, at = world.newest(), f"{tmp_path}/storage/job"
+    for location in (f"{at}/savepoints/before", f"{at}/chain/{newest.seq}", at, f"file://{at}", "before"):
+        found = find_origin(location, world.store)
+        assert found.commit.link == newest.link
+        assert (found.savepoint is not None) == ("before" in location)
+    assert find_origin(f"{at}/chain/{newest.parent.seq}", world.store).commit.link == newest.parent
+    with pytest.raises(StateMissingError):
+        find_origin(f"{at}/chain/1", world.store)
+    for location in (f"{at}/savepoints/after", "after", f"{tmp_path}/nothing", f"{tmp_path}/storage"):
+        with pytest.raises(InvalidRequestError):
+            find_origin(location, world.store)
+    found = find_origin(at, world.store)
+    found.check(KEY_GROUPS)
+    with pytest.raises(IncompatibleError, match="max-parallelism to 8"):
+        found.check(16)
+    world.close()

@@ -1,0 +1,118 @@
+"""`varve savepoint` over a real job on local disk."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet
+import pytest
+from click.testing import CliRunner
+
+from tests.committing_job import CommittingJob, NumberedTokens, random_batch
+from tests.manual_clock import ManualClock
+from varve.materializer.cli import main
+from varve.materializer.state_origin import find_origin
+from varve.storage import layout
+from varve.storage.local_store import LocalStore
+from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.savepoints import create_native
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[CommittingJob]:
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), "flights"), ManualClock(), name="flights")
+    job.start()
+    rng = random.Random(1)
+    for _ in range(5):
+        job.commit(random_batch(rng), upload=True)
+    yield job
+    job.close()
+
+
+def run(directory: Path, *arguments: str, code: int = 0) -> list[Any]:
+    done = CliRunner().invoke(main, ["savepoint", *arguments, "--storage", str(directory), "--json"])
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def test_savepoints_are_made_listed_described_and_deleted(job: CommittingJob, tmp_path: Path) -> None:
+    [native] = run(tmp_path, "create", "flights", "a")
+    [copy] = run(tmp_path, "create", "flights", "b", "--format", "canonical")
+    [older] = run(tmp_path, "create", "flights", "c", "--checkpoint", "5")
+    assert [(s["format"], s["seq"], s["batch"]) for s in (native, copy, older)] == [
+        ("native", 6, 4), ("canonical", 6, 4), ("native", 5, 3),
+    ]  # fmt: skip
+    assert run(tmp_path, "list", "flights") == [native, copy, older]
+    [described] = run(tmp_path, "describe", "flights", "b")
+    rows = {state["state"]: state["rows"] for state in described["states"]}
+    assert rows == {name: len(_rows(job, described, name)) for name in rows}
+    assert sum(rows.values()) > 0
+    assert sorted(described["objects"]) == sorted(file for s in described["states"] for file in s["files"])
+    [of_native] = run(tmp_path, "describe", "flights", "a")
+    assert layout.chain(6) in of_native["objects"]
+    for name in "abc":
+        assert [line["name"] for line in run(tmp_path, "delete", "flights", name)] == [name]
+    assert run(tmp_path, "list", "flights") == []
+    assert job.store.list("savepoint") == []
+
+
+def _rows(job: CommittingJob, described: Any, state: str) -> list[Any]:
+    [files] = [line["files"] for line in described["states"] if line["state"] == state]
+    tables = [pyarrow.parquet.read_table(f"{job.store.url.removeprefix('file://')}/{name}") for name in files]
+    return [row for table in tables for row in table.to_pylist()]
+
+
+def test_a_canonical_savepoint_goes_where_it_is_told(job: CommittingJob, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    [made] = run(tmp_path, "create", "flights", "a", "--format", "canonical", "--to", str(target))
+    assert run(tmp_path, "list", "flights") == []
+    found = find_origin(f"{target}/savepoints/a", job.store)
+    assert found.commit.seq == made["seq"]
+
+
+def test_what_is_wrong_is_said_and_nothing_is_made(job: CommittingJob, tmp_path: Path) -> None:
+    run(tmp_path, "create", "flights", "a")
+    for arguments in (
+        ["create", "flights", "a"],
+        ["create", "flights", "latest"],
+        ["create", "flights", "12"],
+        ["create", "flights", "b", "--checkpoint", "1"],
+        ["create", "flights", "b", "--to", "elsewhere"],
+        ["create", "nobody", "b"],
+        ["describe", "flights", "b"],
+        ["delete", "flights", "b"],
+    ):
+        run(tmp_path, *arguments, code=1)
+    assert [line["name"] for line in run(tmp_path, "list", "flights")] == ["a"]
+    assert len(job.store.list("savepoint")) == 1
+    assert job.store.list(layout.PINS) == []
+
+
+def test_a_hold_that_was_left_is_shown_and_can_be_deleted(job: CommittingJob, tmp_path: Path) -> None:
+    assert job.run is not None
+    commit = job.run.state.base
+    assert commit is not None
+    name = layout.hold_name("f" * 32)
+    create_native(
+        job.run.reader, commit, name, job="flights", holder="start of job other", clock=job.clock,
+        tokens=NumberedTokens("hold"),
+    )  # fmt: skip
+    [line] = run(tmp_path, "list", "flights")
+    assert (line["name"], line["format"], line["holder"]) == (name, "hold", "start of job other")
+    run(tmp_path, "delete", "flights", name)
+    assert run(tmp_path, "list", "flights") == []
+
+
+def test_tables_are_shown_to_people(job: CommittingJob, tmp_path: Path) -> None:
+    for arguments in (["create", "flights", "a"], ["list", "flights"], ["describe", "flights", "a"]):
+        done = CliRunner().invoke(main, ["savepoint", *arguments, "--storage", str(tmp_path)])
+        assert done.exit_code == 0, done.output
+        assert "native" in done.output
+    assert "by_name" in done.output
+    assert job.run is not None
