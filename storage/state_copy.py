@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import zlib
 from collections import defaultdict
+from itertools import accumulate
 from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
@@ -18,7 +19,6 @@ import msgspec
 from varve.storage import layout
 from varve.storage.chain_reader import in_parallel
 from varve.storage.errors import CorruptDataError
-from varve.storage.image_refs import images_to_copy
 from varve.storage.import_plan import CopiedState
 from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack, replace_packed, replace_packed_images
 from varve.storage.records import ObjectSlice, SegmentRef, SnapshotFile, Tile
@@ -90,17 +90,16 @@ class StateCopy:
         return CopiedState(tiles, self._packed(moved), view.line, self.copy_images(view.images))
 
     def copy_images(self, images: tuple[ImageRef, ...]) -> tuple[ImageRef, ...]:
-        """The images in packs of the slot, those of `images_to_copy` in each. Errors as `copy`."""
-        left = images
+        """The images in packs of the slot. Errors as `copy`."""
+        left = list(dict.fromkeys(ref.data for ref in images))
         while left:
-            some = images_to_copy(left)
-            read = read_slices(self._source, dict.fromkeys(ref.data for ref in some))
-            data = {one.slice: bytes(one.data) for one in read}
+            count = _count_of(left, PACK_BYTES_MAX)
+            data = {one.slice: bytes(one.data) for one in read_slices(self._source, left[:count])}
             header = PackHeader(job_id=self._target_job_id, token=self._tokens.token(), slot=self._slot)
-            pack = plan_pack((), {}, header, {ref: data[ref.data] for ref in some})
+            pack = plan_pack((), {}, header, {ref: data[ref.data] for ref in images if ref.data in data})
             self._put(pack)
             images = replace_packed_images(images, pack)
-            left = tuple(ref for ref in left if ref not in some)
+            left = left[count:]
         return images
 
     def _copy_objects(self, files: Sequence[SnapshotFile], refs: Sequence[SegmentRef]) -> dict[str, str]:
@@ -142,6 +141,12 @@ class StateCopy:
     def _put(self, pack: Pack) -> None:
         with Uploader(self._target, self._clock) as uploader:
             uploader.submit_bytes(pack.name, pack.body).result()
+
+
+def _count_of(places: Sequence[ObjectSlice], bytes_max: int) -> int:
+    """How many of the first slices have so many bytes together; at least one."""
+    sums = accumulate(place.length for place in places)
+    return max(1, sum(size_bytes <= bytes_max for size_bytes in sums))
 
 
 def share_state(view: LineView, source_job: str, snapshots: SnapshotReader) -> CopiedState:

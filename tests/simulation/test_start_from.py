@@ -26,6 +26,7 @@ from varve.storage.job_run import JobRun
 from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
 from varve.storage.savepoints import delete_savepoint, list_savepoints
+from varve.storage.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,6 +50,25 @@ def test_another_job_goes_on_from_the_state_and_needs_nothing_of_its_source(
     other.job.start()
     other.job.commit(random_batch(world.rng))
     other.check()
+
+
+@pytest.mark.parametrize("kind", [*MAKERS, "clone"])
+def test_non_keyed_state_goes_with_the_keyed_one(world: World, kind: str) -> None:
+    fill(world)
+    written = (b"first", b"second", b"first")
+    world.commit(images=written)
+    origin = origin_of(world, MAKERS[kind](world) if kind in MAKERS else None)
+    other = Started(world, origin, clone=kind == "clone", parallelism=3)
+    if kind != "clone":
+        world.commit()
+        for name in world.names(""):
+            world.store.delete([name])
+    assert other.job.run is not None
+    for _ in range(9):
+        view = other.job.run.state.view
+        assert tuple(read_slice(other.store, image.data) for image in view.images) == written
+        other.job.commit(random_batch(world.rng))
+    assert not any(layout.is_shared(image.data.name) for image in view.images), "a full entry has copied them"
 
 
 @pytest.mark.parametrize("kind", MAKERS)
