@@ -88,7 +88,7 @@ IDENTITY = ("workload", "system", "rows_per_batch", "keys", "state_keys")
 def batches_of(system: str, case: Case) -> tuple[int, int]:
     """(warm-up batches, measured batches): slow systems get few, so that the whole run stays within minutes."""
     if system not in SLOW:
-        return 6, 20
+        return (20 if case.rows <= SMALL.rows else 6), 20  # as long until the JVM has compiled what a batch runs
     if case.rows > SMALL.rows:
         return 1, 1
     return (1, 2) if system == PANDAS_FORM else (1, 4)
@@ -99,7 +99,7 @@ def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
     vectorised = [(COUNT_AND_SUM, s, ROWS_PER_KEY) for s in (*AGGREGATE, JVM, FLOOR)]
     fast = [(COUNT_AND_SUM, s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
     acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
-    sizes = (SMALL, FULL_MAPS) if all_sizes else (SMALL,)
+    sizes = (SMALL, LARGE, FULL_MAPS) if all_sizes else (SMALL, LARGE)
     others = [(w, s, c) for w in (MAP_UPDATE, LIST_APPEND) for c in sizes for s in (*VARVE, FLOOR, ROW_FORM)]
     slow = [(COUNT_AND_SUM, s, c) for c in (SMALL, LARGE) for s in SLOW]
     left_out = () if all_sizes else ((COUNT_AND_SUM, PANDAS_FORM, LARGE),)
