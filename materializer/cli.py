@@ -22,6 +22,7 @@ from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
 from varve.materializer.service import run_materializer
+from varve.materializer.state_commands import describe, diff, state
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varve.materializer.storage_parameters import key_value_pairs, storage_parameters
 from varve.storage.errors import InvalidRequestError
@@ -146,4 +147,6 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
 
 
 for _command in (materialize, jobs, checkpoints, sweep):
+    main.add_command(_command)
+for _command in (describe, state, diff):
     main.add_command(_command)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from varve.materializer.chain_follower import ChainFollower
-from varve.materializer.duration import format_size_bytes
 from varve.materializer.jobs import job_names
+from varve.materializer.line_output import as_utc, show
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
@@ -24,7 +21,7 @@ from varve.storage.prefixed_store import substore
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
 
     from varve.storage.collector import CollectReport
     from varve.storage.object_store import ObjectStore
@@ -91,7 +88,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
         lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show(lines, as_json=as_json)
 
 
 @click.command()
@@ -108,7 +105,7 @@ def checkpoints(
         lines = [_checkpoint_line(commit) for commit in _line(ChainReader(store, read_job(store).job_id), limit)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show(lines, as_json=as_json)
 
 
 @click.command()
@@ -135,7 +132,7 @@ def sweep(
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    _show(lines, as_json=as_json)
+    show(lines, as_json=as_json)
 
 
 def _job_line(name: str, store: ObjectStore) -> JobLine:
@@ -150,7 +147,7 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
         epoch=chain.head.epoch,
         seq=commit.seq,
         batch=commit.batch,
-        time=_time(commit.time_ms),
+        time=as_utc(commit.time_ms),
         operators=tuple(operator.uid for operator in commit.operators),
         log_segments=len(view.segments),
         log_bytes=sum(ref.data.length for ref in view.segments),
@@ -180,7 +177,7 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
         seq=commit.seq,
         batch=commit.batch,
         epoch=commit.epoch,
-        time=_time(commit.time_ms),
+        time=as_utc(commit.time_ms),
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),
@@ -203,34 +200,3 @@ def _sweep(name: str, store: ObjectStore, grace_s: float, *, dry_run: bool) -> S
         aborted=len(report.aborted),
         unreadable=report.unreadable,
     )
-
-
-def _time(time_ms: int) -> str:
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
-
-
-def _show(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
-    if as_json:
-        for line in lines:
-            click.echo(msgspec.json.encode(line).decode())
-        return
-    if not lines:
-        click.echo("nothing found")
-        return
-    fields = lines[0].__struct_fields__
-    table = Table(*(name.replace("_", " ") for name in fields))
-    for line in lines:
-        table.add_row(*(_cell(name, getattr(line, name)) for name in fields))
-    console = Console()
-    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
-    Console(width=None if console.is_terminal else 250).print(table)
-
-
-def _cell(name: str, value: object) -> str:
-    if value is None:
-        return "-"
-    if name.endswith("bytes") and isinstance(value, int):
-        return format_size_bytes(value)
-    if isinstance(value, tuple):
-        return ", ".join(map(str, cast("tuple[object, ...]", value)))
-    return str(value)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from varve.changelog.functions import AggregateFunction, ReduceFunction
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.state_reader import open_state
     from varve.changelog.table_store import StoreTarget, TableStore
     from varve.changelog.timer_state import TimeDomain
     from varve.changelog.ttl_config import StateTtlConfig, Time
@@ -87,6 +88,7 @@ _MODULE_OF: Final = {
     "ValueStateDescriptor": "varve.changelog.descriptors",
     "VarveError": "varve.storage.errors",
     "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
+    "open_state": "varve.changelog.state_reader",
 }
 
 __all__ = [
@@ -130,6 +132,7 @@ __all__ = [
     "VarveError",
     "VectorizedProcessFunction",
     "__version__",
+    "open_state",
 ]
 
 
