@@ -80,7 +80,7 @@ class ChangeFeed:
         with reader.pinned():
             found = reader.view.segments_for(uid, wanted.start, wanted.stop)
             reading = [s for s in found if s.ref.seq_first < seqs.high and s.ref.seq_last >= seqs.low]
-            batches = self._batch_numbers(seqs) if reading else {}
+            batches = self._batch_numbers(seqs)
             for segment, floors in SegmentSource(reader.chain.store).read(reading):
                 header = segment.header
                 accepted = accepted_key_groups(header, floors, wanted)

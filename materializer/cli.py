@@ -25,6 +25,7 @@ from varve.materializer.service import run_materializer
 from varve.materializer.state_commands import describe, diff, state
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varve.materializer.storage_parameters import key_value_pairs, storage_parameters
+from varve.materializer.verify_command import verify_command
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -148,5 +149,5 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
 
 for _command in (materialize, jobs, checkpoints, sweep):
     main.add_command(_command)
-for _command in (describe, state, diff):
+for _command in (describe, state, diff, verify_command):
     main.add_command(_command)
