@@ -80,7 +80,7 @@ class ChangeFeed:
         with reader.pinned():
             found = reader.view.segments_for(uid, wanted.start, wanted.stop)
             reading = [s for s in found if s.ref.seq_first < seqs.high and s.ref.seq_last >= seqs.low]
-            batches = self._batch_numbers(seqs)
+            batches = self.batch_numbers(seqs)
             for segment, floors in SegmentSource(reader.chain.store).read(reading):
                 header = segment.header
                 accepted = accepted_key_groups(header, floors, wanted)
@@ -92,7 +92,7 @@ class ChangeFeed:
                         if changes is not None and len(changes):
                             yield self._batch(header, changes, batches)
 
-    def _batch_numbers(self, seqs: SeqRange) -> Mapping[int, int]:
+    def batch_numbers(self, seqs: SeqRange = ALL_SEQS) -> Mapping[int, int]:
         """Seq → batch of the commits of the line that still exist."""
         reader = self._reader
         wanted = [one.seq for one in reader.view.line if seqs.low <= one.seq < seqs.high]

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from functools import cached_property
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -150,18 +151,25 @@ class StateReader:
     def ranges(self, operator: str | None = None, key_groups: range | None = None) -> Iterator[RestoredRange]:
         """Restore an operator's key groups, one tile at a time."""
         own = self.layout(operator)
-        wanted = self.wanted(key_groups)
         with self.pinned():
-            for tile in self.view.tiles_for(own.uid, wanted.start, wanted.stop):
-                low, high = max(tile.low, wanted.start), min(tile.high, wanted.stop)
-                with self.restored(own, low, high) as store:
-                    yield RestoredRange(low, high, store)
+            for wanted in self.split(operator, key_groups):
+                with self.restored(own, wanted.start, wanted.stop) as store:
+                    yield RestoredRange(wanted.start, wanted.stop, store)
 
-    def tile_ranges(self, operator: str | None = None, key_groups: range | None = None) -> tuple[range, ...]:
-        """The ranges of key groups that `ranges` restores one by one."""
-        wanted, own = self.wanted(key_groups), self.layout(operator)
-        tiles = self.view.tiles_for(own.uid, wanted.start, wanted.stop)
-        return tuple(range(max(t.low, wanted.start), min(t.high, wanted.stop)) for t in tiles)
+    def split(self, operator: str | None = None, key_groups: range | None = None) -> tuple[range, ...]:
+        """Key groups as ranges that can be restored one by one, or side by side, without reading anything twice.
+
+        They are those of the tiles; where there is no snapshot yet, those of the operator's partitions.
+        """
+        own, wanted = self.layout(operator), self.wanted(key_groups)
+        partitions = [-(-p * self.job.max_parallelism // own.parallelism) for p in range(own.parallelism)]
+        edges = {wanted.start, wanted.stop}
+        for tile in self.view.tiles_for(own.uid, wanted.start, wanted.stop):
+            edges |= {tile.low, tile.high}
+            if tile.snapshot is None and not tile.files:
+                edges.update(edge for edge in partitions if tile.low < edge < tile.high)
+        inner = sorted(edge for edge in edges if wanted.start <= edge <= wanted.stop)
+        return tuple(range(low, high) for low, high in pairwise(inner))
 
     def wanted(self, key_groups: range | None) -> range:
         """These key groups, or all. Raises `InvalidRequestError` for something else than a part of them."""

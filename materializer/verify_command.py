@@ -80,8 +80,9 @@ def verify_command(job: str | None, storage_url: str, storage_options: dict[str,
 
 
 def _line(found: Verification) -> VerifyLine:
-    counts = {name: getattr(found, name) for name in VerifyLine.__struct_fields__}
-    return VerifyLine(**{**counts, "problems": len(found.problems)})
+    counts: dict[str, Any] = {name: getattr(found, name) for name in VerifyLine.__struct_fields__}
+    counts["problems"] = len(found.problems)
+    return VerifyLine(**counts)
 
 
 def _track(items: Sequence[Any], what: str) -> Iterable[Any]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         ExternalizedCheckpointRetention,
     )
     from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+    from varve.spark_integration.data_sources import register_data_sources
     from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
@@ -89,6 +90,7 @@ _MODULE_OF: Final = {
     "VarveError": "varve.storage.errors",
     "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
     "open_state": "varve.changelog.state_reader",
+    "register_data_sources": "varve.spark_integration.data_sources",
 }
 
 __all__ = [
@@ -133,6 +135,7 @@ __all__ = [
     "VectorizedProcessFunction",
     "__version__",
     "open_state",
+    "register_data_sources",
 ]
 
 

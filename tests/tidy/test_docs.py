@@ -37,6 +37,20 @@ COVERED: dict[str, str] = {
     ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
     "varve materialize --storage file:///var/lib/varve --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
+    **dict.fromkeys(
+        (
+            "varve describe flights --storage file:///var/lib/varve",
+            "varve state flights total --storage file:///var/lib/varve --limit 5",
+            "varve state flights total --storage file:///var/lib/varve --key N14228",
+            "varve state flights by_name --storage file:///var/lib/varve --checkpoint batch:0 --key-groups 0-3 --json",
+            "varve state flights --storage file:///var/lib/varve --count",
+            "varve state flights --storage file:///var/lib/varve --groups --json",
+            "varve diff flights --from batch:0 --storage file:///var/lib/varve",
+            "varve diff flights --from batch:0 --to batch:1 --count --storage file:///var/lib/varve",
+            "varve verify flights --storage file:///var/lib/varve",
+        ),
+        "tests/unit/materializer/test_tools_document.py::test_the_commands_of_the_page_run",
+    ),
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
 }  # fmt: skip
@@ -50,6 +64,7 @@ RUN_BY: dict[str, str] = {
     "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
     "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
+    "docs/tools.md": "tests/unit/materializer/test_tools_document.py::test_the_program_of_the_page_runs",
     "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
     "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",

@@ -119,6 +119,18 @@ def test_without_a_pin_nothing_is_written(world: World, tmp_path: Path) -> None:
         assert len(pins(world)) == 1
 
 
+def test_key_groups_are_split_at_tiles_and_where_there_are_none_at_partitions(tmp_path: Path, world: World) -> None:
+    assert StateReader(world.store).split() == (range(3), range(3, 6), range(6, 8))
+    assert StateReader(world.store).split(None, range(4, 7)) == (range(4, 6), range(6, 7))
+    fresh = World(tmp_path / "fresh", parallelism=2)
+    fresh.commit(2)
+    reader = StateReader(fresh.store)
+    assert [(tile.low, tile.high) for tile in reader.view.tiles] == [(0, 8)]
+    assert reader.split() == (range(4), range(4, 8))
+    assert read(reader) == fresh.job.model.cells()
+    fresh.close()
+
+
 def test_what_is_not_there_is_said(world: World, tmp_path: Path) -> None:
     reader = StateReader(world.store)
     for wrong, message in (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +14,7 @@ from tests.manual_clock import ManualClock
 from tests.state_model import GONE, BatchChanges, key_group
 from varve.materializer.cli import main
 from varve.storage import layout
+from varve.storage.batch_result import BatchFacts
 from varve.storage.local_store import LocalStore
 from varve.storage.prefixed_store import PrefixedStore
 
@@ -116,6 +118,23 @@ def test_diff_tells_added_changed_and_removed_rows(storage: str) -> None:
     counts = run(storage, "diff", "flights", "--from", "batch:0", "--count", "--state", "total")
     assert counts == [{"operator": "flights", "state": "total", "added": 1, "changed": 1, "removed": 1}]
     assert run(storage, "diff", "flights", "--from", "batch:1", "--to", "3") == []
+
+
+def test_an_operator_that_only_one_checkpoint_has_is_added_or_removed(
+    job: CommittingJob, storage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert job.run is not None
+    commit, job.uid = job.run.commit, "renamed"
+
+    def dropping(facts: BatchFacts, *others: Any) -> Any:
+        return commit(replace(facts, dropped=frozenset({"flights"})), *others)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(job.run, "commit", dropping)
+        job.commit(BatchChanges(totals={"z": 1}))
+    rows = run(storage, "diff", "flights", "--from", "batch:1", "--state", "total")
+    found = {(row["operator"], row["change"], row["key"]) for row in rows}
+    assert found == {*(("flights", "removed", key) for key in ("a", "c", "new")), ("renamed", "added", "z")}
 
 
 def test_tables_show_the_same_and_nothing_stays_pinned(job: CommittingJob, storage: str) -> None:
