@@ -41,6 +41,7 @@ from varve.storage.errors import (
 from varve.storage.job import read_job
 from varve.storage.line_view import own_segments
 from varve.storage.pins import create_pin, list_pins, release_pin
+from varve.storage.records import ORIGIN
 from varve.storage.slice_reader import read_slice
 from varve.storage.snapshots import SnapshotReader
 
@@ -138,6 +139,8 @@ class Verifier:
                 if stored.commit.needs_from < head.keep_from:
                     break
                 commits.append(stored)
+            else:
+                self._check_end(commits)
         pin = None
         while commits and pin is None:
             try:
@@ -149,6 +152,14 @@ class Verifier:
         finally:
             if pin is not None:
                 release_pin(self._chain, pin, self._clock)
+
+    def _check_end(self, commits: Sequence[StoredCommit]) -> None:
+        """The line ends where its next commit is collected, or at the beginning."""
+        head, before = self._chain.head(), commits[-1].commit.parent if commits else ORIGIN
+        if head is not None and before != ORIGIN and before.seq >= head.keep_from:
+            self.found.problems.append(
+                Problem(layout.chain(before.seq), "the line goes on here, but the entry is gone")
+            )
 
     def _check_entries(self, head: Entry) -> None:
         seqs = [seq for seq in self._chain.list_seqs(max(0, head.keep_from - 1)) if seq <= head.seq]
@@ -194,17 +205,21 @@ class Verifier:
                 files = tile_files(self._store, tile)
                 named.update({file.name: file for file in files})
                 self.found.snapshots += bool(files)
+        needed = frozenset(named)
         descriptors = self._descriptors(head, tiles)
         named.update({file.name: file for one in descriptors for file in one.files})
         damaged: set[str] = set()
         for file in self._track(list(named.values()), "files of snapshots"):
-            with self._problem_of(file.name):
+            with self._problem_of(file.name, may_be_gone=file.name not in needed):
                 damaged.add(file.name)
                 self._check_file(file)
                 damaged.remove(file.name)
         for one in self._track(descriptors, "snapshots against the log"):
-            if commits and damaged.isdisjoint(file.name for file in one.files):
-                self._compare(one, commits[-1].commit)
+            if damaged.isdisjoint(file.name for file in one.files):
+                if commits:
+                    self._compare(one, commits[-1].commit)
+            else:
+                self._check_candidate(one, damaged - needed)
 
     def _descriptors(self, head: Entry, tiles: Sequence[Tile]) -> list[SnapshotDescriptor]:
         """The published snapshots that are tiles or may become some."""
@@ -221,6 +236,14 @@ class Verifier:
                         self.found.snapshots += name not in wanted
                         found.append(descriptor)
         return found
+
+    def _check_candidate(self, one: SnapshotDescriptor, gone: set[str]) -> None:
+        """A snapshot that no checkpoint names may be collected at any time, but its descriptor goes first."""
+        lost = [file.name for file in one.files if file.name in gone]
+        name = layout.snapshot(one.operator, one.low, one.high, one.number)
+        known = {problem.object_name for problem in self.found.problems}
+        if lost and known.isdisjoint(lost) and any(meta.name == name for meta in self._store.list(name)):
+            self.found.problems.append(Problem(lost[0], f"the file is gone, but {name} still lists it"))
 
     def _check_file(self, file: SnapshotFile) -> None:
         with TemporaryDirectory(prefix="varve-") as scratch:

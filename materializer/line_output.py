@@ -48,11 +48,16 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
     for row in rows:
         if table is None:
             table = Table(*(name.replace("_", " ") for name in row))
-        table.add_row(*("-" if value is None else escape(str(value)) for value in row.values()))
+        table.add_row(*(escape(cell(value)) for value in row.values()))
     if table is None:
         click.echo("nothing found")
         return
     print_table(table)
+
+
+def cell(value: Any) -> str:
+    """A value as `show_rows` shows it in a table."""
+    return "-" if value is None else str(value)
 
 
 def print_table(table: Table) -> None:

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
-from varve.changelog.readable_columns import key_text
 from varve.changelog.stamped_type import plain_type_string
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
 from varve.changelog.state_sizes import group_sizes
 from varve.changelog.ttl_record import record_of
-from varve.materializer.line_output import as_utc, show, show_rows
+from varve.materializer.line_output import as_utc, cell, show, show_rows
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.errors import InvalidRequestError, VarveError
 
@@ -238,7 +237,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     for batch in reader.batches(operator, state, key_groups):
         rows: list[dict[str, Any]] = batch.to_pylist()
-        yield from rows if key is None else (row for row in rows if key_text(row["key"]) == key)
+        yield from rows if key is None else (row for row in rows if cell(row["key"]) == key)
 
 
 def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:

@@ -142,7 +142,8 @@ class StateReading(DataSourceReader):
         wanted = _common(self._bounds["key_group"], reader.wanted(None))
         if not wanted:
             return []
-        found = reader.split(self._options.operator, wanted)
+        with reader:
+            found = reader.split(self._options.operator, wanted)
         return [KeyGroupPartition(reader.checkpoint.seq, one.start, one.stop) for one in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

@@ -68,6 +68,23 @@ def test_a_job_without_batches_is_sound(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_job_is_sound_at_every_step_of_its_life(tmp_path: Path) -> None:
+    """Whatever is packed, taken over and collected meanwhile, and after a batch is executed again."""
+    world = World(tmp_path, parallelism=3)
+    compared = 0
+    for step in range(8):
+        world.commit(2, upload=bool(step % 2))
+        if step % 3 == 1:
+            world.sidecar(place=f"work-{step}").fold()
+        if step == 4:
+            world.job.start(redo=True)
+        found = check(world)
+        assert found.problems == []
+        compared += found.compared
+    assert compared > 0
+    world.close()
+
+
 @pytest.mark.parametrize("area", [layout.CHAIN, layout.SEGMENTS, layout.SNAPSHOTS, layout.SNAPSHOT_FILES])
 @pytest.mark.parametrize("how", ["damaged", "gone"])
 def test_what_is_damaged_or_gone_is_named(world: World, area: str, how: str) -> None:

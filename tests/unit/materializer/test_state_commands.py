@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
@@ -127,7 +127,7 @@ def test_an_operator_that_only_one_checkpoint_has_is_added_or_removed(
     commit, job.uid = job.run.commit, "renamed"
 
     def dropping(facts: BatchFacts, *others: Any) -> Any:
-        return commit(replace(facts, dropped=frozenset({"flights"})), *others)
+        return commit(msgspec.structs.replace(facts, dropped=frozenset({"flights"})), *others)
 
     with monkeypatch.context() as patch:
         patch.setattr(job.run, "commit", dropping)
