@@ -256,8 +256,8 @@ class Verifier:
         name = layout.snapshot(one.operator, one.low, one.high, one.number)
         try:
             reader = StateReader(self._store, one.at.seq, pin=False)
-        except InvalidRequestError:
-            return  # the commit is collected, or off the line
+        except (InvalidRequestError, CorruptDataError):
+            return  # the commit is collected, or off the line; or the line is damaged, which is noted already
         with self._problem_of(name, may_be_gone=reader.checkpoint.needs_from < kept.needs_from):
             if reader.checkpoint.link != one.at:
                 return
@@ -303,7 +303,9 @@ class Verifier:
         named = str(error.context.get("object_name", name))
         # Some errors name the object from the job's store on, some from the root of the storage on.
         object_name = f"/{named}".rpartition(f"/{self.found.job}/")[2].removeprefix("/")
-        self.found.problems.append(Problem(object_name, error.message))
+        problem = Problem(object_name, error.message)
+        if problem not in self.found.problems:
+            self.found.problems.append(problem)
 
 
 def verify(store: ObjectStore, name: str, clock: Clock, tokens: TokenSource, track: Track = untracked) -> Verification:
