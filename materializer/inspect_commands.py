@@ -8,8 +8,8 @@ import click
 import msgspec
 
 from varve.materializer.chain_follower import ChainFollower
+from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.jobs import job_names
-from varve.materializer.line_output import as_utc, show
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
@@ -88,7 +88,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
         lines = [_job_line(name, substore(root, name)) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -105,7 +105,7 @@ def checkpoints(
         lines = [_checkpoint_line(commit) for commit in _line(ChainReader(store, read_job(store).job_id), limit)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -132,7 +132,7 @@ def sweep(
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 def _job_line(name: str, store: ObjectStore) -> JobLine:
@@ -147,7 +147,7 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
         epoch=chain.head.epoch,
         seq=commit.seq,
         batch=commit.batch,
-        time=as_utc(commit.time_ms),
+        time=utc_time(commit.time_ms),
         operators=tuple(operator.uid for operator in commit.operators),
         log_segments=len(view.segments),
         log_bytes=sum(ref.data.length for ref in view.segments),
@@ -177,7 +177,7 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
         seq=commit.seq,
         batch=commit.batch,
         epoch=commit.epoch,
-        time=as_utc(commit.time_ms),
+        time=utc_time(commit.time_ms),
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),

@@ -16,7 +16,8 @@ from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
 from varve.changelog.state_sizes import group_sizes
 from varve.changelog.ttl_record import record_of
-from varve.materializer.line_output import as_utc, cell, show, show_rows
+from varve.materializer.command_output import show_lines, utc_time
+from varve.materializer.row_output import cell, show_rows
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.errors import InvalidRequestError, VarveError
 
@@ -118,7 +119,7 @@ def describe(job: str, checkpoint: str | None, *, as_json: bool, **storage: Any)
         reader = _open(job, checkpoint, storage)
         with reader:
             lines = [line for uid in reader.operators for line in _describe(reader, uid)]
-    show(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -142,7 +143,7 @@ def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None
         key_groups = _key_groups(options["key_groups"])
         if options["what"] is not None:
             lines = _sizes(reader, options["operator"], state, key_groups)
-            show(lines if options["what"] == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
+            show_lines(lines if options["what"] == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
             return
         rows = _rows(reader, options["operator"], state, key_groups, options["key"])
         show_rows(islice(rows, options["limit"] or None), as_json=as_json)
@@ -163,7 +164,7 @@ def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: 
         older, newer = _open(job, before, options), _open(job, after, options)
         found = diff_checkpoints(older, newer, options["operator"], options["state_name"])
         if options["count"]:
-            show(_count_differences(found), as_json=as_json)
+            show_lines(_count_differences(found), as_json=as_json)
             return
         rows = _DifferenceRows(older, newer)
         show_rows((rows.row(one) for one in islice(found, options["limit"] or None)), as_json=as_json)
@@ -193,7 +194,7 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
     line = StateLine(
         seq=commit.seq,
         batch=commit.batch,
-        time=as_utc(commit.time_ms),
+        time=utc_time(commit.time_ms),
         operator=uid,
         state=None,
         key_type=_type(own.key_type),

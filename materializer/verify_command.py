@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.progress import track
 
 from varve.changelog.verification import Verification, verify
+from varve.materializer.command_output import show_lines
 from varve.materializer.jobs import job_names
-from varve.materializer.line_output import show
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import VarveError
@@ -68,14 +68,14 @@ def verify_command(job: str | None, storage_url: str, storage_options: dict[str,
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show([_line(one) for one in found], as_json=as_json)
+    show_lines([_line(one) for one in found], as_json=as_json)
     problems = [
         ProblemLine(job=one.job, object_name=problem.object_name, problem=problem.problem)
         for one in found
         for problem in one.problems
     ]
     if problems:
-        show(problems, as_json=as_json)
+        show_lines(problems, as_json=as_json)
         sys.exit(1)
 
 
