@@ -31,6 +31,7 @@ from varve.storage.job import read_job
 from varve.storage.open_store import open_store
 from varve.storage.pins import create_pin, list_pins, release_pin
 from varve.storage.prefixed_store import substore
+from varve.storage.records import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit, OperatorLayout, Pin, StateSchema
+    from varve.storage.records import OperatorLayout, Pin, StateSchema
 
 HOLDER: Final = "reader of the state"
 _ARROW: Final[Any] = pa
@@ -65,19 +66,20 @@ class StateReader:
     def __init__(
         self,
         store: ObjectStore,
-        checkpoint: int | str | None = None,
+        checkpoint: int | str | Commit | None = None,
         *,
         clock: Clock | None = None,
         tokens: TokenSource | None = None,
         pin: bool = True,
         directory: Path | None = None,
     ) -> None:
-        """`store` is rooted at `<root>/<job>`; for the rest see `open_state`."""
+        """`store` is rooted at `<root>/<job>`; a commit is taken as it is; for the rest see `open_state`."""
         self.job = read_job(store)
         """The job's record: its name, its id and the number of its key groups."""
         self.chain = ChainReader(store, self.job.job_id)
         """The job's chain."""
-        self.checkpoint: Commit = find_checkpoint(self.chain, checkpoint)
+        is_found = isinstance(checkpoint, Commit)
+        self.checkpoint: Commit = checkpoint if is_found else find_checkpoint(self.chain, checkpoint)
         """The commit that is read."""
         self._clock = clock or SystemClock()
         self._tokens = tokens or SystemTokens()

@@ -39,7 +39,7 @@ from varve.storage.errors import (
     VarveError,
 )
 from varve.storage.job import read_job
-from varve.storage.line_view import own_segments
+from varve.storage.line_view import LineView, own_segments
 from varve.storage.pins import create_pin, list_pins, release_pin
 from varve.storage.records import ORIGIN
 from varve.storage.slice_reader import read_slice
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.line_view import LineView, StoredCommit
+    from varve.storage.line_view import StoredCommit
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Entry, SegmentRef, SnapshotDescriptor, SnapshotFile, Tile
 
@@ -182,7 +182,8 @@ class Verifier:
             with self._problem_of(ref.data.name):
                 self._check_segment(ref, tags.get(ref))
         tiles = {(t.operator, t.low, t.high, t.at, t.snapshot): t for view in views for t in view.tiles}
-        self._check_snapshots(head, commits, list(tiles.values()))
+        line = views[0] if views else LineView(max_parallelism=self._key_groups)
+        self._check_snapshots(head, commits, list(tiles.values()), line)
 
     def _check_segment(self, ref: SegmentRef, tag: str | None) -> None:
         data = read_slice(self._store, ref.data)
@@ -198,7 +199,9 @@ class Verifier:
         self.found.segments += 1
         self.found.segment_bytes += ref.data.length
 
-    def _check_snapshots(self, head: Entry, commits: Sequence[StoredCommit], tiles: Sequence[Tile]) -> None:
+    def _check_snapshots(
+        self, head: Entry, commits: Sequence[StoredCommit], tiles: Sequence[Tile], line: LineView
+    ) -> None:
         named: dict[str, SnapshotFile] = {}
         for tile in self._track(tiles, "bases"):
             with self._problem_of(f"{tile.operator}[{tile.low},{tile.high})#{tile.snapshot}"):
@@ -216,7 +219,7 @@ class Verifier:
                 damaged.remove(file.name)
         for one in self._track(descriptors, "snapshots against the log"):
             if damaged.isdisjoint(file.name for file in one.files):
-                if commits:
+                if commits and line.holds(one.at):
                     self._compare(one, commits[-1].commit)
             else:
                 self._check_candidate(one, damaged - needed)
@@ -254,13 +257,10 @@ class Verifier:
     def _compare(self, one: SnapshotDescriptor, kept: Commit) -> None:
         """Replay what the snapshot was made from, if it is still there, and compare."""
         name = layout.snapshot(one.operator, one.low, one.high, one.number)
-        try:
-            reader = StateReader(self._store, one.at.seq, pin=False)
-        except (InvalidRequestError, CorruptDataError):
-            return  # the commit is collected, or off the line; or the line is damaged, which is noted already
-        with self._problem_of(name, may_be_gone=reader.checkpoint.needs_from < kept.needs_from):
-            if reader.checkpoint.link != one.at:
-                return
+        # Commits that the pin does not keep may be collected at any time; damaged entries are noted already.
+        with self._problem_of(name, may_be_gone=one.at.seq < kept.seq):
+            commit = self._chain.read_commit(one.at).commit
+            reader = StateReader(self._store, commit, pin=False)
             tiles = reader.view.tiles_for(one.operator, one.low, one.high)
             if all(tile.at.seq < one.at.seq for tile in tiles):
                 self._compare_stores(one, reader, name)
