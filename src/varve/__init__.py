@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
     from varve.changelog.row import Row
     from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.state_reader import open_state
     from varve.changelog.table_store import StoreTarget, TableStore
     from varve.changelog.timer_state import TimeDomain
     from varve.changelog.ttl_config import StateTtlConfig, Time
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
         FunctionInitializationContext,
         FunctionSnapshotContext,
     )
+    from varve.spark_integration.data_sources import register_data_sources
     from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
     from varve.spark_integration.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
@@ -102,6 +104,8 @@ _MODULE_OF: Final = {
     "ValueStateDescriptor": "varve.changelog.descriptors",
     "VarveError": "varve.storage.errors",
     "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
+    "open_state": "varve.changelog.state_reader",
+    "register_data_sources": "varve.spark_integration.data_sources",
 }
 
 __all__ = [
@@ -153,6 +157,8 @@ __all__ = [
     "VarveError",
     "VectorizedProcessFunction",
     "__version__",
+    "open_state",
+    "register_data_sources",
 ]
 
 

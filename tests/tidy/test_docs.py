@@ -41,6 +41,20 @@ COVERED: dict[str, str] = {
         "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
     "varve sweep --storage file:///var/lib/varve --dry-run":
         "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
+    **dict.fromkeys(
+        (
+            "varve describe flights --storage file:///var/lib/varve",
+            "varve state flights total --storage file:///var/lib/varve --limit 5",
+            "varve state flights total --storage file:///var/lib/varve --key N14228",
+            "varve state flights by_name --storage file:///var/lib/varve --checkpoint batch:0 --key-groups 0-3 --json",
+            "varve state flights --storage file:///var/lib/varve --count",
+            "varve state flights --storage file:///var/lib/varve --groups --json",
+            "varve diff flights --from batch:0 --storage file:///var/lib/varve",
+            "varve diff flights --from batch:0 --to batch:1 --count --storage file:///var/lib/varve",
+            "varve verify flights --storage file:///var/lib/varve",
+        ),
+        "tests/unit/materializer/test_tools_document.py::test_the_commands_of_the_page_run",
+    ),
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
     "varve savepoint create flights before-upgrade --storage file:///var/lib/varve":
@@ -69,6 +83,7 @@ RUN_BY: dict[str, str] = {
     "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
     "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
+    "docs/tools.md": "tests/unit/materializer/test_tools_document.py::test_the_program_of_the_page_runs",
     "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
     "docs/testing.md": "tests/unit/spark_integration/test_testing_document.py::test_the_code_of_the_page_runs",

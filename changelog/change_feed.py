@@ -1,0 +1,128 @@
+"""The change feed: what each batch changed of one state, from the log that a checkpoint is restored from.
+
+For each key group the feed begins after its tile, because the log before it may be gone at any time, and ends with the
+checkpoint. A batch that was executed again is in it once, as its winner changed the state. What a batch wrote and
+changed again is there with its last value only. Removal of expired values is not in the log, so it is not in the feed.
+
+| column | what |
+|---|---|
+| `seq`, `batch` (int64) | the checkpoint; the batch is null if only its segments are left, in a pack |
+| `operator`, `state` | whose change |
+| `key_group`, `key`, … | as in `varve.changelog.state_columns`, but for a list's `position` |
+| `op` | put, delete, clear (all that a list or map holds for the key) or append (to a list) |
+| `value`, … | as there; null where the op has no such value |
+
+Rows of one key group are in order; rows of different key groups need not be.
+
+Invariants: I2, I5, I8, I10 (segments are decoded one by one).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import pyarrow as pa
+
+from varve.changelog.changes import Op
+from varve.changelog.replay import accepted_key_groups
+from varve.changelog.schema_history import changes_at
+from varve.changelog.segment_columns import MAP, TIMERS, ordinary_op
+from varve.changelog.segment_source import SegmentSource
+from varve.changelog.state_columns import StateColumns
+from varve.storage.records import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from varve.changelog.changes import StateChanges
+    from varve.changelog.segment import SegmentHeader
+    from varve.changelog.state_reader import StateReader
+
+SEQ_END: Final = 1 << 63
+_arrow: Final[Any] = pa
+_OPS: Final = {op: op.name.lower() for op in Op}
+
+
+class SeqRange(NamedTuple):
+    """Seqs `low <= seq < high`."""
+
+    low: int = 0
+    high: int = SEQ_END
+
+
+ALL_SEQS: Final = SeqRange()
+
+
+class ChangeFeed:
+    """The changes of one state up to a reader's checkpoint.
+
+    Args:
+        reader: Of the checkpoint.
+        operator: Its uid; may be left out if there is only one.
+        state: Its name; may be left out if there is only one.
+    """
+
+    def __init__(self, reader: StateReader, operator: str | None = None, state: str | None = None) -> None:
+        self._reader = reader
+        self._operator = reader.layout(operator)
+        self._columns = StateColumns(self._operator.key_type, reader.state(state, operator), changes=True)
+        key, value = self._columns.schema, [pa.field("op", pa.string())]
+        named = [f for f in key if f.name in _NAMES]
+        start = [pa.field("seq", pa.int64()), pa.field("batch", pa.int64())]
+        start += [pa.field("operator", pa.string()), pa.field("state", pa.string())]
+        self.schema: Any = pa.schema([*start, *named, *value, *(f for f in key if f.name not in _NAMES)])
+        """The Arrow schema of the batches."""
+
+    def batches(self, key_groups: range | None = None, seqs: SeqRange = ALL_SEQS) -> Iterator[Any]:
+        """`pyarrow.RecordBatch`es of the changes, one per segment that has any; errors as `StateReader.to_arrow`."""
+        reader, uid = self._reader, self._operator.uid
+        wanted = reader.wanted(key_groups)
+        with reader.pinned():
+            found = reader.view.segments_for(uid, wanted.start, wanted.stop)
+            reading = [s for s in found if s.ref.seq_first < seqs.high and s.ref.seq_last >= seqs.low]
+            batches = self.batch_numbers(seqs)
+            for segment, floors in SegmentSource(reader.chain.store).read(reading):
+                header = segment.header
+                accepted = accepted_key_groups(header, floors, wanted)
+                if not accepted or not seqs.low <= header.seq < seqs.high:
+                    continue
+                for i, state in enumerate(header.states):
+                    if state.schema.name == self._columns.state.name and state.rows:
+                        changes = changes_at(self._columns.state, segment.state_changes(i, accepted.__contains__))
+                        if changes is not None and len(changes):
+                            yield self._batch(header, changes, batches)
+
+    def batch_numbers(self, seqs: SeqRange = ALL_SEQS) -> Mapping[int, int]:
+        """Seq → batch of the commits of the line that still exist."""
+        reader = self._reader
+        wanted = [one.seq for one in reader.view.line if seqs.low <= one.seq < seqs.high]
+        entries = reader.chain.read_all([seq for seq in wanted if seq >= reader.checkpoint.needs_from])
+        return {entry.seq: entry.batch for entry in entries if isinstance(entry, Commit)}
+
+    def _batch(self, header: SegmentHeader, changes: StateChanges, batches: Mapping[int, int]) -> Any:
+        count = len(changes)
+        rows = self._columns.batch_of(_columns_of(changes))
+        ops = changes.ops if changes.ops is not None else bytes((ordinary_op(changes.schema.kind),)) * count
+        common = {
+            "seq": pa.array([header.seq] * count, pa.int64()),
+            "batch": pa.array([batches.get(header.seq)] * count, pa.int64()),
+            "operator": pa.array([header.operator] * count, pa.string()),
+            "state": pa.array([self._columns.state.name] * count, pa.string()),
+            "op": pa.array([_OPS[Op(op)] for op in ops], pa.string()),
+        }
+        made = [common[name] if name in common else rows.column(name) for name in self.schema.names]
+        return _arrow.RecordBatch.from_arrays(made, schema=self.schema)
+
+
+_NAMES: Final = frozenset({"key_group", "key", "map_key", "namespace", "time_ms"})
+
+
+def _columns_of(changes: StateChanges) -> list[Sequence[Any]]:
+    """The columns in the order of `StateColumns`, but for `position`."""
+    kind = changes.schema.kind
+    columns: list[Sequence[Any]] = [changes.key_groups, changes.keys]
+    if kind == MAP:
+        columns.append(changes.map_keys or [None] * len(changes))
+    if kind == TIMERS and changes.namespaces is not None:
+        columns.append(changes.namespaces)
+    return [*columns, changes.values]

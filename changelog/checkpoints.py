@@ -1,0 +1,96 @@
+"""Which checkpoint a reader means: the commits of the head's line, the newest first, as far as they still exist.
+
+Invariants: I5 (only what is on the line exists: a commit that was executed again is never found).
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.records import ORIGIN, Commit, Link
+from varve.storage.savepoints import read_savepoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.line_view import StoredCommit
+
+SAVEPOINT: Final = "savepoint:"
+"""Before the name of a savepoint."""
+_BATCH: Final = re.compile(r"batch:(\d+)")
+
+
+def newest_link(reader: ChainReader) -> Link:
+    """The newest commit on the head's line; `ORIGIN` if there is none."""
+    head = reader.head()
+    if head is None:
+        return ORIGIN
+    return head.link if isinstance(head, Commit) else head.commit
+
+
+def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[StoredCommit]:
+    """The commits of a line from `start` (None: the newest) back to the oldest that is not collected: a GET each."""
+    link = newest_link(reader) if start is None else start
+    is_first = True
+    while link != ORIGIN:
+        try:
+            stored = reader.read_commit(link)
+        except MissingObjectError:
+            if is_first:
+                raise
+            return  # collected: only the retained ones and their log are kept
+        is_first = False
+        yield stored
+        link = stored.commit.parent
+
+
+def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Commit:
+    """A commit on the head's line.
+
+    Args:
+        reader: Of the job's chain.
+        wanted: None is the newest; a number (or its digits) a checkpoint's seq; `"batch:7"` that of batch 7.
+
+    Raises `InvalidRequestError` if there is none, with those that there are.
+    """
+    matches = _matcher(wanted)
+    seen: list[Commit] = []
+    for stored in line_commits(reader):
+        if matches(stored.commit):
+            return stored.commit
+        seen.append(stored.commit)
+    if not seen:
+        raise InvalidRequestError("the job has no checkpoint yet")
+    newest, oldest = seen[0], seen[-1]
+    raise InvalidRequestError(
+        f"there is no checkpoint {wanted!r}: those that exist are seq {oldest.seq} (batch {oldest.batch}) to seq "
+        f"{newest.seq} (batch {newest.batch}), see `varve checkpoints`"
+    )
+
+
+def find_savepoint(reader: ChainReader, name: str) -> Commit:
+    """The commit of a native savepoint, which keeps it. Raises `InvalidRequestError` if there is none."""
+    savepoint = read_savepoint(reader.store, name)
+    if savepoint.format != "native":
+        raise InvalidRequestError(
+            f"savepoint {name!r} is canonical: read its Parquet files, which `varve savepoint describe` lists"
+        )
+    return reader.read_commit(savepoint.commit.link).commit
+
+
+def _matcher(wanted: int | str | None) -> Callable[[Commit], bool]:
+    if wanted is None:
+        return lambda _: True
+    if isinstance(wanted, int) or wanted.isdecimal():
+        seq = int(wanted)
+        return lambda commit: commit.seq == seq
+    match = _BATCH.fullmatch(wanted)
+    if match is None:
+        raise InvalidRequestError(
+            f"{wanted!r} is no checkpoint: give its seq, its batch as 'batch:7', or 'savepoint:<name>'"
+        )
+    batch = int(match[1])
+    return lambda commit: commit.batch == batch

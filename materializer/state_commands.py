@@ -1,0 +1,318 @@
+"""`varve describe`, `varve state` and `varve diff`: what a job's checkpoints hold."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import contextmanager
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+
+from varve.changelog.stamped_type import plain_type_string
+from varve.changelog.state_diff import diff_checkpoints, shown, states_of
+from varve.changelog.state_reader import open_state
+from varve.changelog.state_sizes import group_sizes
+from varve.changelog.ttl_record import record_of
+from varve.materializer.command_output import show_lines, utc_time
+from varve.materializer.row_output import cell, show_rows
+from varve.materializer.storage_parameters import storage_parameters
+from varve.storage.errors import InvalidRequestError, VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from varve.changelog.state_columns import StateColumns
+    from varve.changelog.state_diff import Difference
+    from varve.changelog.state_reader import StateReader
+
+DEFAULT_ROWS: Final = 20
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+class StateLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve describe`: a state, and where its operator's state lies."""
+
+    seq: int
+    batch: int
+    time: str
+    operator: str
+    state: str | None
+    """None for an operator that has no state yet."""
+    kind: str | None = None
+    key_type: str
+    map_key_type: str | None = None
+    value_type: str | None = None
+    ttl_ms: int | None = None
+    parallelism: int
+    backend: str
+    changelog: bool
+    bases: int
+    """Snapshots that a restore of the operator begins with."""
+    log_segments: int
+    """References to segments that a restore of the operator replays."""
+    log_bytes: int
+
+
+class CountLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve state --count`."""
+
+    operator: str
+    state: str
+    keys: int | None
+    rows: int
+    size_bytes: int
+    key_groups: int
+    """How many have any of the state."""
+    median_group_bytes: int
+    largest_group_bytes: int
+    largest_group: int
+    skew: float
+    """Bytes of the largest key group over the mean of all of the job's key groups that were counted."""
+
+
+class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve state --groups`."""
+
+    operator: str
+    state: str
+    key_group: int
+    keys: int | None
+    rows: int
+    size_bytes: int
+
+
+class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve diff --count`."""
+
+    operator: str
+    state: str
+    added: int
+    changed: int
+    removed: int
+
+
+def _checkpoint_options(command: _Command) -> _Command:
+    """The options of every command that reads a checkpoint."""
+    command = click.option(
+        "--pin/--no-pin", default=True, help="Keep the checkpoint while it is read; --no-pin writes nothing."
+    )(command)
+    command = click.option("--json", "as_json", is_flag=True, help="JSON lines.")(command)
+    return storage_parameters(required=True)(command)
+
+
+_CHECKPOINT: Final = click.option(
+    "--checkpoint", metavar="SEQ", help="A seq, batch:<number> or savepoint:<name>; without it, the newest checkpoint."
+)
+_OPERATOR: Final = click.option("--operator", metavar="UID", help="The operator; may be left out if it has no rival.")
+
+
+@click.command()
+@click.argument("job")
+@_checkpoint_options
+@_CHECKPOINT
+def describe(job: str, checkpoint: str | None, *, as_json: bool, **storage: Any) -> None:
+    """Show the operators and states of a checkpoint of JOB, their types, and what a restore of them reads."""
+    with _errors():
+        reader = _open(job, checkpoint, storage)
+        with reader:
+            lines = [line for uid in reader.operators for line in _describe(reader, uid)]
+    show_lines(lines, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.argument("state", required=False)
+@_checkpoint_options
+@_CHECKPOINT
+@_OPERATOR
+@click.option("--key", metavar="TEXT", help="Only rows of this key, as the table shows it.")
+@click.option("--key-groups", metavar="N[-M]", help="Only these key groups, the last one included.")
+@click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
+@click.option("--count", "what", flag_value="count", help="Keys, rows, bytes and skew of each state.")
+@click.option("--groups", "what", flag_value="groups", help="The same of each key group.")
+def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None:
+    """Show what a state of JOB holds: its rows, how many they are, or how they are spread over the key groups.
+
+    STATE may be left out if there is only one, and with --count and --groups, which then tell of all.
+    """
+    with _errors():
+        reader = _open(job, options["checkpoint"], options)
+        key_groups = _key_groups(options["key_groups"])
+        if options["what"] is not None:
+            lines = _sizes(reader, options["operator"], state, key_groups)
+            show_lines(lines if options["what"] == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
+            return
+        rows = _rows(reader, options["operator"], state, key_groups, options["key"])
+        show_rows(islice(rows, options["limit"] or None), as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@_checkpoint_options
+@click.option(
+    "--from",
+    "before",
+    metavar="SEQ",
+    required=True,
+    help="Older checkpoint: seq, batch:<number> or savepoint:<name>.",
+)
+@click.option("--to", "after", metavar="SEQ", help="The newer one; without it, the newest there is.")
+@_OPERATOR
+@click.option("--state", "state_name", metavar="NAME", help="The one state to compare; without it, all.")
+@click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
+@click.option("--count", is_flag=True, help="Only how many rows differ, for each state.")
+def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: Any) -> None:
+    """Show which rows were added, changed and removed between two checkpoints of JOB."""
+    with _errors():
+        older, newer = _open(job, before, options), _open(job, after, options)
+        found = diff_checkpoints(older, newer, options["operator"], options["state_name"])
+        if options["count"]:
+            show_lines(_count_differences(found), as_json=as_json)
+            return
+        rows = _DifferenceRows(older, newer)
+        show_rows((rows.row(one) for one in islice(found, options["limit"] or None)), as_json=as_json)
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    try:
+        yield
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _open(job: str, checkpoint: str | None, options: dict[str, Any]) -> StateReader:
+    return open_state(
+        options["storage_url"],
+        job,
+        checkpoint,
+        storage_options=options["storage_options"],
+        pin=options["pin"],
+    )
+
+
+def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
+    own, view, commit = reader.layout(uid), reader.view, reader.checkpoint
+    segments = [ref for ref in view.segments if ref.operator == uid]
+    line = StateLine(
+        seq=commit.seq,
+        batch=commit.batch,
+        time=utc_time(commit.time_ms),
+        operator=uid,
+        state=None,
+        key_type=_type(own.key_type),
+        parallelism=own.parallelism,
+        backend=own.backend,
+        changelog=own.changelog,
+        bases=sum(1 for tile in view.tiles if tile.operator == uid and (tile.files or tile.snapshot is not None)),
+        log_segments=len(segments),
+        log_bytes=sum(ref.data.length for ref in segments),
+    )
+    for schema in own.states:
+        record = record_of(schema)
+        yield msgspec.structs.replace(
+            line,
+            state=schema.name,
+            kind=schema.kind,
+            map_key_type=None if schema.map_key_type is None else _type(schema.map_key_type),
+            value_type=_type(schema.value_type),
+            ttl_ms=None if record is None else record.ttl_ms,
+        )
+    if not own.states:
+        yield line
+
+
+def _type(type_string: str) -> str:
+    """A type string without its version and stamp."""
+    return plain_type_string(type_string).partition(":")[2]
+
+
+def _key_groups(text: str | None) -> range | None:
+    if text is None:
+        return None
+    low, _, high = text.partition("-")
+    if not low.isdecimal() or not (high or low).isdecimal():
+        raise InvalidRequestError(f"--key-groups takes a number or two with '-' between them, not {text!r}")
+    return range(int(low), int(high or low) + 1)
+
+
+def _rows(
+    reader: StateReader, operator: str | None, state: str | None, key_groups: range | None, key: str | None
+) -> Iterator[dict[str, Any]]:
+    for batch in reader.batches(operator, state, key_groups):
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        yield from rows if key is None else (row for row in rows if cell(row["key"]) == key)
+
+
+def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:
+    found: list[GroupLine] = []
+    uids = reader.operators if operator is None else (operator,)
+    with reader:
+        for uid in uids:
+            names = {one.name for one in reader.states(uid)}
+            if state is not None and state not in names and len(uids) == 1:
+                reader.state(state, uid)  # raises, and says which there are
+            for restored in reader.ranges(uid, key_groups):
+                found += [
+                    GroupLine(operator=uid, **size._asdict())
+                    for size in group_sizes(restored.store)
+                    if state in (None, size.state)
+                ]
+    return sorted(found, key=lambda line: (line.operator, line.state, line.key_group))
+
+
+def _counts(reader: StateReader, groups: Sequence[GroupLine], key_groups: range | None) -> list[CountLine]:
+    by_state: defaultdict[tuple[str, str], list[GroupLine]] = defaultdict(list)
+    for line in groups:
+        by_state[line.operator, line.state].append(line)
+    return [_count(lines, len(reader.wanted(key_groups))) for lines in by_state.values()]
+
+
+def _count(lines: Sequence[GroupLine], key_groups: int) -> CountLine:
+    largest = max(lines, key=lambda line: line.size_bytes)
+    size_bytes = sum(line.size_bytes for line in lines)
+    keys = [line.keys for line in lines if line.keys is not None]
+    sizes = [line.size_bytes for line in lines] + [0] * (key_groups - len(lines))
+    return CountLine(
+        operator=largest.operator,
+        state=largest.state,
+        keys=sum(keys) if keys else None,
+        rows=sum(line.rows for line in lines),
+        size_bytes=size_bytes,
+        key_groups=len(lines),
+        median_group_bytes=round(median(sizes)),
+        largest_group_bytes=largest.size_bytes,
+        largest_group=largest.key_group,
+        skew=round(largest.size_bytes * key_groups / size_bytes, 2),
+    )
+
+
+def _count_differences(found: Iterator[Difference]) -> list[DiffLine]:
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for one in found:
+        counts[one.operator, one.state][one.change] += 1
+    return [
+        DiffLine(operator=uid, state=name, added=n["added"], changed=n["changed"], removed=n["removed"])
+        for (uid, name), n in counts.items()
+    ]
+
+
+class _DifferenceRows:
+    """Differences as rows with the same columns, whatever states they are of."""
+
+    def __init__(self, before: StateReader, after: StateReader) -> None:
+        self._readers = (before, after)
+        self._columns: dict[tuple[str, str], StateColumns] = {}
+
+    def row(self, one: Difference) -> dict[str, Any]:
+        place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": one.key_group}
+        return {**place, **shown(self._columns_of(one), one)}
+
+    def _columns_of(self, one: Difference) -> StateColumns:
+        place = (one.operator, one.state)
+        if place not in self._columns:
+            [self._columns[place]] = states_of(*self._readers, *place)
+        return self._columns[place]

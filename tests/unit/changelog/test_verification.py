@@ -1,0 +1,152 @@
+"""`varve verify`: a sound job has no problems, and each kind of damage is found and named."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.chain_job import CountingTokens
+from tests.materializer_world import World
+from tests.state_model import BatchChanges
+from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.verification import Verification, verify
+from varve.materializer.cli import main
+from varve.storage import layout
+from varve.storage.local_store import LocalStore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    """Tiles, a log after them, and a snapshot that no commit has taken over yet."""
+    (tmp_path / "local").mkdir()
+    world = World(tmp_path / "local", LocalStore(str(tmp_path / "storage")))
+    world.commit(3, upload=True)
+    world.sidecar().fold()
+    world.commit(3, upload=True)
+    world.commit(2)
+    world.sidecar(place="second").fold()
+    yield world
+    world.close()
+
+
+def check(world: World) -> Verification:
+    return verify(world.store, "job", world.clock, CountingTokens(1000))
+
+
+def damage(world: World, name: str) -> None:
+    """One bit in the middle."""
+    data = bytearray(world.store.get(name))
+    data[len(data) // 2] ^= 1
+    world.store.put(name, bytes(data))
+
+
+def concerned(world: World) -> set[str]:
+    return {problem.object_name for problem in check(world).problems}
+
+
+def test_a_sound_job_has_no_problems(world: World) -> None:
+    found = check(world)
+    assert found.problems == []
+    assert (found.ok, found.head_seq) == (True, world.newest().seq)
+    assert found.checkpoints >= 2
+    assert min(found.segments, found.segment_bytes, found.snapshots, found.snapshot_files, found.entries) > 0
+    assert found.snapshot_bytes > 0
+    assert found.compared == 2, "the snapshots that nobody has taken over yet, of both ranges"
+    assert world.names(layout.PINS) == []
+
+
+def test_a_job_without_batches_is_sound(tmp_path: Path) -> None:
+    world = World(tmp_path)
+    assert check(world).ok
+    world.close()
+
+
+def test_a_job_is_sound_at_every_step_of_its_life(tmp_path: Path) -> None:
+    """Whatever is packed, taken over and collected meanwhile, and after a batch is executed again."""
+    world = World(tmp_path, parallelism=3)
+    compared = 0
+    for step in range(8):
+        world.commit(2, upload=bool(step % 2))
+        if step % 3 == 1:
+            world.sidecar(place=f"work-{step}").fold()
+        if step == 4:
+            world.job.start(redo=True)
+        found = check(world)
+        assert found.problems == []
+        compared += found.compared
+    assert compared > 0
+    world.close()
+
+
+@pytest.mark.parametrize("area", [layout.CHAIN, layout.SEGMENTS, layout.SNAPSHOTS, layout.SNAPSHOT_FILES])
+@pytest.mark.parametrize("how", ["damaged", "gone"])
+def test_what_is_damaged_or_gone_is_named(world: World, area: str, how: str) -> None:
+    newest = world.newest()
+    name = [name for name in world.names(area) if area != layout.CHAIN or name != layout.chain(newest.seq)][-1]
+    if area == layout.SNAPSHOTS:  # one that a commit names
+        tile = world.reader.load_line(newest.link, newest.max_parallelism).view.tiles[0]
+        assert tile.snapshot is not None
+        name = layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot)
+    if how == "damaged":
+        damage(world, name)
+    else:
+        world.store.delete([name])
+    assert name in concerned(world)
+    assert world.names(layout.PINS) == []
+
+
+def test_damaged_pins_and_a_damaged_job_are_named(world: World) -> None:
+    world.store.put(layout.pin("x"), b"nothing")
+    assert concerned(world) == {layout.pin("x")}
+    damage(world, layout.JOB)
+    assert concerned(world) == {layout.JOB}
+
+
+def test_a_snapshot_that_is_whole_but_not_what_the_log_gives_is_found(tmp_path: Path, monkeypatch: Any) -> None:
+    """As if the materializer had folded wrongly: all checksums are right."""
+    world = World(tmp_path)
+    world.job.commit(BatchChanges(totals={"a": 1, "b": 2}))
+    world.job.commit(BatchChanges(totals={"a": 5}))
+    fold = RocksDBStore.fold
+
+    def forgetful(store: RocksDBStore, batches: Any, version: Any, *, last: bool) -> None:
+        kept = [batch._replace(accepts=lambda _: False) for batch in batches]
+        fold(store, kept, version, last=last)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RocksDBStore, "fold", forgetful)
+        world.sidecar().fold()
+    [problem] = check(world).problems
+    assert problem.object_name.startswith(layout.SNAPSHOTS)
+    assert "is not what the log gives" in problem.problem
+    assert "state 'total'" in problem.problem
+    world.close()
+
+
+def run(tmp_path: Path, *arguments: str) -> Any:
+    return CliRunner().invoke(main, ["verify", *arguments, "--storage", str(tmp_path / "storage")])
+
+
+def test_the_command_reports_and_its_exit_code_tells(world: World, tmp_path: Path) -> None:
+    done = run(tmp_path, "--json")
+    assert done.exit_code == 0, done.output
+    [line] = [json.loads(text) for text in done.stdout.splitlines()]
+    assert (line["job"], line["compared"], line["problems"]) == ("job", 2, 0)
+    name = world.names(layout.SNAPSHOT_FILES)[-1]
+    damage(world, name)
+    done = run(tmp_path, "job", "--json")
+    assert done.exit_code == 1
+    line, *problems = [json.loads(text) for text in done.stdout.splitlines()]
+    assert line["problems"] == len(problems)
+    assert name in {problem["object_name"] for problem in problems}
+    done = run(tmp_path, "job")
+    assert (done.exit_code, name in done.output) == (1, True)
+    done = run(tmp_path, "nobody")
+    assert (done.exit_code, layout.JOB in done.output) == (1, True)
