@@ -1,9 +1,9 @@
 """Checking everything that the retained checkpoints of a job need: checksums, references, and the state itself.
 
 What is checked: `job.json`, the chain from the head's `keep_from` on, every retained commit of the head's line with its
-segments (each row is decoded) and its tiles' snapshots (each file is read), snapshots that may still be adopted, and
-the pins. Then, as long as the log that a snapshot was made from is still there, that log is replayed over the tile
-before it, and must give the snapshot's state, but for what has expired.
+segments (each row is decoded), its images and its tiles' snapshots (each file is read), snapshots that may still be
+adopted, and the pins. Then, as long as the log that a snapshot was made from is still there, that log is replayed over
+the tile before it, and must give the snapshot's state, but for what has expired.
 
 Nothing is changed but for one pin, which keeps what is looked at.
 
@@ -20,6 +20,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.checkpoints import line_commits
+from varve.changelog.image_source import read_images
 from varve.changelog.restore import tile_files
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segments
@@ -80,6 +81,8 @@ class Verification:
     """Retained ones, which were checked with all that they name."""
     segments: int = 0
     segment_bytes: int = 0
+    images: int = 0
+    """Of non-keyed state."""
     snapshots: int = 0
     snapshot_files: int = 0
     snapshot_bytes: int = 0
@@ -114,7 +117,7 @@ class Verifier:
         """Check the job. Storage errors that may pass (`RetryableError`) are raised, not reported."""
         with self._problem_of(layout.JOB):
             job = read_job(self._store)
-            self._job_id, self._key_groups = job.job_id, job.max_parallelism
+            self._job_id, self._key_groups, self._begins_after = job.job_id, job.max_parallelism, job.begins_after
             self._chain = ChainReader(self._store, job.job_id)
             self._check_job()
         return self.found
@@ -181,6 +184,11 @@ class Verifier:
         for ref in self._track(list(segments), "segments"):
             with self._problem_of(ref.data.name):
                 self._check_segment(ref, tags.get(ref))
+        images = dict.fromkeys(image for view in views for image in view.images)
+        for image in self._track(list(images), "non-keyed state"):
+            with self._problem_of(image.data.name):
+                read_images(self._store, [image])
+                self.found.images += 1
         tiles = {(t.operator, t.low, t.high, t.at, t.snapshot): t for view in views for t in view.tiles}
         line = views[0] if views else LineView(max_parallelism=self._key_groups)
         self._check_snapshots(head, commits, list(tiles.values()), line)
@@ -189,7 +197,9 @@ class Verifier:
         data = read_slice(self._store, ref.data)
         for segment in decode_segments(data, ref.data.name):
             check_reference(segment, ref)
-            if segment.header.job_id != self._job_id or tag not in (None, segment.header.tag):
+            # The log before the job's chain began is that of the job whose state it was started from.
+            is_ours = ref.seq_first <= self._begins_after or segment.header.job_id == self._job_id
+            if not is_ours or tag not in (None, segment.header.tag):
                 raise CorruptDataError(
                     f"the segment is of job id {segment.header.job_id}, attempt {segment.header.tag}; the checkpoint "
                     f"names {self._job_id}, attempt {tag}; restore an older checkpoint",

@@ -35,6 +35,7 @@ class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
     checkpoints: int
     segments: int
     segment_bytes: int
+    images: int
     snapshots: int
     snapshot_files: int
     snapshot_bytes: int

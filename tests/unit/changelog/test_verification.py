@@ -5,15 +5,20 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tests.chain_job import CountingTokens
 from tests.materializer_world import World
-from tests.state_model import BatchChanges
+from tests.started_job import Started
+from tests.state_model import OPERATOR, BatchChanges
+from varve.changelog.operator_image import Image, encode_image
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.state_section import StateSection
 from varve.changelog.verification import Verification, verify
 from varve.materializer.cli import main
+from varve.materializer.state_origin import StateOrigin
 from varve.storage import layout
 from varve.storage.local_store import LocalStore
 
@@ -150,3 +155,25 @@ def test_the_command_reports_and_its_exit_code_tells(world: World, tmp_path: Pat
     assert (done.exit_code, name in done.output) == (1, True)
     done = run(tmp_path, "nobody")
     assert (done.exit_code, layout.JOB in done.output) == (1, True)
+
+
+@pytest.mark.parametrize("clone", [False, True])
+def test_a_job_that_began_with_another_one_s_state_is_sound(world: World, clone: bool) -> None:
+    """Its log before that is of the other job."""
+    other = Started(world, StateOrigin("there", world.store, world.newest(), None), clone=clone)
+    found = verify(other.store, "other", world.clock, CountingTokens(1000))
+    assert found.problems == []
+    assert found.segments > 0
+
+
+def test_a_damaged_image_is_found(world: World) -> None:
+    section = StateSection(name="rules", kind="raw-operator", rows=1, data=msgspec.msgpack.encode([b"bytes"]))
+    image = encode_image(Image(world.newest().job_id, OPERATOR, (section,)))
+    world.commit(images=(image, b""))
+    found = check(world)
+    assert (found.problems, found.images) == ([], 1)
+    (ref,) = world.reader.load_line(world.newest().link, world.newest().max_parallelism).view.images
+    data = bytearray(world.store.get(ref.data.name))
+    data[ref.data.offset + ref.data.length // 2] ^= 1
+    world.store.put(ref.data.name, bytes(data))
+    assert ref.data.name in concerned(world)
