@@ -5,6 +5,7 @@ Stopping needs no care (I9: local is cache; an unpublished upload is garbage tha
 
 from __future__ import annotations
 
+import math
 import os
 import select
 import signal
@@ -52,7 +53,9 @@ class StopSignal:
 
     def wait(self, seconds: float | None) -> bool:
         """Sleep for that long (None: without limit) or until asked to stop; returns whether asked."""
-        select.select([self._read_end], [], [], seconds)
+        waiting = select.poll()  # not select(): that takes no descriptor above 1023
+        waiting.register(self._read_end, select.POLLIN)
+        waiting.poll(None if seconds is None else math.ceil(seconds * 1000))
         return self._is_set
 
     def check(self) -> None:

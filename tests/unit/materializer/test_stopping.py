@@ -3,6 +3,8 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,7 +16,6 @@ from varve.storage.object_store import ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
 CALLS: dict[str, Callable[[ObjectStore, Path], Any]] = {
     "get": lambda store, _: store.get("a"),
@@ -59,6 +60,17 @@ def test_waiting_ends_when_asked_to_stop() -> None:
     assert stop.wait(60)
     assert stop.is_set
     timer.join()
+
+
+def test_waiting_works_in_a_process_with_many_open_files() -> None:
+    """`select` takes no descriptor above 1023."""
+    with ExitStack() as files:
+        descriptors = [files.enter_context(Path(os.devnull).open("rb")).fileno() for _ in range(1100)]
+        assert max(descriptors) > 1023
+        stop = StopSignal()
+        assert not stop.wait(0)
+        stop.set()
+        assert stop.wait(None)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
