@@ -125,6 +125,7 @@ class KeyedJob:
     def redeploy(self) -> None:
         """Go on with new code over the same store; what was not committed is lost."""
         self._open(self.backend.store)
+        self._parts.clear()
 
     def drop(self) -> None:
         """End the batch as if it never was."""
