@@ -13,7 +13,7 @@ import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
-from weakref import WeakSet
+from weakref import WeakSet, finalize
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -36,12 +36,18 @@ class DurableDirectories:
     def __init__(self, root: Path, open_max: int = OPEN_MAX) -> None:
         self._root = root
         self._open_max = open_max
-        self._forget_all()
+        self._begin()
         _living.add(self)
 
-    def _forget_all(self) -> None:
+    def _begin(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[str, _Entry] = {}
+        self._closing = finalize(self, _close_all, self._entries)
+        self._closing.atexit = False
+
+    def _forget_all(self) -> None:
+        self._closing.detach()  # the numbers may be those of other files by now
+        self._begin()
 
     @contextmanager
     def lease(self, directory: str) -> Generator[int]:
@@ -102,6 +108,12 @@ class DurableDirectories:
             entry.users -= 1
             if entry.dropped and entry.users == 0:
                 os.close(entry.fd)
+
+
+def _close_all(entries: dict[str, _Entry]) -> None:
+    """Close what a store that nobody uses any more has open."""
+    while entries:
+        os.close(entries.popitem()[1].fd)
 
 
 _living: Final[WeakSet[DurableDirectories]] = WeakSet()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
 import signal
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,6 +34,15 @@ def left_over(tmp_path: Path) -> list[Path]:
 
 def open_files() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def open_below(directory: Path) -> list[str]:
+    """What this process has open there."""
+    found: list[str] = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):  # of another thread, and closed meanwhile
+            found.append(str(link.readlink()))
+    return [path for path in found if path.startswith(str(directory))]
 
 
 class Disk:
@@ -255,6 +266,17 @@ def run_in_child(work: Callable[[], None]) -> int:
         finally:
             os._exit(1)
     return os.waitpid(child, 0)[1]
+
+
+def test_a_store_that_nobody_uses_keeps_nothing_open(tmp_path: Path) -> None:
+    """Every query has a store of its own: a driver that starts many ran out of descriptors."""
+    store = LocalStore(tmp_path / "store")
+    for n in range(5):
+        store.put(f"{n}/object", b"x")
+    assert len(open_below(tmp_path)) > 5
+    del store
+    gc.collect()
+    assert open_below(tmp_path) == []
 
 
 def test_a_forked_child_can_write_although_a_lock_was_held_at_the_fork(store: LocalStore) -> None:
