@@ -99,7 +99,7 @@ def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
     vectorised = [(COUNT_AND_SUM, s, ROWS_PER_KEY) for s in (*AGGREGATE, JVM, FLOOR)]
     fast = [(COUNT_AND_SUM, s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
     acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
-    sizes = (SMALL, LARGE, FULL_MAPS) if all_sizes else (SMALL, LARGE)
+    sizes = [SMALL, *([] if is_tiny else [LARGE]), *([FULL_MAPS] if all_sizes else [])]
     others = [(w, s, c) for w in (MAP_UPDATE, LIST_APPEND) for c in sizes for s in (*VARVE, FLOOR, ROW_FORM)]
     slow = [(COUNT_AND_SUM, s, c) for c in (SMALL, LARGE) for s in SLOW]
     left_out = () if all_sizes else ((COUNT_AND_SUM, PANDAS_FORM, LARGE),)
