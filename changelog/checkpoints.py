@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from varve.storage.errors import InvalidRequestError, MissingObjectError
 from varve.storage.records import ORIGIN, Commit, Link
 from varve.storage.savepoints import read_savepoint
+from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,17 +24,9 @@ SAVEPOINT: Final = "savepoint:"
 _BATCH: Final = re.compile(r"batch:(\d+)")
 
 
-def newest_link(reader: ChainReader) -> Link:
-    """The newest commit on the head's line; `ORIGIN` if there is none."""
-    head = reader.head()
-    if head is None:
-        return ORIGIN
-    return head.link if isinstance(head, Commit) else head.commit
-
-
 def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[StoredCommit]:
     """The commits of a line from `start` (None: the newest) back to the oldest that is not collected: a GET each."""
-    link = newest_link(reader) if start is None else start
+    link = newest_commit(reader.head()) if start is None else start
     is_first = True
     while link != ORIGIN:
         try:

@@ -20,6 +20,7 @@ from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
 from varve.storage.records import ORIGIN
 from varve.storage.savepoints import release_clone
+from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -159,8 +160,7 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
 
 def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
     """The newest commits of the head's line, as far as they still exist."""
-    head = reader.head()
-    link = ORIGIN if head is None else getattr(head, "commit", head.link)
+    link = newest_commit(reader.head())
     for _ in range(limit):
         if link == ORIGIN:
             return
