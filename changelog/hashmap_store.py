@@ -116,14 +116,17 @@ class HashMapStore:
 
     def map_table(self, schema: StateSchema) -> HashMapMapTable:
         """See `WorkingStore`."""
+        self._take_back()
         return self._table(schema, HashMapMapTable)
 
     def list_table(self, schema: StateSchema) -> HashMapListTable:
         """See `WorkingStore`."""
+        self._take_back()
         return self._table(schema, HashMapListTable)
 
     def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
         """See `WorkingStore`."""
+        self._take_back()
         return self._table(schema, HashMapTimerTable)
 
     def apply(
@@ -162,7 +165,7 @@ class HashMapStore:
             self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore`. Value-like states take the changes now and keep what these displace."""
+        """See `WorkingStore`. States that can say what the changes displace take them now and keep that."""
         self._take_back()
         self._check_whole()
         tables = [self._tables.get(change.schema.name) for change in changes]
@@ -170,12 +173,16 @@ class HashMapStore:
         displaced: list[Displaced] = []
         self._torn = True
         for table, change in zip(tables, changes, strict=True):
-            if isinstance(table, HashMapValueTable) and change.schema in self._registry.schemas:
-                self._accepted(Batch([change], version_seq))
-                displaced += table.displaced(change)
-                table.apply(change, None)
-            else:
+            if table is None or change.schema not in self._registry.schemas:
                 rest.append(change)
+                continue
+            self._accepted(Batch([change], version_seq))
+            before = table.displaced(change)
+            if before is None:
+                rest.append(change)
+            else:
+                displaced += before
+                table.apply(change, None)
         self._torn = False
         self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from varve.changelog.changes import Op
 from varve.storage.errors import InvariantError
@@ -29,6 +29,14 @@ class HashMapTable(ABC, Generic[C]):
 
     def __init__(self, low: int, high: int) -> None:
         self.groups: dict[int, dict[Any, C]] = {key_group: {} for key_group in range(low, high)}
+
+    def displaced(self, changes: StateChanges) -> list[Displaced] | None:  # noqa: ARG002  for the tables that can
+        """What these changes would displace; None if they must not be applied ahead of their confirmation.
+
+        While they are ahead, the overlay holds them as well; so only changes that may be applied twice can be. Their
+        key groups are the store's.
+        """
+        return None
 
     def group(self, key_group: int) -> dict[Any, C]:
         """Key → cell. Raises `InvariantError` for a key group that is not the store's."""
@@ -80,19 +88,56 @@ def outside(key_group: int, groups: dict[int, Any]) -> InvariantError:
     return InvariantError(f"key group {key_group} is not one of the store's; it has [{min(groups)}, {max(groups)}]")
 
 
-class Displaced(NamedTuple):
-    """The values that a run of changes took the place of, None where there was none."""
+class Displaced(Protocol):
+    """What a run of changes of one key group took the place of."""
+
+    def take_back(self) -> None:
+        """Let it be as before the changes."""
+        ...
+
+
+class DisplacedValues(NamedTuple):
+    """The values of these keys, None where there was none."""
 
     cells: dict[Any, Any]
     keys: list[Any]
     values: list[Any]
 
     def take_back(self) -> None:
-        """Put them in again."""
+        """See `Displaced`."""
         self.cells.update(zip(self.keys, self.values, strict=True))
         for key, value in zip(self.keys, self.values, strict=True):
             if value is None:
                 del self.cells[key]
+
+
+class DisplacedEntries(NamedTuple):
+    """The map values of these keys and map keys, `_ABSENT` where there was none."""
+
+    cells: dict[Any, dict[Any, Any]]
+    keys: list[Any]
+    map_keys: list[Any]
+    values: list[Any]
+
+    def take_back(self) -> None:
+        """See `Displaced`."""
+        for key, map_key, value in zip(self.keys, self.map_keys, self.values, strict=True):
+            if value is _ABSENT:
+                _remove_entry(self.cells, key, map_key)
+            else:
+                self.cells.setdefault(key, {})[map_key] = value
+
+
+_ABSENT: Final = object()
+
+
+def _runs(changes: StateChanges) -> Iterator[tuple[int, int, int]]:
+    """(key group, first row, end) of runs of equal key groups: few, because a batch's rows come by key group."""
+    start = 0
+    for key_group, run in groupby(changes.key_groups):
+        end = start + len(list(run))
+        yield key_group, start, end
+        start = end
 
 
 class HashMapValueTable(HashMapTable[Any]):
@@ -101,14 +146,11 @@ class HashMapValueTable(HashMapTable[Any]):
     __slots__ = ()
 
     def displaced(self, changes: StateChanges) -> list[Displaced]:
-        """What these changes would displace; their key groups are the store's."""
+        """See `HashMapTable`."""
         found: list[Displaced] = []
-        start = 0
-        for key_group, run in groupby(changes.key_groups):
-            end = start + len(list(run))
+        for key_group, start, end in _runs(changes):
             cells, keys = self.groups[key_group], changes.keys[start:end]
-            found.append(Displaced(cells, keys, list(map(cells.get, keys))))
-            start = end
+            found.append(DisplacedValues(cells, keys, list(map(cells.get, keys))))
         return found
 
     def get(self, key_group: int, key: Any) -> Any:
@@ -140,9 +182,8 @@ class HashMapValueTable(HashMapTable[Any]):
         self.groups[key_group][key] = value
 
     def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
-        groups, keys, values, start = self.groups, changes.keys, changes.values, 0
-        for key_group, run in groupby(changes.key_groups):  # a batch's rows come by key group: few, long runs
-            end = start + len(list(run))
+        groups, keys, values = self.groups, changes.keys, changes.values
+        for key_group, start, end in _runs(changes):
             if accepts is None or accepts(key_group):
                 cells = groups[key_group]
                 cells.update(zip(keys[start:end], values[start:end], strict=True))
@@ -150,7 +191,6 @@ class HashMapValueTable(HashMapTable[Any]):
                     for key in keys[start:end]:
                         if cells[key] is None:  # the value of a DELETE row
                             del cells[key]
-            start = end
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
@@ -201,9 +241,11 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
         if changes.map_keys is None:
             raise InvariantError(f"changes of map state {changes.schema.name!r} have no map keys")
+        if changes.ops is None:
+            self._put(changes, changes.map_keys, accepts)
+            return
         groups = self.groups
-        ops = changes.ops or bytes(len(changes))
-        cells = zip(changes.key_groups, changes.keys, changes.map_keys, changes.values, ops, strict=True)
+        cells = zip(changes.key_groups, changes.keys, changes.map_keys, changes.values, changes.ops, strict=True)
         for key_group, key, map_key, value, op in cells:
             if accepts is not None and not accepts(key_group):
                 continue
@@ -213,6 +255,33 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                 groups[key_group].pop(key, None)
             else:
                 _remove_entry(groups[key_group], key, map_key)
+
+    def _put(self, changes: StateChanges, map_keys: list[Any], accepts: Callable[[int], bool] | None) -> None:
+        keys, values = changes.keys, changes.values
+        for key_group, start, end in _runs(changes):
+            if accepts is not None and not accepts(key_group):
+                continue
+            cells = self.groups[key_group]
+            for key, map_key, value in zip(keys[start:end], map_keys[start:end], values[start:end], strict=True):
+                entries = cells.get(key)
+                if entries is None:
+                    cells[key] = {map_key: value}
+                else:
+                    entries[map_key] = value
+
+    def displaced(self, changes: StateChanges) -> list[Displaced] | None:
+        """See `HashMapTable`; a CLEAR would displace whole maps."""
+        map_keys = changes.map_keys
+        if map_keys is None or (changes.ops is not None and Op.CLEAR in changes.ops):
+            return None
+        found: list[Displaced] = []
+        nothing = dict[Any, Any]()
+        for key_group, start, end in _runs(changes):
+            cells, keys, own = self.groups[key_group], changes.keys[start:end], map_keys[start:end]
+            get = cells.get
+            before = [get(key, nothing).get(map_key, _ABSENT) for key, map_key in zip(keys, own, strict=True)]
+            found.append(DisplacedEntries(cells, keys, own, before))
+        return found
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
@@ -246,9 +315,11 @@ class HashMapListTable(HashMapTable[list[Any]]):
         self.groups[key_group][key] = list(elements)
 
     def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        if changes.ops is None:
+            self._append(changes, accepts)
+            return
         groups = self.groups
-        ops = changes.ops or bytes([Op.APPEND]) * len(changes)
-        cells = zip(changes.key_groups, changes.keys, changes.values, ops, strict=True)
+        cells = zip(changes.key_groups, changes.keys, changes.values, changes.ops, strict=True)
         for key_group, key, value, op in cells:
             if accepts is not None and not accepts(key_group):
                 continue
@@ -256,6 +327,19 @@ class HashMapListTable(HashMapTable[list[Any]]):
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
+
+    def _append(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+        keys, values = changes.keys, changes.values
+        for key_group, start, end in _runs(changes):
+            if accepts is not None and not accepts(key_group):
+                continue
+            cells = self.groups[key_group]
+            for key, value in zip(keys[start:end], values[start:end], strict=True):
+                elements = cells.get(key)
+                if elements is None:
+                    cells[key] = [value]
+                else:
+                    elements.append(value)
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.overlay import NO_KEY, CollectionOverlay, KeyContext
+from varve.changelog.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
 from varve.changelog.state import ListState
 from varve.changelog.working_store import ListTable
 from varve.storage.errors import InvalidRequestError
@@ -48,6 +49,12 @@ class ListOverlay(CollectionOverlay[ListTable]):
         values: list[Any] = []
         ops = bytearray()
         for key_group, lists in groups:
+            if cleared.isdisjoint(lists):
+                count = repeat_keys(keys, lists)
+                key_groups += [key_group] * count
+                values.extend(chain.from_iterable(lists.values()))
+                ops += _APPEND * count
+                continue
             for key, added in lists.items():
                 count = len(added)
                 ops += _APPEND * count

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.changes import DELETED, Op, StateChanges
+from varve.changelog.changes import DELETED, Deleted, Op, StateChanges
+from varve.changelog.hashmap_tables import HashMapMapTable
 from varve.changelog.many_keys import get_entries, put_entries, remove_entries
-from varve.changelog.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext
+from varve.changelog.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext, repeat_keys
 from varve.changelog.state import MapState
 from varve.changelog.working_store import MapTable
 from varve.storage.errors import InvalidRequestError
@@ -75,6 +77,11 @@ class MapOverlay(CollectionOverlay[MapTable]):
         map_keys: list[Any] = []
         values: list[Any] = []
         for key_group, maps in groups:
+            if cleared.isdisjoint(maps):
+                key_groups += [key_group] * repeat_keys(keys, maps)
+                map_keys.extend(chain.from_iterable(maps.values()))
+                values.extend(chain.from_iterable(map(dict[Any, Any].values, maps.values())))
+                continue
             for key, entries in maps.items():
                 count = len(entries)
                 if key in cleared:
@@ -87,6 +94,8 @@ class MapOverlay(CollectionOverlay[MapTable]):
                 key_groups += [key_group] * count
         if not keys:
             return None
+        if not cleared and Deleted not in set(map(type, values)):
+            return StateChanges(self.schema, key_groups, keys, None, map_keys, values)
         ops = bytes([_op(value) for value in values])
         if not any(ops):
             return StateChanges(self.schema, key_groups, keys, None, map_keys, values)
@@ -126,7 +135,17 @@ def _op(value: Any) -> int:
 class MapStateHandle(MapState[K, V]):
     """The user's handle."""
 
-    __slots__ = ("_context", "_freeze", "_freeze_key", "_immutable", "_overlay", "_pending", "_thaw", "_types")
+    __slots__ = (
+        "_cells",
+        "_context",
+        "_freeze",
+        "_freeze_key",
+        "_immutable",
+        "_overlay",
+        "_pending",
+        "_thaw",
+        "_types",
+    )
 
     def __init__(
         self, overlay: MapOverlay, context: KeyContext, key_type: TypeInformation, value_type: TypeInformation
@@ -134,6 +153,8 @@ class MapStateHandle(MapState[K, V]):
         self._overlay = overlay
         self._context = context
         self._pending = overlay.pending
+        table = overlay.table
+        self._cells = table.groups if isinstance(table, HashMapMapTable) else None
         self._types = key_type, value_type
         self._freeze_key = key_type.freeze
         self._immutable = value_type.immutable
@@ -142,13 +163,26 @@ class MapStateHandle(MapState[K, V]):
 
     def get(self, key: K) -> V | None:
         context = self._context
-        if context.key is NO_KEY:
+        current = context.key
+        if current is NO_KEY:
             raise context.no_key(self._overlay.schema.name)
         try:
             map_key = self._freeze_key(key)
         except InvalidRequestError as error:
             raise context.refused(self._overlay.schema.name, error) from error
-        _, stored = self._overlay.get(context.key_group, context.key, map_key)
+        key_group = context.key_group
+        if self._cells is None or self._overlay.sealed is not None:
+            stored = self._overlay.get(key_group, current, map_key)[1]
+        else:  # a table in memory, without a call
+            entries = self._pending[key_group].get(current)
+            stored = MISSING if entries is None else entries.get(map_key, MISSING)
+            if stored is DELETED:
+                return None
+            if stored is MISSING:
+                if entries is not None and current in self._overlay.cleared:
+                    return None
+                entries = self._cells[key_group].get(current)
+                stored = None if entries is None else entries.get(map_key)
         return stored if self._immutable or stored is None else self._thaw(stored)
 
     def contains(self, key: K) -> bool:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
+from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
@@ -141,6 +142,17 @@ class Overlay(ABC, Generic[T]):
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Pass the hint on to a table that takes it."""
+
+
+def repeat_keys(keys: list[Any], collections: dict[Any, Any]) -> int:
+    """Append each key once per element of its collection; how many were appended."""
+    counts = list(map(len, collections.values()))
+    total = sum(counts)
+    if total == len(counts) and 0 not in counts:
+        keys.extend(collections)  # one element per key is what large batches mostly have
+    else:
+        keys.extend(chain.from_iterable(map(repeat, collections, counts)))
+    return total
 
 
 class CollectionOverlay(Overlay[T]):
