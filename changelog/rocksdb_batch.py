@@ -142,6 +142,12 @@ class RowBuilder:
         rows, to_map_key, to_value = self.rows, form.map_key.to_wire, form.value.to_wire
         own = self._own if form.schema.name in self.cleared_later else None
         prefixes, to_key, head = form.prefixes, key_writer(form.key), form.head
+        if change.ops is None and own is None:  # as most changes are
+            names = zip(change.key_groups, change.keys, change.map_keys, strict=True)
+            puts = [prefixes[group] + to_key(key) + to_map_key(map_key) for group, key, map_key in names]
+            values = [head if value is None else head + to_value(value) for value in change.values]
+            rows.update(zip(puts, values, strict=True))
+            return
         ops = change.ops or bytes(len(change))
         cells = zip(change.key_groups, change.keys, change.map_keys, change.values, ops, strict=True)
         for key_group, key, map_key, value, op in cells:

@@ -261,11 +261,17 @@ class RocksDBMapTable(_Table):
         if form.map_key is None:
             raise InvariantError(f"map state {form.schema.name!r} has no map key type")
         self._map_key = form.map_key
+        self._map_key_to_wire: Callable[[Any], bytes] = form.map_key.to_wire
+        self._prefixes = form.prefixes
+        self._read = database.read
 
     def get(self, key_group: int, key: Any, map_key: Any) -> tuple[bool, Any]:
         """See `MapTable.get`."""
-        row = self.form.prefixes[key_group] + self._key_to_wire(key) + self._map_key.to_wire(map_key)
-        data = self._database.get(row)
+        row = self._prefixes[key_group] + self._key_to_wire(key) + self._map_key_to_wire(map_key)
+        try:
+            data = self._read(row)
+        except Exception as error:
+            raise rocksdb_error(error, self._database.directory) from error
         return (False, None) if data is None else (True, self._value(data))
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
