@@ -6,8 +6,9 @@
 ```
 
 Whoever needs the state of a range takes a copy that nobody holds; while a process that is thought dead still holds one,
-it takes another. The kernel frees a lock when its process ends, however that ends. What a copy is good for is told by
-the version in it, never by its place or age.
+it takes another. A process that only brings a copy up says in the lock file that it is worth waiting. The kernel frees
+a lock when its process ends, however that ends. What a copy is good for is told by the version in it, never by its
+place or age.
 
 Invariants: I9 (a copy is a cache: it may vanish at any time, and is used only if its version is on the line), I10 (what
 nobody uses is removed by age and size).
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 COPIES_MAX: Final = 16
 """Copies of one range on one host. All but one belong to processes that should be dead."""
 _LOCK_SUFFIX: Final = ".lock"
+_BRIEF: Final = b"brief"
+"""In the lock file of a copy that is only held to be brought up."""
 _SEGMENT_LETTERS_MAX: Final = 200
 
 
@@ -74,6 +77,12 @@ class LocalCopy:
         """The RocksDB directory; it need not exist yet."""
         self._lock = lock
 
+    def is_brief(self, brief: bool) -> None:
+        """Say to those who wait for the copy whether they will have it in a moment."""
+        os.ftruncate(self._lock, 0)
+        if brief:
+            os.pwrite(self._lock, _BRIEF, 0)
+
     def discard(self) -> None:
         """Remove the state, and what was made beside it; the copy stays held."""
         shutil.rmtree(self.directory, ignore_errors=True)
@@ -113,6 +122,14 @@ class LocalCopies:
     def free(self, key: CopyRange) -> list[LocalCopy]:
         """The range's copies that nobody else holds; this process holds them now, and must release each."""
         return [copy for path in self.directories(key) if (copy := _hold(path, os.O_CREAT)) is not None]
+
+    def is_held_briefly(self, key: CopyRange) -> bool:
+        """Whether a process says that it will give up a copy of the range in a moment."""
+        for path in self.directories(key):
+            with suppress(OSError):
+                if path.with_name(f"{path.name}{_LOCK_SUFFIX}").read_bytes() == _BRIEF:
+                    return True
+        return False
 
     def new(self, key: CopyRange) -> LocalCopy:
         """A copy without state. Raises `InvalidRequestError` if there can be none."""
@@ -214,6 +231,8 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if os.path.samestat(os.fstat(lock), path.stat()):  # else it was removed while we came
+                if os.fstat(lock).st_size:  # its time must not change: it tells the age of the copy
+                    os.ftruncate(lock, 0)
                 return LocalCopy(directory, lock)
         except BlockingIOError:
             os.close(lock)

@@ -140,6 +140,8 @@ class Standby:
         if self._reached.get(key) == view.base and copies.directories(key):
             return msgspec.structs.replace(line, how="current", seq=view.base.seq)
         candidates: list[LocalCopy] = copies.free(key)
+        for copy in candidates:
+            copy.is_brief(True)
         try:
             if len(copies.directories(key)) > len(candidates):
                 return line
@@ -173,6 +175,7 @@ def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> st
             if store is None or not caught_up(now.final, target, now.reader, store):
                 if store is not None:
                     store.close()
+                copy.is_brief(False)
                 store, how = restore_copy(now.final, target, now.reader, copy.directory), "restored"
     except BaseException:
         if store is not None:

@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 LOCK_WAIT_S: Final = 2.0
-"""A process that is ending, or a standby that is following, lets go of the copy within this time."""
+"""A process that is ending lets go of the copy within this time."""
+BRIEF_WAIT_S: Final = 30.0
+"""So long is waited for a standby that is bringing the copy up."""
 _LOCK_TICK_S: Final = 0.02
 
 
@@ -51,10 +53,12 @@ class LocalPlace:
         """The copies that may be kept; `keep` must follow. Waits a moment for those of processes that are ending."""
         if self._held is not None:
             return [self._held]
-        until_s = self._clock.monotonic_s() + LOCK_WAIT_S
+        began_s = self._clock.monotonic_s()
         while True:
             free = self._copies.free(self._key)
-            if free or not self._copies.directories(self._key) or self._clock.monotonic_s() > until_s:
+            waited_s = self._clock.monotonic_s() - began_s
+            is_long = waited_s > (BRIEF_WAIT_S if self._copies.is_held_briefly(self._key) else LOCK_WAIT_S)
+            if free or is_long or not self._copies.directories(self._key):
                 return free
             self._clock.sleep(_LOCK_TICK_S)
 

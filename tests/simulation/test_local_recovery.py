@@ -18,7 +18,7 @@ from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.working_store import WorkingStore
 from varve.materializer.standby import Standby, StandbyLine
 from varve.spark_integration.base_restore import BaseRestorer, Reached
-from varve.spark_integration.local_place import LocalPlace
+from varve.spark_integration.local_place import BRIEF_WAIT_S, LOCK_WAIT_S, LocalPlace
 from varve.spark_integration.protocol import OperatorRequest
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage import layout
@@ -217,6 +217,22 @@ def test_a_copy_that_a_zombie_holds_is_not_touched(world: World) -> None:
     assert third.reach().how == "caught-up"
     assert len(LocalCopies(world.directory / "host").directories(third.place._key)) == 1, "the older copy is removed"
     third.end()
+
+
+@pytest.mark.parametrize(("brief", "wait_s"), [(True, BRIEF_WAIT_S), (False, LOCK_WAIT_S)])
+def test_a_copy_that_somebody_holds_is_waited_for(world: World, brief: bool, wait_s: float) -> None:
+    world.commit(3)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.end()
+    (held,) = LocalCopies(world.directory / "host").free(worker.place._key)
+    held.is_brief(brief)
+    before_s = world.clock.monotonic_s()
+    worker.begin()
+    assert worker.reach().how == "restored"
+    assert wait_s < world.clock.monotonic_s() - before_s < wait_s + 1
+    worker.end()
+    held.release()
 
 
 def test_a_damaged_copy_is_restored(world: World) -> None:

@@ -120,6 +120,22 @@ def test_a_copy_without_its_lock_file_is_found(tmp_path: Path) -> None:
     assert [copy.directory for copy in copies.free(KEY)] == [directory]
 
 
+def test_whoever_holds_a_copy_says_whether_it_is_worth_waiting(tmp_path: Path) -> None:
+    copies = LocalCopies(tmp_path)
+    directory = filled(copies.new(KEY))
+    (copy,) = copies.free(KEY)
+    told: list[bool] = [copies.is_held_briefly(KEY)]
+    for brief in (True, False, True):
+        copy.is_brief(brief)
+        told.append(copies.is_held_briefly(KEY))
+    assert told == [False, True, False, True]
+    copy.release()
+    (copy,) = copies.free(KEY)
+    assert not copies.is_held_briefly(KEY), "what a dead process has said counts no more"
+    assert copy.directory == directory
+    copy.release()
+
+
 def test_there_is_a_limit(tmp_path: Path) -> None:
     copies = LocalCopies(tmp_path)
     made = [copies.new(KEY) for _ in range(COPIES_MAX)]
