@@ -13,9 +13,10 @@ from varve.changelog.batch import Batch
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment_columns import LIST, type_of
-from varve.changelog.snapshot_files import LocalFile, describe_snapshot, file_crc32
+from varve.changelog.snapshot_files import LocalFile, describe_snapshot
 from varve.changelog.state_rows import read_state, write_state
 from varve.storage import layout
+from varve.storage.download import file_crc32
 from varve.storage.errors import CorruptDataError
 from varve.storage.records import StateFile
 

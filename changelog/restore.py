@@ -1,33 +1,43 @@
 """Restoring a store from what a commit names: tiles first, then the newer segments of the line (I5).
 
-Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothing local is needed).
+The tiles of all key groups are fetched at the same time, and the log's first segments while they are.
+
+Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothing local is needed), I10
+(`DownloadPolicy` holds once for the tiles' files and once for the log).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from varve.changelog.replay import ReplaySummary, replay
 from varve.changelog.segment_source import SegmentSource
 from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
-from varve.changelog.snapshot_files import fetch_snapshot
+from varve.changelog.snapshot_files import DOWNLOADS, fetch_snapshots
 from varve.storage import layout
-from varve.storage.errors import CorruptDataError
+from varve.storage.chain_reader import in_parallel
+from varve.storage.errors import CorruptDataError, MissingObjectError
 from varve.storage.records import ORIGIN, SnapshotDescriptor, decode_record
 from varve.storage.tile_cover import KeyGroupFloor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
     from pathlib import Path
 
     from varve.changelog.replay import FlooredSegment
     from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.download import DownloadPolicy
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import SnapshotFile, Tile
+    from varve.storage.records import Link, SnapshotFile, Tile
+
+
+STAGES_MAX: Final = 8
+"""Materializations that a store may have missed and still catch up from the log."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +58,9 @@ def restore_store(
     directory: Path,
     scratch: Path,
     options: RocksDBOptions | None = None,
+    *,
+    downloads: DownloadPolicy = DOWNLOADS,
+    reuse: Sequence[Path] = (),
 ) -> RocksDBStore:
     """A RocksDB store in `directory` at the view's commit.
 
@@ -58,37 +71,38 @@ def restore_store(
         directory: Must not exist; its parent must, on the same filesystem as `scratch`.
         scratch: For fetched files; the caller removes it.
         options: Memory, disk and threads.
+        downloads: How much is fetched at the same time.
+        reuse: Directories of older states of these key groups: files of the tiles that they have are not fetched.
 
     Raises:
         MissingObjectError, CorruptDataError: an object that the commit names is gone or damaged.
         IncompatibleError: the state is of another key type.
     """
-    sources = [
-        SnapshotSource(_fetch(store, tile, scratch / f"tile-{i:05d}"), tile.low, tile.high, tile.at)
-        for i, tile in enumerate(view.tiles_for(target.operator, target.low, target.high))
-    ]
-    restored = open_clipped(
-        directory,
-        sources,
-        operator=target.operator,
-        key_type=target.key_type,
-        low=target.low,
-        high=target.high,
-        options=options,
-    )
-    try:
-        replay_log(view, target, store, restored)
-    except BaseException:
-        restored.close()
-        raise
+    low, high = target.low, target.high
+    log = SegmentSource.within(downloads, store).ahead(view.segments_for(target.operator, low, high))
+    with log as segments:
+        sources = _fetch_tiles(store, view.tiles_for(target.operator, low, high), scratch, downloads, reuse)
+        restored = open_clipped(
+            directory,
+            sources,
+            operator=target.operator,
+            key_type=target.key_type,
+            low=low,
+            high=high,
+            options=options,
+        )
+        try:
+            replay(restored, segments, view.base, low=low, high=high)
+        except BaseException:
+            restored.close()
+            raise
     return restored
 
 
-def replay_log(view: LineView, target: RestoreTarget, store: ObjectStore, state: WorkingStore) -> ReplaySummary:
-    """Bring a store at the view's tiles to the view's commit."""
-    segments = view.segments_for(target.operator, target.low, target.high)
-    source = SegmentSource(store)
-    return replay(state, source.read(segments), view.base, low=target.low, high=target.high)
+def can_catch_up(view: LineView, target: RestoreTarget, version: Link) -> bool:
+    """Whether the view's log has everything after that version, which must be a commit of the view's line."""
+    oldest = max(tile.at.seq for tile in view.tiles_for(target.operator, target.low, target.high))
+    return view.holds(version) and version.seq >= oldest
 
 
 def catch_up(
@@ -97,6 +111,8 @@ def catch_up(
     store: ObjectStore,
     state: WorkingStore,
     seen: Callable[[int], None] | None = None,
+    *,
+    downloads: DownloadPolicy = DOWNLOADS,
 ) -> ReplaySummary:
     """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit.
 
@@ -106,12 +122,31 @@ def catch_up(
     at = state.version.seq
     floor = (KeyGroupFloor(target.low, target.high, at),)
     newer = [s for s in view.segments_for(target.operator, target.low, target.high) if s.ref.seq_last > at]
-    source = SegmentSource(store)
+    source = SegmentSource.within(downloads, store)
     wanted = [segment._replace(floors=floor) for segment in newer]
     segments = source.read(wanted)
     if seen is not None:
         segments = _watched(segments, seen)
     return replay(state, segments, view.base, low=target.low, high=target.high)
+
+
+def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: ChainReader) -> tuple[LineView, ...]:
+    """The views through which a store at `version` catches up to the last of them, `view`; none if it cannot.
+
+    A tile that has been adopted since covers the log that the store needs, so `view` does not name it any more. The
+    commit that the tile is at, which is on the same line, does, as long as the commit is not collected.
+    """
+    stages = [view]
+    while not can_catch_up(stages[0], target, version):
+        tiles = stages[0].tiles_for(target.operator, target.low, target.high)
+        newest = max((tile.at for tile in tiles), key=lambda at: at.seq)
+        if len(stages) > STAGES_MAX or not version.seq < newest.seq < stages[0].base.seq:
+            return ()
+        try:
+            stages.insert(0, reader.load_line(newest, view.max_parallelism).view)
+        except (MissingObjectError, CorruptDataError):  # collected, or of the job that this one's state came from
+            return ()
+    return tuple(stages)
 
 
 def _watched(segments: Iterator[FlooredSegment], seen: Callable[[int], None]) -> Iterator[FlooredSegment]:
@@ -135,11 +170,19 @@ def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
     return descriptor.files
 
 
-def _fetch(store: ObjectStore, tile: Tile, directory: Path) -> Path | None:
-    files = tile_files(store, tile)
-    if not files:
-        if tile.at != ORIGIN and tile.snapshot is not None:
+def _fetch_tiles(
+    store: ObjectStore, tiles: Sequence[Tile], scratch: Path, downloads: DownloadPolicy, reuse: Sequence[Path]
+) -> list[SnapshotSource]:
+    """The snapshots of all tiles, in directories below `scratch`."""
+    found = in_parallel(lambda tile: tile_files(store, tile), tiles)
+    wanted: list[tuple[tuple[SnapshotFile, ...], Path]] = []
+    sources: list[SnapshotSource] = []
+    for i, (tile, files) in enumerate(zip(tiles, found, strict=True)):
+        directory = scratch / f"tile-{i:05d}" if files else None
+        if directory is not None:
+            wanted.append((files, directory))
+        elif tile.at != ORIGIN and tile.snapshot is not None:
             raise CorruptDataError("the snapshot lists no files; restore an older checkpoint", operator=tile.operator)
-        return None
-    fetch_snapshot(store, files, directory)
-    return directory
+        sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at))
+    fetch_snapshots(store, wanted, downloads, reuse)
+    return sources

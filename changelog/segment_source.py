@@ -1,5 +1,7 @@
 """Reading the segments that a replay needs: ranged reads, several at once, checked against what refers to them.
 
+Reading runs ahead of the replay, and may begin before the replay can: while the snapshot is still being fetched.
+
 Invariants: I2, I5 (a segment must be of the operator, key groups and seqs that its reference says), I8 (CRC of every
 slice; a missing object is `MissingObjectError` with its name), I10 (bytes read ahead are bounded).
 """
@@ -8,21 +10,25 @@ from __future__ import annotations
 
 from collections import deque
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.replay import FlooredSegment
 from varve.changelog.segment import decode_segments
+from varve.storage.download import PART_BYTES
 from varve.storage.errors import CorruptDataError
 from varve.storage.slice_reader import plan_reads, read_slices
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
     from concurrent.futures import Future
 
     from varve.changelog.segment import Segment
+    from varve.storage.download import DownloadPolicy
     from varve.storage.line_view import ReplaySegment
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import ObjectSlice, SegmentRef
+    from varve.storage.records import SegmentRef
 
 READ_THREADS: Final = 8
 BYTES_AHEAD_MAX: Final = 64 << 20
@@ -43,6 +49,11 @@ class SegmentSource:
         self._threads = threads
         self._bytes_ahead_max = bytes_ahead_max
 
+    @classmethod
+    def within(cls, policy: DownloadPolicy, store: ObjectStore) -> SegmentSource:
+        """A source that keeps the limits of a restore."""
+        return cls(store, policy.requests, policy.in_flight_bytes)
+
     def read(self, wanted: Sequence[ReplaySegment]) -> Iterator[FlooredSegment]:
         """The segments of these references, in order, with their floors.
 
@@ -51,34 +62,83 @@ class SegmentSource:
             CorruptDataError: a slice fails its CRC, or is not what the reference says.
             IncompatibleError: written by a newer varve.
         """
-        slices = self._slices([one.ref.data for one in wanted])
-        for one, data in zip(wanted, slices, strict=True):
-            for segment in decode_segments(data, one.ref.data.name):
-                check_reference(segment, one.ref)
-                yield FlooredSegment(segment, one.floors)
+        with self.ahead(wanted) as segments:
+            yield from segments
 
-    def _slices(self, wanted: Sequence[ObjectSlice]) -> Iterator[memoryview]:
-        """The bytes of the slices, in order, read ahead within the limits."""
-        waiting = deque(plan_reads(wanted))
-        running: deque[tuple[int, Future[list[memoryview]]]] = deque()
-        ahead_bytes = 0
+    @contextmanager
+    def ahead(self, wanted: Sequence[ReplaySegment]) -> Generator[Iterator[FlooredSegment]]:
+        """What `read` gives, of which reading begins now, as far as the limits allow."""
         with ThreadPoolExecutor(self._threads, "varve-read") as pool:
             try:
-                while waiting or running:
-                    while waiting and len(running) < self._threads:
-                        size_bytes = sum(one.length for one in waiting[0])
-                        if running and ahead_bytes + size_bytes > self._bytes_ahead_max:
-                            break
-                        running.append((size_bytes, pool.submit(self._read_group, waiting.popleft())))
-                        ahead_bytes += size_bytes
-                    size_bytes, read = running.popleft()
-                    yield from read.result()
-                    ahead_bytes -= size_bytes
+                reads = _Reads(self._store, self._groups(wanted), pool, self._threads, self._bytes_ahead_max)
+                reads.begin()
+                yield reads.segments()
             finally:
                 pool.shutdown(wait=True, cancel_futures=True)
 
-    def _read_group(self, group: Sequence[ObjectSlice]) -> list[memoryview]:
-        return [one.data for one in read_slices(self._store, group)]
+    def _groups(self, wanted: Sequence[ReplaySegment]) -> deque[tuple[ReplaySegment, ...]]:
+        """What shares a ranged read."""
+        rest = iter(wanted)
+        bytes_max = min(PART_BYTES, self._bytes_ahead_max)
+        return deque(
+            tuple(islice(rest, len(group))) for group in plan_reads([one.ref.data for one in wanted], bytes_max)
+        )
+
+
+class _Read(NamedTuple):
+    size_bytes: int
+    segments: Future[list[FlooredSegment]]
+
+
+class _Reads:
+    """The reads of one replay, in order; some of them run."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        waiting: deque[tuple[ReplaySegment, ...]],
+        pool: ThreadPoolExecutor,
+        at_once: int,
+        bytes_max: int,
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._pool = pool
+        self._at_once = at_once
+        self._bytes_max = bytes_max
+        self._running: deque[_Read] = deque()
+        self._running_bytes = 0
+
+    def begin(self) -> None:
+        """Ask for what the limits allow."""
+        while self._waiting and len(self._running) < self._at_once:
+            size_bytes = sum(one.ref.data.length for one in self._waiting[0])
+            if self._running_bytes and self._running_bytes + size_bytes > self._bytes_max:
+                return
+            read = self._pool.submit(_read_group, self._store, self._waiting.popleft())
+            self._running.append(_Read(size_bytes, read))
+            self._running_bytes += size_bytes
+
+    def segments(self) -> Iterator[FlooredSegment]:
+        """All segments, in order."""
+        while self._running:
+            size_bytes, read = self._running.popleft()
+            found = read.result()
+            self.begin()  # its thread is free
+            yield from found
+            self._running_bytes -= size_bytes
+            self.begin()
+
+
+def _read_group(store: ObjectStore, group: Sequence[ReplaySegment]) -> list[FlooredSegment]:
+    """Read, verify and open; the rows are decoded by the replay."""
+    slices = read_slices(store, [one.ref.data for one in group])
+    found: list[FlooredSegment] = []
+    for one, (_, data) in zip(group, slices, strict=True):
+        for segment in decode_segments(data, one.ref.data.name):
+            check_reference(segment, one.ref)
+            found.append(FlooredSegment(segment, one.floors))
+    return found
 
 
 def check_reference(segment: Segment, ref: SegmentRef) -> None:

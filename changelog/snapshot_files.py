@@ -9,11 +9,11 @@ Invariants: I8 (size and CRC of each fetched file are checked), I9 (a fetch that
 
 from __future__ import annotations
 
+import os
 import shutil
-import zlib
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varve.storage.download import DownloadPolicy, WantedFile, download, file_crc32
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import SnapshotFile
 
-FETCH_THREADS: Final = 4
-_CHUNK_BYTES: Final = 1 << 20
+DOWNLOADS: Final = DownloadPolicy()
+"""For those whom nobody has told how much to download at the same time."""
 # Not part of the state: the lock, the info log, RocksDB's own record of its options (we open with ours).
 _LEFT_OUT: Final = ("LOCK", "LOG", "IDENTITY", "OPTIONS-")
 
@@ -53,15 +53,6 @@ class FileChecksums:
         return self._known[identity]
 
 
-def file_crc32(path: Path) -> int:
-    """The CRC-32 of a file."""
-    crc = 0
-    with path.open("rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            crc = zlib.crc32(chunk, crc)
-    return crc
-
-
 def describe_snapshot(directory: Path, checksums: FileChecksums | None = None) -> tuple[LocalFile, ...]:
     """The files of a snapshot that belong to the state, by name.
 
@@ -83,35 +74,63 @@ def describe_snapshot(directory: Path, checksums: FileChecksums | None = None) -
 
 
 def fetch_snapshot(
-    store: ObjectStore, files: Sequence[SnapshotFile], directory: Path, threads: int = FETCH_THREADS
+    store: ObjectStore, files: Sequence[SnapshotFile], directory: Path, policy: DownloadPolicy = DOWNLOADS
 ) -> None:
-    """Fetch a snapshot into `directory`, which must not exist; several files at once.
+    """Fetch a snapshot into `directory`, which must not exist; see `fetch_snapshots`."""
+    fetch_snapshots(store, [(files, directory)], policy)
 
-    Raises `MissingObjectError` or `CorruptDataError` naming the object; the directory is then removed.
+
+def fetch_snapshots(
+    store: ObjectStore,
+    wanted: Sequence[tuple[Sequence[SnapshotFile], Path]],
+    policy: DownloadPolicy = DOWNLOADS,
+    reuse: Sequence[Path] = (),
+) -> int:
+    """Fetch several snapshots at the same time, each into a directory that must not exist.
+
+    Args:
+        store: Where the files are.
+        wanted: The files of a snapshot, and the directory to make.
+        policy: How much at the same time.
+        reuse: Directories of older states: SST files in them that are the wanted ones are linked, not downloaded. They
+            may be in use meanwhile.
+
+    Returns:
+        How many bytes were not downloaded, because they were there.
+
+    Raises:
+        MissingObjectError, CorruptDataError: names the object; the directories are then removed.
     """
-    for file in files:
+    for file in (file for files, _ in wanted for file in files):
         if "/" in file.file or file.file in ("", ".", ".."):
             raise CorruptDataError(f"a snapshot lists a file called {file.file!r}", object_name=file.name)
-    directory.mkdir(parents=True)
     try:
-        with ThreadPoolExecutor(threads, "varve-fetch") as pool:
-            fetches = [pool.submit(_fetch, store, file, directory / file.file) for file in files]
-            try:
-                for fetch in fetches:
-                    fetch.result()
-            finally:
-                pool.shutdown(wait=True, cancel_futures=True)
+        missing: list[WantedFile] = []
+        reused_bytes = 0
+        for files, directory in wanted:
+            directory.mkdir(parents=True)
+            for file in files:
+                path = directory / file.file
+                if any(_is_linked(old / file.file, path, file) for old in reuse):
+                    reused_bytes += file.size_bytes
+                else:
+                    missing.append(WantedFile(file.name, path, file.size_bytes, file.crc32))
+        download(store, missing, policy)
     except BaseException:
-        shutil.rmtree(directory, ignore_errors=True)
+        for _, directory in wanted:
+            shutil.rmtree(directory, ignore_errors=True)
         raise
+    return reused_bytes
 
 
-def _fetch(store: ObjectStore, file: SnapshotFile, path: Path) -> None:
-    store.get_file(file.name, path)
-    size_bytes = path.stat().st_size
-    if size_bytes != file.size_bytes or file_crc32(path) != file.crc32:
-        raise CorruptDataError(
-            f"the snapshot's file {file.file} has {size_bytes} bytes and another checksum than the {file.size_bytes} "
-            "bytes that were uploaded; restore an older checkpoint or repair the object",
-            object_name=file.name,
-        )
+def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
+    """Whether the old file is the wanted one, and now is at `path` as well. Only SST files never change."""
+    if old.suffix != ".sst":
+        return False
+    try:
+        if old.stat().st_size != file.size_bytes or file_crc32(old) != file.crc32:
+            return False
+        os.link(old, path)
+    except OSError:  # not there, or on another filesystem
+        return False
+    return True

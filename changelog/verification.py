@@ -31,6 +31,7 @@ from varve.changelog.state_diff import Side, diff_stores
 from varve.changelog.state_reader import StateReader
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
+from varve.storage.download import DownloadPolicy
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -260,7 +261,7 @@ class Verifier:
 
     def _check_file(self, file: SnapshotFile) -> None:
         with TemporaryDirectory(prefix="varve-") as scratch:
-            fetch_snapshot(self._store, [file], Path(scratch) / "file", threads=1)
+            fetch_snapshot(self._store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
         self.found.snapshot_files += 1
         self.found.snapshot_bytes += file.size_bytes
 

@@ -26,6 +26,7 @@ from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterG
 from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
 from varve.materializer.service import run_materializer
+from varve.materializer.standby_command import standby
 from varve.materializer.state_commands import describe, diff, state
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varve.materializer.storage_parameters import key_value_pairs, storage_parameters
@@ -189,5 +190,7 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
     return click.UsageError(str(error), click.get_current_context(silent=True))
 
 
-for _command in (materialize, jobs, checkpoints, sweep, savepoint, restore, describe, state, diff, verify_command):
+for _command in (
+    materialize, standby, jobs, checkpoints, sweep, savepoint, restore, describe, state, diff, verify_command,
+):  # fmt: skip
     main.add_command(_command)

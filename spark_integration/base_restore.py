@@ -1,5 +1,8 @@
 """Brings a state worker's store to the base of a request: go on, catch up from the log, or restore (design 5).
 
+With local recovery on, the state of any backend has a copy on the host that outlives the process (`LocalPlace`), a
+RocksDB directory. For the RocksDB backend it is the working store itself; others are filled from it when they begin.
+
 Invariants: I5 (tile, then the newer segments of the line), I9 (local files are used only if their version is a commit
 of the line; otherwise they are thrown away).
 """
@@ -10,7 +13,9 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.changelog.restore import RestoreTarget, catch_up
+from varve.changelog.copy_restore import caught_up, newest_copy
+from varve.changelog.restore import RestoreTarget
+from varve.changelog.rocksdb_store import RocksDBStore
 from varve.storage.chain_reader import ChainReader
 from varve.storage.records import ORIGIN, Tile
 
@@ -18,6 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.working_store import WorkingStore
+    from varve.spark_integration.local_place import LocalPlace
     from varve.spark_integration.protocol import OperatorRequest
     from varve.spark_integration.working_stores import WorkingStores
     from varve.storage.line_view import LineView
@@ -47,10 +53,13 @@ class BaseRestorer:
         store: ObjectStore,
         directory: Path,
         stores: WorkingStores,
+        *,
+        local: LocalPlace | None = None,
     ) -> None:
+        """`local` is where the state outlives the process; None: it is in `directory` and goes with the executor."""
         self._request = request
         self._stores = stores
-        self._job_store = store
+        self._local = local
         self._reader = ChainReader(store, request.job_id)
         self._directory = directory
         self._low, self._high = low, high
@@ -63,18 +72,32 @@ class BaseRestorer:
         """
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)
-        if store is None:
-            store = self._stores.open_local(self._request, self._target(), self._directory)
+        found = self._open_local(view) if store is None else None
+        try:
+            how, reached = self._brought(view, store or found)
+        except BaseException:
+            if found is not None:
+                found.close()
+            raise
+        if isinstance(reached, RocksDBStore) and self._request.backend != "rocksdb":
+            shutil.rmtree(self._directory, ignore_errors=True)
+            reached = self._stores.filled(self._request, self._target(), reached, self._directory)
+        return Reached(reached, how, tile)
+
+    def _brought(self, view: LineView, store: WorkingStore | None) -> tuple[str, WorkingStore]:
+        """How the view's commit was reached, and the store."""
         if store is not None:
-            if store.version == base:
-                return Reached(store, "current", tile)
-            if self._can_catch_up(store, view):
-                catch_up(view, self._target(), self._job_store, store)
-                return Reached(store, "caught-up", tile)
+            if store.version == view.base:
+                return "current", store
+            if self._caught_up(store, view):
+                return "caught-up", store
             store.close()
-        self.discard_local()
-        restored = self._stores.restore(self._request, self._target(), view, self._job_store, self._directory)
-        return Reached(restored, "restored", tile)
+        return "restored", self._restored(view)
+
+    @property
+    def directory(self) -> Path:
+        """Of the working store, where it has one."""
+        return self._local.directory if self._local is not None and self._uses_copy() else self._directory
 
     def images(self, base: Link) -> tuple[ImageRef, ...]:
         """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
@@ -83,7 +106,48 @@ class BaseRestorer:
 
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""
+        if self._local is not None:
+            self._local.discard()
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def keep_up(self, store: WorkingStore | None) -> None:
+        """Keep the local copy up while nobody waits."""
+        if self._local is not None:
+            self._local.keep_up(store)
+
+    def close(self) -> None:
+        """Give the local copy up; its store must be closed."""
+        if self._local is not None:
+            self._local.close()
+
+    def _uses_copy(self) -> bool:
+        return self._request.backend == "rocksdb"
+
+    def _open_local(self, view: LineView) -> WorkingStore | None:
+        """The newest state of the line that is on this host and that nobody uses; None if there is none."""
+        if self._local is None:
+            return self._stores.open_local(self._request, self._target(), self._directory)
+        candidates = self._local.candidates()
+        try:
+            found = newest_copy(
+                candidates, view, lambda directory: self._stores.open_copy(self._request, self._target(), directory)
+            )
+        except BaseException:
+            self._local.close()
+            for copy in candidates:
+                copy.release()
+            raise
+        self._local.keep(found.copy, candidates)
+        return found.store
+
+    def _caught_up(self, store: WorkingStore, view: LineView) -> bool:
+        return caught_up(view, self._target(), self._reader, store, self._request.downloads)
+
+    def _restored(self, view: LineView) -> WorkingStore:
+        given = self._request, self._target(), view, self._reader
+        if self._local is None or (view.base == ORIGIN and not self._uses_copy()):
+            return self._stores.restore(*given, self._directory)
+        return self._stores.restore_copy(*given, self._local.directory, reuse=self._local.reusable())
 
     def _target(self) -> RestoreTarget:
         return RestoreTarget(
@@ -96,11 +160,3 @@ class BaseRestorer:
         tiles = view.tiles_for(self._request.operator, self._low, self._high)
         own = [t for t in tiles if (t.low, t.high) == (self._low, self._high) and t.files]
         return own[0] if own else None
-
-    def _can_catch_up(self, store: WorkingStore, view: LineView) -> bool:
-        """Whether the log still has everything after the store's version, and the version is of this line."""
-        tiles = view.tiles_for(self._request.operator, self._low, self._high)
-        oldest_usable = max(t.at.seq for t in tiles)
-        if store.version == ORIGIN:
-            return oldest_usable == 0
-        return view.holds(store.version) and store.version.seq >= oldest_usable

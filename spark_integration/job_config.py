@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from varve.changelog.local_copies import LocalRecovery
 from varve.materializer.config import MaterializerConfig
 from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS
 from varve.spark_integration.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
 from varve.storage.backoff import Backoff
 from varve.storage.chain_state import CommitPolicy
+from varve.storage.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
 from varve.storage.upload import UploadPolicy
 
@@ -78,6 +80,20 @@ class JobConfig:
     """NO_CLAIM or CLONE: whether the job copies the state that it starts from elsewhere, or shares it."""
     ignore_unclaimed_state: bool
     """Drop state of operators that the job no longer has, instead of refusing to start."""
+    download_threads: int
+    """Requests at the same time with which a state worker restores."""
+    download_in_flight_max_bytes: int
+    """Bytes that a restoring state worker has asked for and not yet written."""
+    recover_from_local: bool
+    """State workers keep their state on the host for whoever comes after them."""
+    local_directories: tuple[str, ...] | None
+    """Where; None: below the temporary directory."""
+    local_flush_interval_ms: int
+    """Milliseconds of changes, at most, that a crash of a state worker loses there."""
+    local_unused_age_max_ms: int
+    """Milliseconds after which what nobody uses there is removed."""
+    local_unused_max_bytes: int | None
+    """Bytes that may be there unused; None: any number."""
     max_parallelism: int
     """Number of key groups; never changes for a job."""
     parallelism: int | None
@@ -109,6 +125,23 @@ class JobConfig:
             in_flight_bytes=self.upload_in_flight_max_bytes,
             hedge_after_s=self.upload_timeout_ms / 1000,
             backoff=Backoff(attempts=self.upload_attempts_max, initial_s=0.2, maximum_s=5.0),
+        )
+
+    @property
+    def download_policy(self) -> DownloadPolicy:
+        """Limits of a restore."""
+        return DownloadPolicy(self.download_threads, self.download_in_flight_max_bytes)
+
+    @property
+    def local_recovery(self) -> LocalRecovery | None:
+        """How state is kept on the hosts; None: it goes with the executor."""
+        if not self.recover_from_local:
+            return None
+        return LocalRecovery(
+            directories=self.local_directories or (),
+            flush_interval_ms=self.local_flush_interval_ms,
+            unused_age_max_ms=self.local_unused_age_max_ms,
+            unused_bytes_max=self.local_unused_max_bytes,
         )
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.custom_store import FACTORY_NAME
@@ -136,6 +137,17 @@ def _url(given: Any) -> str:
     return _text(given if isinstance(given, str) else given.__fspath__() if hasattr(given, "__fspath__") else given)
 
 
+def _directories(given: Any) -> tuple[str, ...]:
+    """Flink's form: separated by commas; or a sequence."""
+    parts = (
+        _url(given).split(",") if isinstance(given, str) or hasattr(given, "__fspath__") else [_url(p) for p in given]
+    )
+    found = tuple(part.strip().removeprefix("file://") for part in parts)
+    if not all(Path(part).is_absolute() for part in found):
+        raise InvalidRequestError(f"{given!r}: every directory must be an absolute local path")
+    return found
+
+
 def _parameters(given: Any) -> dict[str, str]:
     """Flink's form `key1:value1,key2:value2` (a value may contain `:`), or a mapping."""
     if isinstance(given, Mapping):
@@ -248,6 +260,7 @@ PREDEFINED_OPTIONS: Final = OptionType(
 )
 STRING: Final = OptionType("string", _text)
 URL: Final = OptionType("URL or path", _url)
+DIRECTORIES: Final = OptionType("paths, separated by commas", _directories, ",".join)
 PARAMETERS: Final = OptionType("map `key:value,...`", _parameters, lambda value: ",".join(map(":".join, value.items())))
 RESTORE_POINT: Final = OptionType("`latest`, a seq, or the name or location of a savepoint", _restore_point)
 CLAIM_MODE: Final = OptionType(f"`{NO_CLAIM}` or `{CLONE}`", _claim_mode)

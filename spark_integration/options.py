@@ -26,6 +26,7 @@ from varve.spark_integration.option_types import (
     ConfigOption,
     choice,
 )
+from varve.spark_integration.recovery_options import RECOVERY_OPTIONS
 from varve.spark_integration.rocksdb_settings import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
@@ -224,6 +225,7 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         description="Start although the checkpoint has state of operators that the job does not have any more; that "
         "state is dropped.",
     ),
+    *RECOVERY_OPTIONS,
     ConfigOption(
         key="pipeline.max-parallelism",
         type=INTEGER,

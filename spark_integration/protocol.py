@@ -16,6 +16,8 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from varve.changelog.local_copies import LocalRecovery
+from varve.storage.download import DownloadPolicy
 from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
 from varve.storage.upload import UploadPolicy
 
@@ -70,11 +72,15 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What `RuntimeContext.get_job_parameter` answers."""
     upload: UploadPolicy
     """Limits of a state worker's uploads."""
+    downloads: DownloadPolicy
+    """Limits of a restore."""
     preemptive_persist_threshold_bytes: int
     """Changes of this size, encoded, are uploaded while the function goes on."""
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    local_recovery: LocalRecovery | None = None
+    """How state is kept on the host for the next process; None: it goes with the executor."""
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
     vectorized: bool = False

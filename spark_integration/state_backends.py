@@ -73,6 +73,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             found["state.backend.rocksdb.predefined-options"] = self._predefined
         if self._transfer_threads is not None:
             found["state.changelog.dstl.dfs.upload.num-threads"] = self._transfer_threads
+            found["execution.state-recovery.download.num-threads"] = self._transfer_threads
         return found
 
     def is_incremental_checkpoints_enabled(self) -> bool:
@@ -90,7 +91,10 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return self._predefined or PredefinedOptions.DEFAULT
 
     def set_number_of_transfer_threads(self, number_of_transferring_threads: int) -> None:
-        """Objects that a state worker uploads at the same time. Raises `InvalidRequestError` below 1."""
+        """Requests at the same time with which a state worker uploads, or restores.
+
+        Raises `InvalidRequestError` below 1.
+        """
         if number_of_transferring_threads < 1:
             raise InvalidRequestError(f"{number_of_transferring_threads} transfer threads; use at least 1")
         self._transfer_threads = number_of_transferring_threads

@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
+from varve.changelog.local_copies import CopyRange
 from varve.changelog.snapshot_files import FileChecksums
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.broadcast_runner import BroadcastRunner
+from varve.spark_integration.local_place import LocalPlace
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
@@ -128,7 +130,6 @@ class OperatorState:
         self.clock = clock
         self.job_store = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
-        self.directory: Path = home.state_directory(request.job_id, request.operator, self.low, self.high)
         self.function_hash = ""
         self.non_keyed = NonKeyedState(request, partition, store)
         self.tile: Tile | None = None
@@ -143,7 +144,9 @@ class OperatorState:
         self._pending: Attempt | None = None
         self._epoch: int | None = None
         """The driver's run that the function was made for."""
-        self._restorer = BaseRestorer(request, self.low, self.high, store, self.directory, stores)
+        directory = home.state_directory(request.job_id, request.operator, self.low, self.high)
+        local = self._local_place()
+        self._restorer = BaseRestorer(request, self.low, self.high, store, directory, stores, local=local)
 
     def serves(self, request: OperatorRequest) -> bool:
         """Whether this state can go on under that request: only the function may differ."""
@@ -154,7 +157,11 @@ class OperatorState:
             request.max_parallelism,
             request.key_type,
             request.changelog,
-        ) and (mine.backend, mine.backend_options) == (request.backend, request.backend_options)
+        ) and (mine.backend, mine.backend_options, mine.local_recovery) == (
+            request.backend,
+            request.backend_options,
+            request.local_recovery,
+        )
 
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         """See `StateWorker.begin`."""
@@ -182,6 +189,11 @@ class OperatorState:
         return attempt
 
     @property
+    def directory(self) -> Path:
+        """Of the working store, where it has one; there may be others beside it whose names begin with its name."""
+        return self._restorer.directory
+
+    @property
     def backend(self) -> KeyedStateBackend | None:
         """The state as the attempt sees it; None before the first one, and after one was dropped."""
         return self._backend
@@ -193,6 +205,7 @@ class OperatorState:
             self._backend.clean_up()  # first, because it would undo what is prepared
             if not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
+        self._restorer.keep_up(self._store)
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""
@@ -208,6 +221,14 @@ class OperatorState:
         self._drop_runner()
         self._pending = None
         self._close_store()
+        self._restorer.close()
+
+    def _local_place(self) -> LocalPlace | None:
+        request = self.request
+        if request.local_recovery is None:
+            return None
+        key = CopyRange(request.job_id, request.operator, self.low, self.high)
+        return LocalPlace(request.local_recovery, key, self.partition, self.clock)
 
     def _reach_base(self, task: TaskRequest) -> str:
         """Bring the store to the base; answers how."""

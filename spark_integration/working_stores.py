@@ -6,30 +6,28 @@ is what it should be), I10 (all RocksDB stores of the process share one budget).
 
 from __future__ import annotations
 
-import logging
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
+from varve.changelog.copy_restore import open_copy, restore_copy
 from varve.changelog.custom_store import copy_store, open_custom_store
 from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.rocksdb_memory import SharedMemory
 from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.table_store import StoreTarget
-from varve.storage.errors import VarveError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from varve.changelog.restore import RestoreTarget
+    from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
     from varve.spark_integration.protocol import OperatorRequest
+    from varve.storage.chain_reader import ChainReader
     from varve.storage.line_view import LineView
-    from varve.storage.object_store import ObjectStore
-
-_log: Final = logging.getLogger(__name__)
 
 
 class WorkingStores:
@@ -41,18 +39,14 @@ class WorkingStores:
 
     def open_local(self, request: OperatorRequest, target: RestoreTarget, directory: Path) -> WorkingStore | None:
         """What an earlier process left in the local directory, if it can be used."""
-        if request.backend != "rocksdb" or not directory.exists():
-            return None
-        try:
-            return RocksDBStore.open(
-                directory, target.operator, target.key_type, target.low, target.high, self.rocksdb_options(request)
-            )
-        except VarveError as error:
-            _log.warning("the local state in %s is not used: %s", directory, error)
-            return None
+        return self.open_copy(request, target, directory) if request.backend == "rocksdb" else None
+
+    def open_copy(self, request: OperatorRequest, target: RestoreTarget, directory: Path) -> RocksDBStore | None:
+        """The local copy of the state in that directory, whatever the backend; None if there is none of use."""
+        return open_copy(directory, target, self._copy_options(request))
 
     def restore(
-        self, request: OperatorRequest, target: RestoreTarget, view: LineView, store: ObjectStore, directory: Path
+        self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
     ) -> WorkingStore:
         """A store at the view's commit.
 
@@ -60,27 +54,64 @@ class WorkingStores:
             request: Says the kind.
             target: Whose state.
             view: The commit.
-            store: The job's objects.
-            directory: For the store's files; must not exist.
+            reader: Of the job's chain.
+            directory: For the store's files; what is there is replaced.
 
         Raises:
             VarveError: the state cannot be restored, or a custom store not be made.
         """
-        scratch = directory.with_name(f"{directory.name}.restore")
-        shutil.rmtree(scratch, ignore_errors=True)
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        if request.backend == "rocksdb":
+            return self.restore_copy(request, target, view, reader, directory)
+        shutil.rmtree(directory, ignore_errors=True)
+        if view.base == ORIGIN:
+            directory.parent.mkdir(parents=True, exist_ok=True)
+            return _new_store(request, target, directory)
+        # Through a RocksDB store that is thrown away: tiles are its files.
+        passing = directory.with_name(f"{directory.name}.passing")
         try:
-            if request.backend == "rocksdb":
-                return restore_store(view, target, store, directory, scratch, self.rocksdb_options(request))
+            return self.filled(request, target, self.restore_copy(request, target, view, reader, passing), directory)
+        finally:
+            shutil.rmtree(passing, ignore_errors=True)
+
+    def restore_copy(
+        self,
+        request: OperatorRequest,
+        target: RestoreTarget,
+        view: LineView,
+        reader: ChainReader,
+        directory: Path,
+        *,
+        reuse: Sequence[Path] = (),
+    ) -> RocksDBStore:
+        """A RocksDB store at the view's commit, whatever the backend; see `varve.changelog.copy_restore`."""
+        options = self._copy_options(request)
+        return restore_copy(view, target, reader, directory, options, downloads=request.downloads, reuse=reuse)
+
+    def filled(
+        self, request: OperatorRequest, target: RestoreTarget, source: RocksDBStore, directory: Path
+    ) -> WorkingStore:
+        """A store of the request's kind with the state of a RocksDB store, which is closed.
+
+        Raises `VarveError` if a custom store cannot be made.
+        """
+        try:
+            directory.parent.mkdir(parents=True, exist_ok=True)
             made = _new_store(request, target, directory)
             try:
-                _fill(made, target, view, store, scratch)
+                if isinstance(made, HashMapStore):
+                    made.load_from(source)
+                elif source.version != ORIGIN:
+                    copy_store(source, made)
             except BaseException:
                 made.close()
                 raise
             return made
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            source.close()
+
+    def _copy_options(self, request: OperatorRequest) -> RocksDBOptions | None:
+        """Only the RocksDB backend's options are RocksDB's."""
+        return self.rocksdb_options(request) if request.backend == "rocksdb" else None
 
     def rocksdb_options(self, request: OperatorRequest) -> RocksDBOptions:
         """Options of the request's RocksDB stores, with the memory that this process's stores share."""
@@ -107,18 +138,3 @@ def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path)
         options=request.backend_options.get("options", {}),
     )
     return open_custom_store(request.backend, wanted)
-
-
-def _fill(made: WorkingStore, target: RestoreTarget, view: LineView, store: ObjectStore, scratch: Path) -> None:
-    """Bring an empty store to the view's commit, through a RocksDB store that is thrown away: tiles are its files."""
-    if view.base == ORIGIN:
-        return
-    scratch.mkdir(parents=True)
-    source = restore_store(view, target, store, scratch / "store", scratch)
-    try:
-        if isinstance(made, HashMapStore):
-            made.load_from(source)
-        else:
-            copy_store(source, made)
-    finally:
-        source.close()

@@ -51,22 +51,26 @@ def read_slices(store: ObjectStore, wanted: Iterable[ObjectSlice]) -> Iterator[S
             yield SliceData(one, part)
 
 
-def plan_reads(wanted: Sequence[ObjectSlice]) -> list[tuple[ObjectSlice, ...]]:
-    """Group neighbours in the order given: each group is one ranged read. The order of slices is kept."""
+def plan_reads(wanted: Sequence[ObjectSlice], bytes_max: int | None = None) -> list[tuple[ObjectSlice, ...]]:
+    """Group neighbours in the order given: each group is one ranged read. The order of slices is kept.
+
+    A group has at most `bytes_max` (None: `READ_BYTES_MAX`), unless it is a single slice.
+    """
+    limit = READ_BYTES_MAX if bytes_max is None else min(bytes_max, READ_BYTES_MAX)
     groups: list[list[ObjectSlice]] = []
     for one in wanted:
-        if groups and _joins(groups[-1], one):
+        if groups and _joins(groups[-1], one, limit):
             groups[-1].append(one)
         else:
             groups.append([one])
     return [tuple(g) for g in groups]
 
 
-def _joins(group: Sequence[ObjectSlice], one: ObjectSlice) -> bool:
+def _joins(group: Sequence[ObjectSlice], one: ObjectSlice, bytes_max: int) -> bool:
     last, first = group[-1], group[0]
     gap = one.offset - (last.offset + last.length)
     total = one.offset + one.length - first.offset
-    return one.name == last.name and 0 <= gap <= GAP_BYTES_MAX and total <= READ_BYTES_MAX
+    return one.name == last.name and 0 <= gap <= GAP_BYTES_MAX and total <= bytes_max
 
 
 def _verify(wanted: ObjectSlice, data: bytes | memoryview) -> None:

@@ -27,7 +27,7 @@ from varve.storage.base_decision import SparkProgress
 from varve.storage.batch_result import BatchFacts, entry_time
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.collector import Collector
-from varve.storage.job_run import JobRun
+from varve.storage.job_run import JobRun, nothing_to_adopt
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import ORIGIN
@@ -215,6 +215,8 @@ class WorkerJob:
         self._tokens = CountingTokens()
         self._workers: dict[int, StateWorker] = {}
         self._winners: tuple[str, ...] = ()
+        self.adoption = nothing_to_adopt
+        """Which snapshots a commit takes over."""
         self.models: dict[Link, list[Held]] = {}
         self.model: list[Held] = []
         self.run: JobRun | None = None
@@ -297,7 +299,7 @@ class WorkerJob:
             operators=(operator_layout(self.task(0).batch.operator, summaries),),
             results=tuple(partition_result(summary) for summary in summaries),
         )
-        commit = self.job.commit(facts, f"{state.slot}").commit
+        commit = self.job.commit(facts, f"{state.slot}", self.adoption).commit
         self.job.batch_done()
         self.batch += 1
         self._winners = tuple(summary.tag for summary in summaries)

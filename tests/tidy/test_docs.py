@@ -39,6 +39,8 @@ COVERED: dict[str, str] = {
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
     "varve materialize --storage file:///var/lib/varve --job flights --now":
         "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
+    "varve standby flights --storage file:///var/lib/varve --directory /mnt/disk1/varve --directory /mnt/disk2/varve":
+        "tests/unit/materializer/test_standby_command.py::test_the_command_of_the_page_runs",
     "varve sweep --storage file:///var/lib/varve --dry-run":
         "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     **dict.fromkeys(

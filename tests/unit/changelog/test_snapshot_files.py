@@ -32,7 +32,7 @@ from varve.changelog.batch import Batch
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
-from varve.changelog.snapshot_files import FileChecksums, describe_snapshot, fetch_snapshot
+from varve.changelog.snapshot_files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -124,6 +124,35 @@ def test_unchanged_files_are_not_read_again(tmp_path: Path, monkeypatch: pytest.
     store.close()
     tables = [name for name in read if name.endswith(".sst")]
     assert len(tables) == len(set(tables)) == 2
+
+
+def test_unchanged_files_of_an_older_directory_are_not_fetched(tmp_path: Path) -> None:
+    """The names alone say nothing: another store may have other files under them."""
+
+    class Watched(MemoryStore):
+        def get(self, name: str) -> bytes:
+            reads.append(name)
+            return super().get(name)
+
+    reads: list[str] = []
+    store = Watched()
+    files = upload(store, make_snapshot(tmp_path / "s"))
+    tables = {file.name for file in files if file.file.endswith(".sst")}
+    old = tmp_path / "old"
+    fetch_snapshots(store, [(files, old)])
+    reads.clear()
+    reused_bytes = fetch_snapshots(store, [(files, tmp_path / "again")], reuse=[tmp_path / "nothing", old])
+    assert set(reads) == {file.name for file in files} - tables
+    assert reused_bytes == sum(file.size_bytes for file in files if file.name in tables)
+    for path in old.glob("*.sst"):
+        data = path.read_bytes()
+        path.unlink()
+        path.write_bytes(bytes((data[0] ^ 1, *data[1:])))
+    assert fetch_snapshots(store, [(files, tmp_path / "third")], reuse=[old]) == 0
+    for directory in ("again", "third"):
+        opened = RocksDBStore.open_existing(tmp_path / directory)
+        assert cells(opened) == MODEL.cells()
+        opened.close()
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut", "grow", "gone"])

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from varve.changelog.local_copies import LocalRecovery
 from varve.materializer.config import PROPERTIES
 from varve.spark_integration import options_page
 from varve.spark_integration.job_config import JobConfig, resolve
 from varve.spark_integration.option_levels import OptionLevel, own_key, read_level, session_level
 from varve.spark_integration.options import ALL_OPTIONS, CURRENT_KEYS, JOB_OPTIONS, OPTIONS, ROCKSDB_OPTIONS
 from varve.spark_integration.protocol import decode_message, encode_message
+from varve.storage.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
 from varve.storage.upload import UploadPolicy
 
@@ -267,3 +269,34 @@ def test_job_parameters_are_read_from_text_and_from_a_mapping() -> None:
     assert config({key: "a:1, url:http://x"}).job_parameters == {"a": "1", "url": "http://x"}
     assert config({key: {"a": 1}}).job_parameters == {"a": "1"}
     assert config().job_parameters == {}
+
+
+def test_local_recovery_is_off_and_has_flinks_older_names() -> None:
+    assert config({}).local_recovery is None
+    for key in CURRENT_KEYS:
+        if CURRENT_KEYS[key] == "execution.state-recovery.from-local":
+            assert config({key: "true"}).local_recovery == LocalRecovery()
+    given = {
+        "execution.state-recovery.from-local": "true",
+        "taskmanager.state.local.root-dirs": "/mnt/a, file:///mnt/b",
+        "execution.checkpointing.local-backup.flush-interval": "5 s",
+        "execution.checkpointing.local-backup.max-unused-age": "2 h",
+        "execution.checkpointing.local-backup.max-unused-size": "1 gb",
+    }
+    policy = config(given).local_recovery
+    assert policy == LocalRecovery(("/mnt/a", "/mnt/b"), 5_000, 7_200_000, 1 << 30)
+    assert decode_message(encode_message(policy), LocalRecovery) == policy
+    for path in ("here", "/a,", "s3://bucket/a"):
+        with pytest.raises(InvalidRequestError, match=r"local-backup\.dirs"):
+            config({"execution.checkpointing.local-backup.dirs": path})
+
+
+def test_the_limits_of_a_restore_are_options() -> None:
+    assert config({}).download_policy == DownloadPolicy()
+    given = {
+        "execution.state-recovery.download.num-threads": 3,
+        "execution.state-recovery.download.max-in-flight": "2 mb",
+    }
+    policy = config(given).download_policy
+    assert policy == DownloadPolicy(3, 2 << 20)
+    assert decode_message(encode_message(policy), DownloadPolicy) == policy

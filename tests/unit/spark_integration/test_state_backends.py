@@ -62,6 +62,7 @@ def test_what_is_set_on_the_rocksdb_backend_are_options() -> None:
         "state.backend.type": "rocksdb",
         "state.backend.rocksdb.predefined-options": PredefinedOptions.FLASH_SSD_OPTIMIZED,
         "state.changelog.dstl.dfs.upload.num-threads": 6,
+        "execution.state-recovery.download.num-threads": 6,
     }
     assert backend.get_predefined_options() is PredefinedOptions.FLASH_SSD_OPTIMIZED
     assert backend.get_number_of_transfer_threads() == 6

@@ -1,0 +1,248 @@
+"""Working state that outlives its process, on one host: the directories of local recovery.
+
+```
+<root>/<job id>/<operator>/<lo>-<hi>/<n>/        a RocksDB directory of key groups [lo, hi)
+<root>/<job id>/<operator>/<lo>-<hi>/<n>.lock    held (flock) by the process that uses copy n
+```
+
+Whoever needs the state of a range takes a copy that nobody holds; while a process that is thought dead still holds one,
+it takes another. A process that only brings a copy up says in the lock file that it is worth waiting. The kernel frees
+a lock when its process ends, however that ends. What a copy is good for is told by the version in it, never by its
+place or age.
+
+Invariants: I9 (a copy is a cache: it may vanish at any time, and is used only if its version is on the line), I10 (what
+nobody uses is removed by age and size).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+COPIES_MAX: Final = 16
+"""Copies of one range on one host. All but one belong to processes that should be dead."""
+_LOCK_SUFFIX: Final = ".lock"
+_BRIEF: Final = b"brief"
+"""In the lock file of a copy that is only held to be brought up."""
+_SEGMENT_LETTERS_MAX: Final = 200
+
+
+@dataclass(frozen=True)
+class LocalRecovery:
+    """How a job's state workers keep their state on their hosts."""
+
+    directories: tuple[str, ...] = ()
+    """Roots, on as many disks: a partition's state is in one of them. Empty: one in the temporary directory."""
+    flush_interval_ms: int = 60_000
+    """A crash of the process loses no more of the copy; the log has it."""
+    unused_age_max_ms: int = 86_400_000
+    """Copies that nobody has used for so long are removed."""
+    unused_bytes_max: int | None = None
+    """Bytes of copies that nobody uses, above which those longest not used are removed; None: no limit."""
+
+    def root(self, partition: int) -> Path:
+        """Where the copies of a partition are."""
+        if not self.directories:
+            return default_root()
+        return Path(self.directories[partition % len(self.directories)])
+
+
+class CopyRange(NamedTuple):
+    """Whose state: key groups `[low, high)` of an operator of a job."""
+
+    job_id: str
+    operator: str
+    low: int
+    high: int
+
+
+class LocalCopy:
+    """A copy that this process holds until `release`, or its end."""
+
+    def __init__(self, directory: Path, lock: int) -> None:
+        self.directory = directory
+        """The RocksDB directory; it need not exist yet."""
+        self._lock = lock
+
+    def is_brief(self, brief: bool) -> None:
+        """Say to those who wait for the copy whether they will have it in a moment."""
+        os.ftruncate(self._lock, 0)
+        if brief:
+            os.pwrite(self._lock, _BRIEF, 0)
+
+    def discard(self) -> None:
+        """Remove the state, and what was made beside it; the copy stays held."""
+        shutil.rmtree(self.directory, ignore_errors=True)
+        for path in self.directory.parent.glob(f"{self.directory.name}.*"):
+            if path.suffix != _LOCK_SUFFIX:
+                shutil.rmtree(path, ignore_errors=True)
+
+    def remove(self) -> None:
+        """Remove the copy and give it up."""
+        self.discard()
+        with suppress(OSError):  # the lock file last: whoever has waited for it looks whether it is still there
+            self.directory.with_name(f"{self.directory.name}{_LOCK_SUFFIX}").unlink()
+        self.release()
+        for parent in list(self.directory.parents)[:3]:  # range, operator, job
+            try:
+                parent.rmdir()
+            except OSError:
+                break  # another copy is in it
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+
+class LocalCopies:
+    """The copies below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+
+    def directories(self, key: CopyRange) -> tuple[Path, ...]:
+        """The directories of a range's copies, held or not; another process may be using or removing them."""
+        return tuple(sorted(path for path in self._range(key).glob("*") if path.name.isdecimal() and path.is_dir()))
+
+    def free(self, key: CopyRange) -> list[LocalCopy]:
+        """The range's copies that nobody else holds; this process holds them now, and must release each."""
+        return [copy for path in self.directories(key) if (copy := _hold(path, os.O_CREAT)) is not None]
+
+    def is_held_briefly(self, key: CopyRange) -> bool:
+        """Whether a process says that it will give up a copy of the range in a moment."""
+        for path in self.directories(key):
+            with suppress(OSError):
+                if path.with_name(f"{path.name}{_LOCK_SUFFIX}").read_bytes() == _BRIEF:
+                    return True
+        return False
+
+    def new(self, key: CopyRange) -> LocalCopy:
+        """A copy without state. Raises `InvalidRequestError` if there can be none."""
+        for number in range(COPIES_MAX):
+            try:
+                copy = _made(self._range(key) / str(number))
+            except OSError as error:
+                raise InvalidRequestError(
+                    f"local state cannot be kept in {self._root}: {error}; correct execution.checkpointing."
+                    "local-backup.dirs, or switch execution.state-recovery.from-local off"
+                ) from error
+            if copy is not None:
+                return copy
+        raise InvalidRequestError(
+            f"{COPIES_MAX} processes hold local state of key groups {key.low} to {key.high} of operator "
+            f"{key.operator!r} in {self._root}; end those that are left over"
+        )
+
+    def sweep(self, unused_age_max_ms: int, unused_bytes_max: int | None, now_ms: int) -> tuple[Path, ...]:
+        """Remove copies that nobody holds, by the age of their newest file and by their size. Returns which."""
+        unused = sorted(self._unused(), key=lambda use: use.used_s)
+        size_bytes = sum(use.size_bytes for use in unused)
+        removed: list[Path] = []
+        for use in unused:
+            is_old = now_ms - use.used_s * 1000 > unused_age_max_ms
+            if not is_old and (unused_bytes_max is None or size_bytes <= unused_bytes_max):
+                continue
+            copy = _hold(use.path)
+            if copy is not None:
+                copy.remove()
+                removed.append(use.path)
+            size_bytes -= use.size_bytes
+        return tuple(removed)
+
+    def _unused(self) -> Iterator[_Use]:
+        for path in self._root.glob(f"*/*/*/*{_LOCK_SUFFIX}"):
+            copy = _hold(path.with_suffix(""))
+            if copy is not None:
+                copy.release()
+                yield _use_of(copy.directory, path)
+
+    def _range(self, key: CopyRange) -> Path:
+        names = _segment(key.job_id), _segment(key.operator), f"{key.low:05d}-{key.high:05d}"
+        return self._root.joinpath(*names)
+
+
+def default_root() -> Path:
+    """A directory of this user below the temporary directory. Raises `InvalidRequestError` if it is another's."""
+    root = Path(tempfile.gettempdir()) / f"varve-local-state-{os.getuid()}"
+    root.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if root.stat().st_uid != os.getuid():
+        raise InvalidRequestError(
+            f"{root} belongs to another user; set execution.checkpointing.local-backup.dirs to a directory of your own"
+        )
+    return root
+
+
+class _Use(NamedTuple):
+    path: Path
+    size_bytes: int
+    used_s: float
+    """When its newest file was written, by the filesystem's clock: a hint."""
+
+
+def _use_of(directory: Path, lock: Path) -> _Use:
+    size_bytes, used_s = 0, 0.0
+    with suppress(OSError):  # somebody removes it: nothing is left to count
+        used_s = lock.stat().st_mtime
+        for path in directory.iterdir():
+            status = path.stat()
+            size_bytes += status.st_size
+            used_s = max(used_s, status.st_mtime)
+    return _Use(directory, size_bytes, used_s)
+
+
+def _made(directory: Path, tries: int = 3) -> LocalCopy | None:
+    """A new copy in that directory; None if there is one. Raises OSError."""
+    directory.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    if directory.exists():
+        return None
+    lock = directory.with_name(f"{directory.name}{_LOCK_SUFFIX}")
+    try:
+        os.close(os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except FileNotFoundError:
+        if tries == 1:
+            raise
+        return _made(directory, tries - 1)  # whoever removed another copy of the range has removed the parent, too
+    return _hold(directory)
+
+
+def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
+    """The copy in that directory, now held; None if another process holds it, or it was removed."""
+    path = directory.with_name(f"{directory.name}{_LOCK_SUFFIX}")
+    while True:
+        try:
+            lock = os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(lock), path.stat()):  # else it was removed while we came
+                if os.fstat(lock).st_size:  # its time must not change: it tells the age of the copy
+                    os.ftruncate(lock, 0)
+                return LocalCopy(directory, lock)
+        except BlockingIOError:
+            os.close(lock)
+            return None
+        except FileNotFoundError:
+            pass
+        os.close(lock)
+
+
+def _segment(text: str) -> str:
+    """Any text as one directory name."""
+    name = quote(text, safe="").replace(".", "%2E")
+    return name if len(name) <= _SEGMENT_LETTERS_MAX else hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,114 @@
+"""`varve standby`: keep copies of a job's state current on this host, so that a state worker begins without a restore.
+
+Exit codes: 0 ended when asked to, or `--once` brought everything up; 1 `--once` left something undone; 2 the options
+are wrong.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from varve.changelog.local_copies import LocalRecovery
+from varve.materializer.command_output import show_lines
+from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.standby import Standby
+from varve.materializer.stop_signal import StopSignal, stop_on_signals
+from varve.materializer.storage_parameters import storage_parameters
+from varve.storage.clock import SystemClock
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.job_store import JobStore
+from varve.storage.open_store import open_store
+
+if TYPE_CHECKING:
+    from varve.materializer.standby import StandbyLine
+
+_LIMITS: Final = LocalRecovery()
+
+
+@click.command()
+@click.argument("job")
+@storage_parameters(required=True)
+@click.option(
+    "--directory",
+    "directories",
+    multiple=True,
+    type=click.Path(file_okay=False, resolve_path=True),
+    help="Where the job keeps local state, as in execution.checkpointing.local-backup.dirs; once per directory, in the "
+    "same order [default: that of this user].",
+)
+@click.option("--poll", default="1 s", show_default=True, help="Time between two rounds.")
+@click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Ranges at the same time.")
+@click.option("--max-unused-age", default="1 d", show_default=True, help="Remove local state not used for so long.")
+@click.option("--max-unused-size", help="Remove the oldest local state above this size [default: no limit].")
+@click.option("--once", is_flag=True, help="One round, and end.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
+    """Keep copies of JOB's state current on this host, until SIGTERM or SIGINT.
+
+    Runs on a host on which executors may have to take over partitions, with the job's option
+    execution.state-recovery.from-local on. Reads only the storage, and prints what changes.
+    """
+    try:
+        policy = _policy(options)
+        poll_ms = parse_duration_ms(options["poll"])
+        store = JobStore(open_store(storage_url, storage_options), job)
+    except InvalidRequestError as error:
+        raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
+    one = Standby(job, store, policy, SystemClock(), parallel=options["parallel"])
+    stop = StopSignal()
+    stop_on_signals(stop)
+    if options["once"]:
+        sys.exit(0 if _once(one, stop, as_json=options["as_json"]) else 1)
+    _run(one, stop, poll_ms / 1000, as_json=options["as_json"])
+
+
+def _policy(options: dict[str, Any]) -> LocalRecovery:
+    size = options["max_unused_size"]
+    return replace(
+        _LIMITS,
+        directories=tuple(options["directories"]),
+        unused_age_max_ms=parse_duration_ms(options["max_unused_age"]),
+        unused_bytes_max=None if size is None else parse_size_bytes(size),
+    )
+
+
+def _once(one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
+    try:
+        lines = one.step(lambda: stop.is_set)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    show_lines(lines, as_json=as_json)
+    return not stop.is_set and all(line.how != "failed" for line in lines)
+
+
+def _run(one: Standby, stop: StopSignal, poll_s: float, *, as_json: bool) -> None:
+    """Rounds until asked to stop; prints the ranges that are restored, held or fail, as that changes."""
+    told: dict[tuple[str, int, int], str] = {}
+    trouble = ""
+    while not stop.is_set:
+        try:
+            lines = one.step(lambda: stop.is_set)
+            trouble = ""
+        except VarveError as error:
+            lines = ()
+            if str(error) != trouble:  # the job may not exist yet, and the storage may come back
+                trouble = str(error)
+                click.echo(trouble, err=True)
+        changed = [line for line in lines if _changes(line, told)]
+        if changed:
+            show_lines(changed, as_json=as_json)
+            sys.stdout.flush()
+        stop.wait(poll_s)
+
+
+def _changes(line: StandbyLine, told: dict[tuple[str, int, int], str]) -> bool:
+    """Whether this is news."""
+    state = "followed" if line.how in ("current", "caught-up", "restored") else line.how
+    key = line.operator, line.low, line.high
+    is_news = told.get(key) != state or line.how == "restored"
+    told[key] = state
+    return is_news

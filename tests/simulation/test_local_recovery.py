@@ -1,0 +1,390 @@
+"""Local recovery below Spark: a real chain, copies on disk, a materializer beside them; what is read is counted."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.materializer_world import World
+from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
+from tests.state_worker_setup import filled
+from tests.working_stores import quick_directory
+from varve.changelog.local_copies import CopyRange, LocalCopies, LocalRecovery
+from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.working_store import WorkingStore
+from varve.materializer.standby import Standby, StandbyLine
+from varve.spark_integration.base_restore import BaseRestorer, Reached
+from varve.spark_integration.local_place import BRIEF_WAIT_S, LOCK_WAIT_S, LocalPlace
+from varve.spark_integration.protocol import OperatorRequest
+from varve.spark_integration.working_stores import WorkingStores
+from varve.storage import layout
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.prefixed_store import PrefixedStore
+
+RETAINED = 4
+
+
+class CountedStore(PrefixedStore):
+    """The job's store; knows the snapshot files and log objects that were read."""
+
+    def __init__(self, world: World) -> None:
+        super().__init__(world.root, "job")
+        self.reads: list[str] = []
+
+    def get(self, name: str) -> bytes:
+        self.reads.append(name)
+        return super().get(name)
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        self.reads.append(name)
+        return super().get_range(name, offset, length)
+
+    def files(self) -> list[str]:
+        """Snapshot files that were read since the last call."""
+        found = [name for name in self.reads if name.startswith(layout.SNAPSHOT_FILES)]
+        self.reads.clear()
+        return found
+
+
+class Worker:
+    """What a state worker does with the state of all key groups, on a host whose directory outlives it."""
+
+    def __init__(self, world: World, host: Path, backend: str = "rocksdb") -> None:
+        self.world = world
+        self.request = filled(
+            OperatorRequest,
+            job_id=world.reader.job_id,
+            operator=OPERATOR,
+            parallelism=1,
+            max_parallelism=KEY_GROUPS,
+            backend=backend,
+            changelog=True,
+            key_type=KEY_TYPE,
+        )
+        self.host = host
+        self.counted = CountedStore(world)
+        self.store: WorkingStore | None = None
+        self.lives = 0
+        self.begin()
+
+    def begin(self) -> None:
+        """A new process."""
+        self.lives += 1
+        policy = LocalRecovery(directories=(str(self.host),), flush_interval_ms=0)
+        key = CopyRange(self.world.reader.job_id, OPERATOR, 0, KEY_GROUPS)
+        self.place = LocalPlace(policy, key, 0, self.world.clock)
+        own = self.host.parent / f"{self.host.name}-{self.lives}" / "own"
+        self.restorer = BaseRestorer(self.request, 0, KEY_GROUPS, self.counted, own, WorkingStores(), local=self.place)
+
+    def reach(self) -> Reached:
+        """Come to the base of the next batch; the state is what it must be there."""
+        assert self.world.job.run is not None
+        link = self.world.job.run.state.view.base
+        reached = self.restorer.reach(link, self.store)
+        self.store = reached.store
+        assert reached.store.version == link
+        assert cells(reached.store) == self.world.job.models[link].cells()
+        return reached
+
+    def keep_up(self) -> None:
+        self.restorer.keep_up(self.store)
+
+    def end(self) -> None:
+        """The process ends in order."""
+        if self.store is not None:
+            self.store.close()
+        self.store = None
+        self.restorer.close()
+
+    def come_back(self) -> None:
+        self.end()
+        self.begin()
+
+
+@contextmanager
+def worlds() -> Iterator[World]:
+    with quick_directory() as directory:
+        world = World(directory, parallelism=1, policy=CommitPolicy(full_every=5, retained=RETAINED))
+        yield world
+        world.close()
+
+
+@pytest.fixture
+def world() -> Iterator[World]:
+    with worlds() as made:
+        yield made
+
+
+def materialize(world: World) -> None:
+    """A snapshot of all but the newest batch, which the next commit adopts."""
+    adopted = len(world.job.adopted)
+    world.sidecar(place=f"sidecar-{len(world.sidecars)}").fold()
+    world.commit()
+    assert len(world.job.adopted) == adopted + 1
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+def test_a_worker_that_comes_back_reads_no_snapshot(world: World, backend: str) -> None:
+    world.commit(5)
+    materialize(world)
+    worker = Worker(world, world.directory / "host", backend)
+    assert worker.reach().how == "restored"
+    assert worker.counted.files()
+    world.commit(2)
+    assert worker.reach().how == "caught-up"
+    for batches in (0, 1, 3):
+        worker.come_back()
+        world.commit(batches)
+        assert worker.reach().how == ("caught-up" if batches or backend == "hashmap" else "current")
+        assert worker.counted.files() == []
+    worker.end()
+
+
+def test_state_of_a_batch_that_was_executed_again_is_thrown_away(world: World) -> None:
+    world.commit(3)
+    materialize(world)
+    world.commit(2)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.come_back()
+    world.job.start(redo=True)
+    world.commit(2)
+    assert worker.reach().how == "restored"
+    worker.end()
+
+
+def test_an_older_copy_catches_up_over_the_snapshots_that_it_has_missed(world: World) -> None:
+    """The log below the newest tile is there as long as the commit that it was made from is retained."""
+    world.commit(3)
+    materialize(world)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.end()
+    worker.counted.files()
+    world.commit()
+    materialize(world)
+    worker.begin()
+    assert worker.reach().how == "caught-up"
+    assert worker.counted.files() == []
+    worker.end()
+
+
+@pytest.mark.parametrize("collected", ["the log", "the commit too"])
+def test_a_copy_that_is_too_old_is_restored(world: World, collected: str) -> None:
+    world.commit(3)
+    materialize(world)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.counted.files()
+    worker.end()
+    sidecar = world.sidecar()
+    world.commit(2, upload=True)
+    sidecar.fold()
+    world.commit()
+    if collected == "the log":
+        (tile,) = world.job.run.state.view.tiles if world.job.run else ()
+        covered = [name for name in world.names(layout.SEGMENTS) if layout.slot_of(name).slot <= tile.at.seq]
+        assert covered
+        world.store.delete(covered)
+    else:
+        world.commit(RETAINED + 2)
+        sidecar.fold()
+    worker.begin()
+    assert worker.reach().how == "restored"
+    assert worker.counted.files()
+    worker.end()
+
+
+def test_a_copy_that_a_zombie_holds_is_not_touched(world: World) -> None:
+    world.commit(3)
+    materialize(world)
+    zombie = Worker(world, world.directory / "host")
+    zombie.reach()
+    worker = Worker(world, world.directory / "host")
+    assert worker.reach().how == "restored"
+    assert worker.place.directory != zombie.place.directory
+    world.commit()
+    worker.reach()
+    zombie.reach()
+    worker.end()
+    zombie.end()
+    third = Worker(world, world.directory / "host")
+    world.commit()
+    assert third.reach().how == "caught-up"
+    assert len(LocalCopies(world.directory / "host").directories(third.place._key)) == 1, "the older copy is removed"
+    third.end()
+
+
+@pytest.mark.parametrize(("brief", "wait_s"), [(True, BRIEF_WAIT_S), (False, LOCK_WAIT_S)])
+def test_a_copy_that_somebody_holds_is_waited_for(world: World, brief: bool, wait_s: float) -> None:
+    world.commit(3)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.end()
+    (held,) = LocalCopies(world.directory / "host").free(worker.place._key)
+    held.is_brief(brief)
+    before_s = world.clock.monotonic_s()
+    worker.begin()
+    assert worker.reach().how == "restored"
+    assert wait_s < world.clock.monotonic_s() - before_s < wait_s + 1
+    worker.end()
+    held.release()
+
+
+def test_a_damaged_copy_is_restored(world: World) -> None:
+    world.commit(3)
+    materialize(world)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.end()
+    (copy,) = LocalCopies(world.directory / "host").directories(worker.place._key)
+    (copy / "CURRENT").write_text("damaged\n")
+    worker.begin()
+    assert worker.reach().how == "restored"
+    worker.end()
+
+
+def test_a_partition_that_moves_back_catches_up_from_what_its_old_worker_has(world: World) -> None:
+    """In memory, if the idle worker still lives; from the directory that it left, if it has ended."""
+    world.commit(3)
+    materialize(world)
+    here, there = (Worker(world, world.directory / host) for host in ("here", "there"))
+    here.reach()
+    for lives_on in (True, False):
+        if not lives_on:
+            here.end()
+        for worker in (here, there):
+            worker.counted.files()
+        world.commit(2)
+        there.reach()
+        world.commit()
+        if not lives_on:
+            here.begin()
+        assert here.reach().how == "caught-up"
+        assert here.counted.files() == []
+    here.end()
+    there.end()
+
+
+def test_what_was_flushed_is_kept_by_a_crash(world: World) -> None:
+    """SIGKILL leaves a directory as it is on the disk: a copy of the files while they are in use."""
+    world.commit(3)
+    worker = Worker(world, world.directory / "host")
+    worker.reach()
+    worker.keep_up()
+    flushed = worker.place.directory
+    crashed = world.directory / "crashed"
+    crashed.mkdir()
+    for path in flushed.iterdir():
+        (crashed / path.name).write_bytes(path.read_bytes())
+    store = RocksDBStore.open(crashed, OPERATOR, KEY_TYPE, 0, KEY_GROUPS)
+    assert store.version == world.newest().link
+    assert cells(store) == world.job.model.cells()
+    store.close()
+    worker.end()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_any_order_of_batches_snapshots_restarts_and_moves(seed: int) -> None:
+    rng = random.Random(seed)
+    with worlds() as world:
+        world.rng = rng
+        sidecar = world.sidecar()
+        world.commit()
+        backend = rng.choice(["rocksdb", "hashmap"])
+        workers = [
+            Worker(world, world.directory / "host-1", backend),
+            Worker(world, world.directory / "host-2", backend),
+        ]
+        seen: set[str] = set()
+        is_redone = False
+        for _ in range(60):
+            worker = rng.choice(workers)
+            step = rng.choice(["commit", "commit", "reach", "reach", "keep up", "fold", "come back", "redo"])
+            if step == "commit":
+                world.commit(rng.randint(1, 3), upload=rng.random() < 0.3)
+                is_redone = False
+            elif step == "reach":
+                seen.add(worker.reach().how)
+            elif step == "keep up":
+                worker.keep_up()
+            elif step == "fold":
+                sidecar.fold()
+            elif step == "come back":
+                worker.come_back()
+            elif step == "redo" and world.job.batch > 1 and not is_redone:
+                is_redone = rng.random() < 0.5
+                world.job.start(redo=is_redone)
+        for worker in workers:
+            worker.reach()
+            worker.end()
+        assert "caught-up" in seen
+
+
+def standby(world: World, host: Path) -> Standby:
+    policy = LocalRecovery(directories=(str(host),), flush_interval_ms=0)
+    return Standby("job", CountedStore(world), policy, world.clock)
+
+
+def ways(lines: tuple[StandbyLine, ...]) -> list[str]:
+    return [line.how for line in lines]
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+def test_a_worker_takes_the_copy_of_a_standby_over(world: World, backend: str) -> None:
+    host = world.directory / "host"
+    one = standby(world, host)
+    assert ways(one.step()) == []
+    world.commit(3)
+    materialize(world)
+    assert ways(one.step()) == ["restored"]
+    assert ways(one.step()) == ["current"]
+    world.commit(2)
+    assert ways(one.step()) == ["caught-up"]
+    worker = Worker(world, host, backend)
+    assert worker.reach().how == "caught-up"
+    assert worker.counted.files() == []
+    world.commit(2)
+    (line,) = one.step()
+    assert (line.how, line.seq, line.newest_seq) == ("held", None, world.newest().seq)
+    worker.reach()
+    worker.end()
+    assert ways(one.step()) == ["caught-up" if backend == "hashmap" else "current"], "the worker's own copy is newer"
+    world.commit()
+    worker.begin()
+    assert worker.reach().how == "caught-up"
+    assert worker.counted.files() == []
+    worker.end()
+
+
+def test_a_standby_follows_a_new_parallelism_and_a_redone_batch(world: World) -> None:
+    world.commit(3)
+    one = standby(world, world.directory / "host")
+    assert ways(one.step()) == ["restored"]
+    world.job.start(redo=True)
+    world.commit(2)
+    assert ways(one.step()) == ["caught-up"], "it does not fold what may be redone"
+    world.job.parallelism = 2
+    world.job.start()
+    world.commit(2)
+    assert ways(one.step()) == ["restored", "restored"]
+
+
+def test_a_standby_says_what_fails_and_tries_again(world: World) -> None:
+    world.commit(3)
+    materialize(world)
+    world.commit()
+    (name, *_) = world.names(layout.SNAPSHOT_FILES)
+    data = world.store.get(name)
+    world.store.delete([name])
+    one = standby(world, world.directory / "host")
+    (line,) = one.step()
+    assert line.how == "failed"
+    assert line.error is not None
+    assert name in line.error
+    world.store.put(name, data)
+    assert ways(one.step()) == ["restored"]
