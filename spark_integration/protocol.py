@@ -16,7 +16,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
+from varve.storage.records import JobStorage, Link, ObjectSlice, SnapshotFile, StateSchema
 from varve.storage.upload import UploadPolicy
 
 TAG_COLUMN: Final = "__varve_tag"
@@ -75,6 +75,10 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     inline_bytes_max: int
     """Largest segment that travels inline; above it the worker uploads."""
     idle_timeout_s: float
+    job_storage: JobStorage | None = None
+    """What `job.json` says of how the job's objects are stored."""
+    key_provider: str | None = None
+    """Where the keys of an encrypted job come from; keys themselves never travel."""
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
     vectorized: bool = False
