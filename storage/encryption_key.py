@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from varve.storage.errors import InvalidRequestError, MissingKeyError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError, VarveError
 from varve.storage.qualified_name import import_callable
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
 KEY_BYTES: Final = 32
 """AES-256."""
@@ -81,14 +81,16 @@ class Keyring:
     def current(self) -> EncryptionKey:
         """The key for new objects, the same as long as this ring lives."""
         if self._current is None:
-            key = self._provider.current_key()
+            key = _asked(self._provider.current_key)
+            if key is None:
+                raise MissingKeyError("the key provider has no current key; see what it needs")
             self._known[key.key_id] = key
             self._current = key
         return self._current
 
     def find(self, key_id: str) -> EncryptionKey | None:
         """The key of that id, or None."""
-        found = self._known.get(key_id) or self._provider.key(key_id)
+        found = self._known.get(key_id) or _asked(lambda: self._provider.key(key_id))
         if found is not None:
             self._known[key_id] = found
         return found
@@ -152,13 +154,38 @@ def open_keyring(provider: str | None = None, environment: Mapping[str, str] | N
     name = provider or variables.get(PROVIDER_VARIABLE) or ENVIRONMENT
     if name == ENVIRONMENT:
         return Keyring(EnvironmentKeys(variables))
-    made: Any = import_callable(name, "key provider")()
+    factory = import_callable(name, "key provider")
+    try:
+        made: Any = factory()
+    except VarveError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise InvalidRequestError(
+            f"the key provider {name!r} failed: {type(error).__name__}: {error}; correct it, or what it needs"
+        ) from error
     if not isinstance(made, KeyProvider):
         raise InvalidRequestError(
             f"the key provider {name!r} made a {type(cast('object', made)).__name__}, which lacks current_key() or "
             "key(key_id)"
         )
     return Keyring(made)
+
+
+def _asked(ask: Callable[[], Any]) -> EncryptionKey | None:
+    """What a provider answers. Raises `DidNotHappenError` if it raises, `InvalidRequestError` if it is no key."""
+    try:
+        answer = ask()
+    except VarveError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise DidNotHappenError(
+            f"the key provider failed: {type(error).__name__}: {error}; see to what it needs, then try again"
+        ) from error
+    if answer is not None and not isinstance(answer, EncryptionKey):
+        raise InvalidRequestError(
+            f"the key provider answered with a {type(answer).__name__}; it must answer with an EncryptionKey or None"
+        )
+    return answer
 
 
 def derive(secret: bytes, info: bytes, size_bytes: int, salt: bytes | None = None) -> bytes:

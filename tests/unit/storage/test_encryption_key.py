@@ -15,7 +15,7 @@ from varve.storage.encryption_key import (
     Keyring,
     open_keyring,
 )
-from varve.storage.errors import InvalidRequestError, MissingKeyError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -100,6 +100,36 @@ def test_the_environment_can_name_the_provider() -> None:
 def test_a_provider_that_is_none_is_refused(name: str, message: str) -> None:
     with pytest.raises(InvalidRequestError, match=message):
         open_keyring(name, {})
+
+
+class Broken:
+    """Raises, or answers with something else."""
+
+    answer: object = None
+
+    def current_key(self) -> EncryptionKey:
+        return self.answer  # type: ignore[return-value]
+
+    def key(self, key_id: str) -> EncryptionKey | None:
+        raise OSError("the vault is sealed")
+
+
+def failing_factory() -> Broken:
+    raise OSError("no token")
+
+
+def test_a_provider_that_fails_is_an_error_that_says_so() -> None:
+    with pytest.raises(InvalidRequestError, match="failed: OSError: no token"):
+        open_keyring(f"{__name__}:failing_factory", {})
+    broken = Broken()
+    ring = Keyring(broken)
+    with pytest.raises(DidNotHappenError, match="OSError: the vault is sealed"):
+        ring.find("2026")
+    with pytest.raises(MissingKeyError, match="no current key"):
+        _ = ring.current
+    broken.answer = OLD
+    with pytest.raises(InvalidRequestError, match="answered with a bytes"):
+        _ = ring.current
 
 
 def test_another_key_under_the_same_id_is_told_from_damage() -> None:
