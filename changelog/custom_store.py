@@ -8,10 +8,7 @@ Invariants: I5 (a copied store holds exactly the rows of its source), I9.
 
 from __future__ import annotations
 
-import importlib
-import re
 from contextlib import suppress
-from functools import reduce
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
@@ -22,13 +19,12 @@ from varve.changelog.segment_columns import LIST
 from varve.changelog.table_rows import changes_of, table_of
 from varve.changelog.table_store import StoreTarget
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.qualified_name import import_callable
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from varve.changelog.working_store import WorkingStore
 
-FACTORY_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
-"""`module:qualified.name`."""
 _TABLES: Final = ("value_table", "map_table", "list_table", "timer_table")
 _METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "clean_up", "write_snapshot", "close")
 
@@ -47,20 +43,7 @@ def load_factory(name: str) -> WorkingStoreFactory:
     Raises:
         InvalidRequestError: it cannot be imported here, or is nothing that can be called.
     """
-    module, _, qualified = name.partition(":")
-    try:
-        found: Any = reduce(getattr, qualified.split("."), importlib.import_module(module))
-    except Exception as error:  # a module of the user's may raise anything
-        raise InvalidRequestError(
-            f"the working store factory {name!r} cannot be imported: {type(error).__name__}: {error}; write it as "
-            "module:qualified.name, and let driver and executors have the module (--py-files)"
-        ) from error
-    if callable(found):
-        return cast("WorkingStoreFactory", found)
-    raise InvalidRequestError(
-        f"the working store factory {name!r} is {found!r}, which cannot be called; name a function or a class that "
-        "takes a StoreTarget"
-    )
+    return cast("WorkingStoreFactory", import_callable(name, "working store factory"))
 
 
 def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:

@@ -21,10 +21,13 @@ from varve.materializer.materialize_policy import (
 )
 from varve.storage.collector import UPLOAD_GRACE_S
 from varve.storage.errors import InvalidRequestError
+from varve.storage.job_store import JobStore
 from varve.storage.layout import check_job_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from varve.storage.object_store import ObjectStore
 
 PROPERTY_PREFIX: Final = "spark.varve."
 DEFAULT_POLL_MS: Final = 1_000
@@ -47,6 +50,11 @@ class MaterializerConfig:
     """Root of the storage: jobs are `<root>/<job>/`."""
     storage_options: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """fsspec's options for that URL."""
+    key_provider: str | None = None
+    """Where the keys of encrypted jobs come from: `environment` or `module:qualified.name`; None: as the environment
+    says."""
+    log_storage: str | None = None
+    """A factory of log stores that may be imported; None: the one that the environment names."""
     job: str | None = None
     """Name of the one job to follow; None follows all jobs under the root."""
     interval_ms: int | None = DEFAULT_INTERVAL_MS
@@ -125,6 +133,10 @@ class MaterializerConfig:
         if self.metrics_port is not None and not 0 <= self.metrics_port <= PORT_MAX:
             raise InvalidRequestError(f"metrics_port is {self.metrics_port}; use 0 to {PORT_MAX}")
 
+    def job_store(self, root: ObjectStore, job: str) -> JobStore:
+        """The objects of a job."""
+        return JobStore(root, job, key_provider=self.key_provider, log_storage=self.log_storage)
+
     @property
     def follower_options(self) -> RocksDBOptions:
         """Of the RocksDB store of one range that is being materialized: its part of the memory."""
@@ -192,6 +204,8 @@ def _boolean(text: str) -> bool:
 PERIODIC_ENABLED: Final = "state.changelog.periodic-materialize.enabled"
 PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "execution.checkpointing.dir": ("storage_url", str),
+    "storage.encryption.key-provider": ("key_provider", str),
+    "state.changelog.storage": ("log_storage", str),
     "state.changelog.periodic-materialize.interval": ("interval_ms", parse_duration_ms),
     "state.changelog.max-failures-allowed": ("max_failures_allowed", int),
     "materializer.log-bytes": ("log_bytes", parse_size_bytes),

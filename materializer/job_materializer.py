@@ -31,7 +31,6 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.errors import MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
 from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
@@ -345,7 +344,7 @@ class JobMaterializer:
         )
         source = self._followed.record.cloned_from
         if source is not None and not report.shares and not self._released:
-            release_clone(JobStore(self._root, source), self._followed.record.job_id)
+            release_clone(self._given.config.job_store(self._root, source), self._followed.record.job_id)
             self._released = True
         if report.deleted:
             self._report(

@@ -22,7 +22,6 @@ from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace, default_working_directory
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
 
 if TYPE_CHECKING:
@@ -121,7 +120,7 @@ class MaterializerService:
     def _follow(self, names: Sequence[str]) -> None:
         for name in names:
             if name not in self._jobs:
-                store = JobStore(self._root, name)
+                store = self._given.config.job_store(self._root, name)
                 self._jobs[name] = JobMaterializer(name, store, self._given, self._root, self._pool)
 
     def _report_failure(self, error: VarveError) -> None:

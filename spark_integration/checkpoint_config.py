@@ -155,7 +155,7 @@ class CheckpointConfig:
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """Without effect, which a warning says."""
         _ = checkpoint_timeout
-        warn_useless("checkpoint_timeout", "uploads have state.changelog.dstl.dfs.upload.timeout and max-attempts")
+        warn_useless("checkpoint_timeout", "uploads have state.changelog.dstl.dfs.upload.deadline")
         return self
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:

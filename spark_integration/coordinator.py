@@ -36,8 +36,10 @@ from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
-from varve.storage.job_run import JobRun
+from varve.storage.job_run import JobRun, NewJob
+from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore
+from varve.storage.log_store import check_log
 from varve.storage.open_store import open_store
 from varve.storage.preflight import check_store
 from varve.storage.records import ORIGIN
@@ -50,6 +52,7 @@ if TYPE_CHECKING:
 
     from varve.materializer.child_process import MaterializerProcess
     from varve.materializer.state_origin import StateOrigin
+    from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import Summary
     from varve.spark_integration.sinks import Sink
@@ -102,7 +105,7 @@ class Coordinator:
         self._checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
         self._functions = {o.uid: ship(spark.sparkContext, o.function) for o in plan.operators}
         self._requests = [
-            operator_request(plan, o, self._functions[o.uid].function_hash, run.record.job_id) for o in plan.operators
+            operator_request(plan, o, self._functions[o.uid].function_hash, run.record) for o in plan.operators
         ]
         self._winners: dict[str, tuple[str, ...]] = {}
         self._query_id = ""
@@ -148,7 +151,13 @@ class Coordinator:
         config = plan.config
         clock, tokens = clock or SystemClock(), tokens or SystemTokens()
         root = store or open_store(config.storage_url, dict(config.storage_options))
-        job_store = JobStore(root, plan.job)
+        job_store = JobStore(
+            root,
+            plan.job,
+            key_provider=config.encryption_key_provider,
+            log_storage=config.changelog_storage,
+            tokens=tokens,
+        )
         check_store(job_store, tokens, clock)
         origin = _origin(spark, plan, job_store)
         run = JobRun.open(
@@ -158,9 +167,10 @@ class Coordinator:
             config.commit_policy,
             clock,
             tokens,
-            begins_after=origin.commit.seq if origin else 0,
-            cloned_from=origin.job_beside(job_store) if origin and config.claim_mode == CLONE else None,
+            new=_new_job(plan, origin, job_store),
+            uploads=config.upload_policy,
         )
+        _check_stored_as_wanted(run, config, tokens)
         made = cls(spark, plan, sink, run, clock, tokens)
         made._origin = origin
         return made
@@ -405,6 +415,24 @@ def _origin(spark: SparkSession, plan: JobPlan, store: ObjectStore) -> StateOrig
     origin = find_origin(str(restore), store, plan.config.storage_options)
     origin.check(plan.config.max_parallelism)
     return origin
+
+
+def _new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> NewJob:
+    """What is written down of the job if it is new."""
+    config = plan.config
+    return NewJob(
+        begins_after=origin.commit.seq if origin else 0,
+        cloned_from=origin.job_beside(store) if origin and config.claim_mode == CLONE else None,
+        storage=new_job_storage(config.encryption_key_provider, config.log_location),
+    )
+
+
+def _check_stored_as_wanted(run: JobRun, config: JobConfig, tokens: TokenSource) -> None:
+    """Raise if the job was made in another way than the configuration says, or its log storage cannot be used."""
+    record = run.record
+    check_job_storage(record, encrypted=config.encryption_key_provider is not None, log=config.log_location)
+    if record.storage is not None and record.storage.log is not None:
+        check_log(run.store, tokens.token())
 
 
 def partition_result(summary: Summary) -> PartitionResult:

@@ -129,7 +129,7 @@ class HarnessJob:
         base = run.state.base
         self.watermark_ms = base.watermark_ms if base else None
         self._clock.time_ms = entry_time(base, self._clock.time_ms)
-        request = operator_request(plan.job, plan.job.operators[0], self._function.function_hash, run.record.job_id)
+        request = operator_request(plan.job, plan.job.operators[0], self._function.function_hash, run.record)
         self.request: OperatorRequest = with_states(request, base)
         """What does not change about the operator."""
         self._winners = tuple(p.tag for p in sorted(base.parts, key=lambda p: p.partition)) if base else ()

@@ -14,6 +14,10 @@ from varve.storage.backoff import Backoff
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
+from varve.storage.gathered_segments import share_bytes
+from varve.storage.log_store import FILESYSTEM
+from varve.storage.open_store import open_store
+from varve.storage.records import LogLocation
 from varve.storage.upload import UploadPolicy
 
 if TYPE_CHECKING:
@@ -32,6 +36,12 @@ class JobConfig:
     """Root of the storage; the job's objects are below `<storage_url>/<query name>/`."""
     storage_options: Mapping[str, Any] = field(repr=False)
     """fsspec options of the storage's filesystem. May hold secrets: never shown, never logged."""
+    encryption_key_provider: str | None
+    """Where the keys of an encrypted job come from; set: a new job is encrypted, and one that is not is refused."""
+    changelog_storage: str
+    """Where a new job's log data is: filesystem, or `module:qualified.name` of a factory of log stores."""
+    changelog_base_path: str | None
+    """Of filesystem: a root other than the storage's; None: in the storage itself."""
     changelog_enabled: bool
     """State changes go to the changelog (fast checkpoints); otherwise every checkpoint writes a snapshot."""
     backend_type: str
@@ -71,8 +81,13 @@ class JobConfig:
     """Checkpoints that stay complete, the newest included; at least 2. More: longer back, more storage."""
     full_every: int
     """Every so many commits a full entry. Smaller: fewer reads at a restart, more bytes written."""
+    upload_deadline_ms: int
+    """Milliseconds after which an upload that is not done fails, and the batch with it."""
     inline_max_bytes: int
-    """Bytes of changes of all partitions together that travel inside the entry; above: objects of their own."""
+    """Bytes of changes of all partitions together that travel inside the entry; above: objects."""
+    gathered_max_bytes: int
+    """Bytes of changes of all partitions together that the driver gathers in one object, if the entry cannot hold them;
+    a partition above its share uploads an object of its own."""
     restore: str | int | None
     """Explicit start from `"latest"`, from the checkpoint with this seq, or from the state at a location (see
     `varve.materializer.state_origin`); None: an ordinary start."""
@@ -110,12 +125,28 @@ class JobConfig:
                 f"parallelism.default is {self.parallelism}, but pipeline.max-parallelism only {self.max_parallelism}; "
                 "lower the one, or raise the other if the job is new"
             )
-        _ = self.materializer.policy, self.upload_policy, self.commit_policy
+        _ = self.materializer.policy, self.upload_policy, self.commit_policy, self.log_location
+
+    @property
+    def log_location(self) -> LogLocation | None:
+        """Where a new job's log data is; None: beside the chain. Raises `InvalidRequestError`."""
+        if self.changelog_storage != FILESYSTEM:
+            if self.changelog_base_path is not None:
+                raise InvalidRequestError(
+                    "state.changelog.dstl.dfs.base-path is of the log storage filesystem, but state.changelog.storage "
+                    f"is {self.changelog_storage!r}; leave one of them out"
+                )
+            return LogLocation(type=self.changelog_storage)
+        if self.changelog_base_path is None:
+            return None
+        return LogLocation(type=FILESYSTEM, base_path=open_store(self.changelog_base_path).url)
 
     @property
     def commit_policy(self) -> CommitPolicy:
         """How the chain is kept short."""
-        return CommitPolicy(retained=self.retained_checkpoints, full_every=self.full_every)
+        return CommitPolicy(
+            retained=self.retained_checkpoints, full_every=self.full_every, inline_max_bytes=self.inline_max_bytes
+        )
 
     @property
     def upload_policy(self) -> UploadPolicy:
@@ -124,6 +155,7 @@ class JobConfig:
             uploads=self.upload_threads,
             in_flight_bytes=self.upload_in_flight_max_bytes,
             hedge_after_s=self.upload_timeout_ms / 1000,
+            deadline_s=self.upload_deadline_ms / 1000,
             backoff=Backoff(attempts=self.upload_attempts_max, initial_s=0.2, maximum_s=5.0),
         )
 
@@ -177,7 +209,7 @@ class JobConfig:
 
     def inline_bytes_per_task(self, tasks: int) -> int:
         """Largest segment that one of `tasks` partitions (of all operators together) may send inline."""
-        return self.inline_max_bytes // max(1, tasks)
+        return share_bytes(tasks, self.inline_max_bytes, self.gathered_max_bytes)
 
 
 def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
@@ -223,6 +255,8 @@ def _materializer(
         },
         storage_url=job["storage_url"],
         storage_options=storage_options,
+        key_provider=job["encryption_key_provider"],
+        log_storage=job["changelog_storage"],
         interval_ms=job["materialize_interval_ms"] if job["periodic_materialize_enabled"] else None,
         max_failures_allowed=job["materialize_failures_max"],
     )

@@ -16,16 +16,18 @@ if TYPE_CHECKING:
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.operator_plan import OperatorPlan
     from varve.spark_integration.protocol import Summary
-    from varve.storage.records import Commit
+    from varve.storage.records import Commit, JobRecord
 
 
-def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, job_id: str) -> OperatorRequest:
+def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, record: JobRecord) -> OperatorRequest:
     """The part of a request that stays the same from batch to batch."""
     config = plan.config
     tasks = sum(o.parallelism or plan.parallelism for o in plan.operators)
     return OperatorRequest(
         job=plan.job,
-        job_id=job_id,
+        job_id=record.job_id,
+        job_storage=record.storage,
+        key_provider=config.encryption_key_provider,
         storage_url=config.storage_url,
         storage_options=dict(config.storage_options),
         operator=operator.uid,

@@ -13,12 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.custom_store import FACTORY_NAME
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.state_origin import CLONE, NO_CLAIM
 from varve.spark_integration.predefined_options import PredefinedOptions
+from varve.storage.encryption_key import ENVIRONMENT
 from varve.storage.errors import InvalidRequestError
 from varve.storage.layout import LATEST, is_savepoint_name
+from varve.storage.log_store import FILESYSTEM
+from varve.storage.qualified_name import QUALIFIED_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -218,11 +220,29 @@ def _backend(given: Any) -> str:
     text = _text(given)
     if text.lower() in _BACKENDS:
         return text.lower()
-    if FACTORY_NAME.fullmatch(text):
+    if QUALIFIED_NAME.fullmatch(text):
         return text
     raise InvalidRequestError(
         f"{given!r} is unknown; use {' or '.join(_BACKENDS)}, or module:qualified.name of a factory of working stores"
     )
+
+
+def _key_provider(given: Any) -> str:
+    text = _text(given)
+    if text.lower() == ENVIRONMENT:
+        return ENVIRONMENT
+    if QUALIFIED_NAME.fullmatch(text):
+        return text
+    raise InvalidRequestError(f"{given!r} is unknown; use {ENVIRONMENT}, or module:qualified.name of a key provider")
+
+
+def _log_storage(given: Any) -> str:
+    text = _text(given)
+    if text.lower() == FILESYSTEM:
+        return FILESYSTEM
+    if QUALIFIED_NAME.fullmatch(text):
+        return text
+    raise InvalidRequestError(f"{given!r} is unknown; use {FILESYSTEM}, or module:qualified.name of a factory")
 
 
 def _predefined(given: Any) -> PredefinedOptions:
@@ -255,6 +275,8 @@ MEMORY_SIZE: Final = OptionType("memory size", _memory_size, _show_in(_SIZES, "b
 FRACTION: Final = OptionType("number", _fraction)
 POSITIVE_NUMBER: Final = OptionType("number above 0", _positive)
 BACKEND: Final = OptionType("`hashmap`, `rocksdb` or `module:qualified.name`", _backend)
+LOG_STORAGE: Final = OptionType(f"`{FILESYSTEM}` or `module:qualified.name`", _log_storage)
+KEY_PROVIDER: Final = OptionType(f"`{ENVIRONMENT}` or `module:qualified.name`", _key_provider)
 PREDEFINED_OPTIONS: Final = OptionType(
     " or ".join(f"`{name}`" for name in PredefinedOptions.__members__), _predefined, lambda value: value.name
 )

@@ -17,6 +17,8 @@ from varve.spark_integration.option_types import (
     CLAIM_MODE,
     DURATION,
     INTEGER,
+    KEY_PROVIDER,
+    LOG_STORAGE,
     MEMORY_SIZE,
     PARAMETERS,
     POSITIVE_NUMBER,
@@ -30,6 +32,8 @@ from varve.spark_integration.recovery_options import RECOVERY_OPTIONS
 from varve.spark_integration.rocksdb_settings import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
+from varve.storage.gathered_segments import GATHERED_BYTES_MAX
+from varve.storage.log_store import FILESYSTEM
 from varve.storage.upload import UploadPolicy
 
 if TYPE_CHECKING:
@@ -104,6 +108,22 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "Unlike in Flink the job goes on: its log only gets longer.",
     ),
     ConfigOption(
+        key="state.changelog.storage",
+        type=LOG_STORAGE,
+        default=FILESYSTEM,
+        field="changelog_storage",
+        description="Where a new job keeps its log data: in an object store, or in a log store of your own, by the "
+        "name of its factory (docs/log-stores.md). Holds for the life of the job.",
+    ),
+    ConfigOption(
+        key="state.changelog.dstl.dfs.base-path",
+        type=URL,
+        default=None,
+        field="changelog_base_path",
+        description="Root of the log data of a new job, such as a faster bucket; its options are those of the storage "
+        "if both are of one kind. Not set: in the storage itself. Holds for the life of the job.",
+    ),
+    ConfigOption(
         key="state.changelog.dstl.dfs.preemptive-persist-threshold",
         type=MEMORY_SIZE,
         default=5 * _MIB,
@@ -131,6 +151,16 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "Shorter: a slow server holds a batch up less, and gets more load.",
     ),
     ConfigOption(
+        key="state.changelog.dstl.dfs.upload.deadline",
+        type=DURATION,
+        default=int(_UPLOADS.deadline_s * 1000),
+        at_least=1,
+        field="upload_deadline_ms",
+        description="An upload that is not done so long after it was handed over, whatever its attempts do, fails, and "
+        "with it the batch, which is then executed again. So does one for which there is no room in flight for so "
+        "long.",
+    ),
+    ConfigOption(
         key="state.changelog.dstl.dfs.upload.max-attempts",
         type=INTEGER,
         default=_UPLOADS.backoff.attempts,
@@ -148,6 +178,17 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "waits.",
     ),
     ConfigOption(
+        key="state.changelog.dstl.dfs.batch.persist-size-threshold",
+        type=MEMORY_SIZE,
+        default=10 * _MIB,
+        at_least=0,
+        at_most=GATHERED_BYTES_MAX,
+        field="gathered_max_bytes",
+        description="Changes of all partitions together that the driver gathers and stores as one object, if they are "
+        "too many for the checkpoint's entry. A partition above its share, or above 1 mb, uploads an object of its "
+        "own. Larger: fewer requests with many partitions, more through the driver; 0: nothing is gathered.",
+    ),
+    ConfigOption(
         key="execution.checkpointing.dir",
         type=URL,
         default=None,
@@ -155,6 +196,15 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         deprecated_keys=("state.checkpoints.dir",),
         description="Root of the storage: a path or URL; the job's objects are in the directory named like the query. "
         "Required.",
+    ),
+    ConfigOption(
+        key="storage.encryption.key-provider",
+        type=KEY_PROVIDER,
+        default=None,
+        field="encryption_key_provider",
+        description="Encrypt what a new job stores, with keys from the environment of each process (`environment`), or "
+        "from a provider of your own. Not set: a new job is not encrypted; one that is stays so, and has its keys from "
+        "the environment.",
     ),
     ConfigOption(
         key="execution.checkpointing.interval",

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from varve.changelog.local_copies import LocalRecovery
 from varve.storage.download import DownloadPolicy
-from varve.storage.records import Link, ObjectSlice, SnapshotFile, StateSchema
+from varve.storage.records import JobStorage, Link, ObjectSlice, SnapshotFile, StateSchema
 from varve.storage.upload import UploadPolicy
 
 TAG_COLUMN: Final = "__varve_tag"
@@ -81,6 +81,10 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     idle_timeout_s: float
     local_recovery: LocalRecovery | None = None
     """How state is kept on the host for the next process; None: it goes with the executor."""
+    job_storage: JobStorage | None = None
+    """What `job.json` says of how the job's objects are stored."""
+    key_provider: str | None = None
+    """Where the keys of an encrypted job come from; keys themselves never travel."""
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
     vectorized: bool = False

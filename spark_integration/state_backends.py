@@ -10,9 +10,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.custom_store import FACTORY_NAME
 from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.storage.errors import InvalidRequestError
+from varve.storage.qualified_name import QUALIFIED_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -158,7 +158,7 @@ class CustomStateBackend(StateBackend):
         """`module:qualified.name`."""
         given: Any = self.factory
         name = given if isinstance(given, str) else _name_of(given)
-        if not FACTORY_NAME.fullmatch(name) or name.startswith("__main__:"):
+        if not QUALIFIED_NAME.fullmatch(name) or name.startswith("__main__:"):
             raise InvalidRequestError(
                 f"{given!r} cannot be imported by state workers; give a function or class at the top of a module that "
                 "they can import, or its name as module:qualified.name"

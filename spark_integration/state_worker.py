@@ -30,14 +30,15 @@ from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.working_stores import WorkingStores
+from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
-from varve.storage.job_store import JobStore
+from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.open_store import open_store
 from varve.storage.records import ORIGIN
 from varve.storage.tile_cover import key_range
-from varve.storage.upload import Uploader
+from varve.storage.upload import ATTEMPTS_AT_ONCE, Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -109,7 +110,9 @@ class StateWorker:
     def _job_store(self, request: OperatorRequest) -> ObjectStore:
         key = f"{request.storage_url} {request.job}"
         if key not in self._stores:
-            self._stores[key] = JobStore(open_store(request.storage_url, request.storage_options), request.job)
+            root = open_store(request.storage_url, request.storage_options)
+            known = KnownJob(request.job_id, request.job_storage)
+            self._stores[key] = JobStore(root, request.job, known=known, key_provider=request.key_provider)
         return self._stores[key]
 
 
@@ -142,6 +145,7 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
+        self._upload_threads: AttemptThreads | None = None
         self._epoch: int | None = None
         """The driver's run that the function was made for."""
         directory = home.state_directory(request.job_id, request.operator, self.low, self.high)
@@ -208,8 +212,11 @@ class OperatorState:
         self._restorer.keep_up(self._store)
 
     def uploader(self) -> Uploader:
-        """An uploader within the job's limits."""
-        return Uploader(self.job_store, self.clock, self.request.upload)
+        """An uploader within the job's limits. Attempts that hang are of the process, however many batches fail."""
+        limit = ATTEMPTS_AT_ONCE * self.request.upload.uploads
+        if self._upload_threads is None or self._upload_threads.limit != limit:
+            self._upload_threads = AttemptThreads(limit)
+        return Uploader(self.job_store, self.clock, self.request.upload, threads=self._upload_threads)
 
     def aborted(self, attempt: Attempt) -> None:
         """The attempt will never be confirmed."""

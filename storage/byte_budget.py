@@ -20,11 +20,21 @@ class ByteBudget:
         """Bytes in flight now."""
         return self._taken_bytes
 
-    def take(self, size_bytes: int) -> None:
-        """Take so many bytes; blocks until they fit."""
-        with self._turn, self._changed:
-            self._changed.wait_for(lambda: self._fits(size_bytes))
-            self._taken_bytes += size_bytes
+    def take(self, size_bytes: int, timeout_s: float | None = None) -> bool:
+        """Take so many bytes; blocks until they fit.
+
+        Returns False if it is not this caller's turn within `timeout_s`, or if they do not fit so long after that.
+        """
+        if not self._turn.acquire(timeout=-1 if timeout_s is None else timeout_s):
+            return False
+        try:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._fits(size_bytes), timeout_s):
+                    return False
+                self._taken_bytes += size_bytes
+                return True
+        finally:
+            self._turn.release()
 
     def give_back(self, size_bytes: int) -> None:
         """Give back what was taken."""

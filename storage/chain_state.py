@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.line_view import LineView, StoredCommit, advance
 from varve.storage.pack import is_packable
@@ -32,6 +33,8 @@ class CommitPolicy:
     least one) if a snapshot was adopted since: what the last one names of the bases before can be deleted only then."""
     pack_bytes: int = 16 << 20
     """A full entry is also due when this many inline bytes have gathered."""
+    inline_max_bytes: int = INLINE_BYTES_MAX
+    """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
     path_max: int = 128
     """A full entry is written after this many commits even without a pack; it then names inline segments in place."""
 

@@ -9,6 +9,7 @@ VarveError
 ├── CorruptDataError            stored bytes are wrong: restore an older checkpoint or repair the object
 │   └── MissingObjectError      an object that a checkpoint needs is gone
 ├── IncompatibleError           format, schema or layout does not fit: use a matching version or migrate
+│   └── MissingKeyError         an object is encrypted with a key that this process does not have: give it the key
 ├── StartError                  the stored state does not match Spark's progress (invariant I11)
 │   ├── StateMissingError       Spark has progress, the storage has no state
 │   ├── RewindError             Spark is behind the state
@@ -100,6 +101,10 @@ class MissingObjectError(CorruptDataError):
 
 class IncompatibleError(VarveError):
     """Stored format, schema or layout does not fit this program: use a matching version or migrate the state."""
+
+
+class MissingKeyError(IncompatibleError):
+    """What is stored is encrypted with a key that this process was not given: give it the key."""
 
 
 class StartError(VarveError):

@@ -77,6 +77,7 @@ class FsspecStore:
         # Underscored, but what fsspec documents for every implementation to define.
         self._root: str = self._kind._strip_protocol(self.url).rstrip("/")  # noqa: SLF001
         self._options = {**self._kind._get_kwargs_from_urls(self.url), **(storage_options or {})}  # noqa: SLF001
+        self._given, self._exclusive_create = dict(storage_options or {}), exclusive_create
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(attempts=3, initial_s=0.1, maximum_s=2.0)
         self._dialect: Dialect = (
@@ -86,6 +87,11 @@ class FsspecStore:
         )
         self._by_process: dict[int, Filesystem] = {}
         _living.add(self)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """What opens another URL in the same way; may hold secrets."""
+        return {**self._given, "exclusive_create": self._exclusive_create}
 
     @property
     def url(self) -> str:

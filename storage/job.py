@@ -15,6 +15,7 @@ from varve.storage.records import KEY_HASH, JobRecord, decode_record, encode_rec
 if TYPE_CHECKING:
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.object_store import ObjectStore
+    from varve.storage.records import JobStorage
 
 MAX_PARALLELISM_MAX = 32768
 """Key groups are stored in two bytes."""
@@ -42,6 +43,7 @@ def open_or_create_job(
     tokens: TokenSource,
     begins_after: int = 0,
     cloned_from: str | None = None,
+    storage: JobStorage | None = None,
 ) -> JobRecord:
     """The job at the store's root, created if it is new.
 
@@ -53,6 +55,7 @@ def open_or_create_job(
         tokens: For the job id and the writer's token.
         begins_after: Seq after which a new job's chain begins; an existing job keeps its own.
         cloned_from: Name of the job beside it that a new job shares objects with; an existing job keeps its own.
+        storage: How a new job's objects are stored; an existing job keeps its own.
 
     Raises:
         IncompatibleError: the job exists with another max_parallelism or key hash.
@@ -71,6 +74,7 @@ def open_or_create_job(
             created_ms=clock.now_ms(),
             begins_after=begins_after,
             cloned_from=cloned_from,
+            storage=storage,
         )
         record = new if claim(store, layout.JOB, encode_record(new), new.token, clock).won else read_job(store)
     if record.max_parallelism != max_parallelism:

@@ -9,7 +9,9 @@ snapshots that pass the adoption rules are taken over), I11 (`choose_base`).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from varve.storage import layout
 from varve.storage.chain import Chain
@@ -17,11 +19,13 @@ from varve.storage.chain_reader import ChainReader
 from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, plan_commit
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
+from varve.storage.gathered_segments import gather
 from varve.storage.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
 from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
 from varve.storage.records import ORIGIN
 from varve.storage.start_decision import newest_commit
+from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,7 +37,8 @@ if TYPE_CHECKING:
     from varve.storage.import_plan import CopiedState
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit, Fence, JobRecord, SnapshotFloor
+    from varve.storage.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
+    from varve.storage.upload import UploadPolicy
 
     AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
 
@@ -50,6 +55,17 @@ class Acknowledged:
     """Size of the pack that the commit names as new; 0 without one."""
 
 
+class NewJob(NamedTuple):
+    """What is written down of a job when it is made, see `JobRecord`."""
+
+    begins_after: int = 0
+    cloned_from: str | None = None
+    storage: JobStorage | None = None
+
+
+NOTHING_NEW: Final = NewJob()
+
+
 def nothing_to_adopt(_view: LineView, _floors: tuple[SnapshotFloor, ...]) -> Adoption:
     """The adoption source of a run without a materializer."""
     return NOTHING_ADOPTED
@@ -59,8 +75,15 @@ class JobRun:
     """See the module. Used by one thread; a run that raised is over."""
 
     def __init__(
-        self, store: ObjectStore, record: JobRecord, policy: CommitPolicy, clock: Clock, tokens: TokenSource
+        self,
+        store: ObjectStore,
+        record: JobRecord,
+        policy: CommitPolicy,
+        clock: Clock,
+        tokens: TokenSource,
+        uploads: UploadPolicy | None = None,
     ) -> None:
+        """`uploads` are the limits of what the driver itself uploads."""
         self.store = store
         self.record = record
         self._policy = policy
@@ -68,6 +91,7 @@ class JobRun:
         self._tokens = tokens
         self.reader = ChainReader(store, record.job_id)
         self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after)
+        self._uploads = uploads
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
         self._sent_s: float | None = None
@@ -82,12 +106,12 @@ class JobRun:
         clock: Clock,
         tokens: TokenSource,
         *,
-        begins_after: int = 0,
-        cloned_from: str | None = None,
+        new: NewJob = NOTHING_NEW,
+        uploads: UploadPolicy | None = None,
     ) -> JobRun:
         """The run of a job that is created if it is new; `store` is rooted at `<root>/<job>`.
 
-        `begins_after` and `cloned_from` are for a new job, see `JobRecord`.
+        `new` is for a job that does not exist yet, `uploads` are the limits of what the driver itself uploads.
 
         Raises `IncompatibleError` if the job exists with another max_parallelism.
         """
@@ -97,10 +121,11 @@ class JobRun:
             max_parallelism=max_parallelism,
             clock=clock,
             tokens=tokens,
-            begins_after=begins_after,
-            cloned_from=cloned_from,
+            begins_after=new.begins_after,
+            cloned_from=new.cloned_from,
+            storage=new.storage,
         )
-        return cls(store, record, policy, clock, tokens)
+        return cls(store, record, policy, clock, tokens, uploads)
 
     @property
     def state(self) -> ChainState:
@@ -186,6 +211,7 @@ class JobRun:
         """
         state = self.state
         pack = self._packs.take(state.slot)
+        facts = self._gathered(facts, state.slot)
         adopted = adoption(state.view, state.floors)
         plan = plan_commit(state, facts, self._policy, token, adopted, pack)
         fail_point("driver.before_commit")
@@ -196,6 +222,22 @@ class JobRun:
         self._chain.still_owner(self._sent_s)
         pack_bytes = len(pack.body) if pack is not None else 0
         return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes)
+
+    def _gathered(self, facts: BatchFacts, slot: int) -> BatchFacts:
+        """The facts with what is too much for the entry in an object, which is durable then (I1)."""
+        gathered = gather(
+            facts.results,
+            slot=slot,
+            job_id=self.record.job_id,
+            token=self._tokens.token,
+            inline_max_bytes=self._policy.inline_max_bytes,
+        )
+        if gathered is None:
+            return facts
+        with Uploader(self.store, self._clock, self._uploads) as uploader:
+            upload = uploader.submit_bytes(gathered.name, gathered.body)
+        upload.result()
+        return msgspec.structs.replace(facts, results=gathered.results)
 
     def batch_done(self) -> None:
         """Sink and all are done: do ahead what the next commit needs."""

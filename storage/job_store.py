@@ -1,46 +1,195 @@
 """The objects of one job, `<root>/<job>`, as a store; and, to be read only, what it shares with the jobs beside it.
 
-Objects that a clone shares with its source have names that lead out of the job (`layout.shared`). They can be read, but
-neither listed nor written nor deleted, so a clone cannot harm its source (I7).
+What `job.json` says of how the job's objects are stored holds here, so that whoever opens a job, driver, state worker,
+materializer or tool, reads and writes them alike: if it is encrypted, all objects but `job.json` itself are; and log
+data may be in a log store elsewhere. It is read when the first other object is asked for. Until there is one, nothing
+is encrypted, which concerns the preflight alone.
+
+Objects that a clone shares with its source have names that lead out of the job (`layout.shared`). They can be read, as
+the source's `job.json` says, but neither listed nor written nor deleted, so a clone cannot harm its source (I7).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from varve.storage import layout
+from varve.storage.clock import SystemTokens
+from varve.storage.encrypted_store import EncryptedStore
+from varve.storage.encryption_key import open_keyring
+from varve.storage.errors import IncompatibleError, MissingObjectError
+from varve.storage.job_storage import check_keys
+from varve.storage.log_store import AREAS, LogTarget, is_log, open_log
 from varve.storage.object_name import check_name
 from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.preflight import PREFLIGHT
+from varve.storage.records import JobRecord, decode_record
+from varve.storage.sealed_object import is_sealed
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.object_store import ObjectStore
+    from varve.storage.clock import TokenSource
+    from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.records import JobStorage
 
 
-class JobStore(PrefixedStore):
-    """The objects of `root` below `job/`; see `ObjectStore` for each method."""
+class KnownJob(NamedTuple):
+    """What `job.json` says, for who has it from somebody who has read it."""
 
-    def __init__(self, root: ObjectStore, job: str) -> None:
-        """`job` is the job's directory. Raises `InvalidRequestError` if it could not be a name."""
-        super().__init__(root, job)
+    job_id: str
+    storage: JobStorage | None
+
+
+class _Stores(NamedTuple):
+    """A job's stores, as its record says."""
+
+    main: ObjectStore
+    log: ObjectStore
+    """Log data; may be the same."""
+
+    def of(self, name: str) -> ObjectStore:
+        """The store of an object, or of a prefix that is not of both."""
+        return self.log if is_log(name) else self.main
+
+
+class JobStore:
+    """The objects of `root` below `job/`; see `ObjectStore` for each method.
+
+    All of them raise `MissingKeyError` if the job is encrypted and this process lacks the key.
+    """
+
+    def __init__(
+        self,
+        root: ObjectStore,
+        job: str,
+        *,
+        known: KnownJob | None = None,
+        key_provider: str | None = None,
+        log_storage: str | None = None,
+        tokens: TokenSource | None = None,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            root: The storage.
+            job: The job's directory.
+            known: What `job.json` says, from somebody who is trusted; None: it is read when it is needed.
+            key_provider: Where keys come from, see `open_keyring`.
+            log_storage: A factory of log stores that may be imported, see `open_log`.
+            tokens: Salts of encrypted objects.
+
+        Raises `InvalidRequestError` if `job` could not be a name.
+        """
+        self._plain = PrefixedStore(root, job)
         self._root = root
+        self._job = job
+        self._known = known
+        self._key_provider = key_provider
+        self._log_storage = log_storage
+        self._tokens = tokens or SystemTokens()
+        self._opened: _Stores | None = None
+        self._others: dict[str, JobStore] = {}
+
+    @property
+    def url(self) -> str:
+        return self._plain.url
 
     def get(self, name: str) -> bytes:
-        return self._root.get(_beside(name)) if layout.is_shared(name) else super().get(name)
+        store, own = self._reads(name)
+        data = store.get(own)
+        if store is self._plain and is_sealed(data):
+            raise IncompatibleError(
+                f"the object is encrypted, but {layout.JOB} says that the job is not; bring back the {layout.JOB} with "
+                "which it was made",
+                object_name=name,
+            )
+        return data
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        if layout.is_shared(name):
-            return self._root.get_range(_beside(name), offset, length)
-        return super().get_range(name, offset, length)
+        store, own = self._reads(name)
+        return store.get_range(own, offset, length)
 
     def get_file(self, name: str, path: Path) -> None:
-        if layout.is_shared(name):
-            self._root.get_file(_beside(name), path)
-        else:
-            super().get_file(name, path)
+        store, own = self._reads(name)
+        store.get_file(own, path)
 
+    def put(self, name: str, data: bytes) -> None:
+        self._store_of(name).put(name, data)
 
-def _beside(name: str) -> str:
-    """The name from the storage's root on, which must not lead out of that."""
-    return check_name(layout.name_in_storage(name))
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self._store_of(name).put_if_absent(name, data)
+
+    def put_file(self, name: str, path: Path) -> None:
+        self._store_of(name).put_file(name, path)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        found = self._store_of(prefix).list(prefix, start_after=start_after)
+        stores = self._opened
+        spans = not is_log(prefix) and any(area.startswith(prefix) for area in AREAS)
+        if stores is None or stores.log is stores.main or not spans:
+            return found
+        return sorted([*found, *stores.log.list(prefix, start_after=start_after)])
+
+    def delete(self, names: Iterable[str]) -> None:
+        wanted = [check_name(name) for name in names]
+        for is_of_log in (False, True):
+            own = [name for name in wanted if is_log(name) == is_of_log]
+            if own:
+                self._store_of(own[0]).delete(own)
+
+    def _reads(self, name: str) -> tuple[ObjectStore, str]:
+        """Which store to read the object from, and its name there."""
+        if not layout.is_shared(name):
+            return self._store_of(name), name
+        job, _, own = check_name(layout.name_in_storage(name)).partition("/")
+        other = self._others.get(job)
+        if other is None:
+            other = JobStore(
+                self._root,
+                job,
+                key_provider=self._key_provider,
+                log_storage=self._log_storage,
+                tokens=self._tokens,
+            )
+            self._others[job] = other
+        return other, own
+
+    def _store_of(self, name: str) -> ObjectStore:
+        """The store of an own object, or of a prefix."""
+        if name == layout.JOB or name.startswith(PREFLIGHT):
+            return self._plain
+        return (self._opened or self._open()).of(name)
+
+    def _open(self) -> _Stores:
+        known = self._known or self._read_record()
+        if known is None:
+            return _Stores(self._plain, self._plain)
+        self._opened = self._as_stored(known)
+        return self._opened
+
+    def _read_record(self) -> KnownJob | None:
+        try:
+            record = decode_record(self._plain.get(layout.JOB), JobRecord, layout.JOB)
+        except MissingObjectError:
+            return None
+        return KnownJob(record.job_id, record.storage)
+
+    def _as_stored(self, known: KnownJob) -> _Stores:
+        storage = known.storage
+        if storage is None:
+            return _Stores(self._plain, self._plain)
+        main: ObjectStore = self._plain
+        log: ObjectStore = self._plain
+        if storage.log is not None:
+            trusted = self._log_storage if self._known is None else storage.log.type
+            target = LogTarget(job_id=known.job_id, job=self._job, storage_url=self._root.url)
+            log = open_log(self._root, storage.log, target, trusted)
+        if storage.encryption is not None:
+            keyring = open_keyring(self._key_provider)
+            check_keys(storage.encryption, keyring)
+            together = log is main
+            main = EncryptedStore(main, keyring, known.job_id, self._tokens)
+            log = main if together else EncryptedStore(log, keyring, known.job_id, self._tokens)
+        return _Stores(main, log)

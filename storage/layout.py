@@ -108,6 +108,11 @@ def image(slot: int, operator: str, partition: int, tag: str) -> str:
     return f"{SEGMENTS}{_number(slot)}/{_segment(operator)}/{partition:05d}-{tag}-image"
 
 
+def gathered(slot: int, token: str) -> str:
+    """What the driver has gathered of the segments of a batch, for `chain/<slot>`."""
+    return f"{SEGMENTS}{_number(slot)}/gathered-{token}"
+
+
 def pack(slot: int, tag: str) -> str:
     """Segments of earlier batches packed for the full entry at `slot`; only `chain/<slot>` may name it."""
     return f"{PACKS}{_number(slot)}/{tag}"

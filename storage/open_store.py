@@ -58,6 +58,13 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
     return _open_fsspec(f"{scheme}:{rest}", scheme, dict(storage_options or {}))
 
 
+def open_like(store: ObjectStore, url: str) -> ObjectStore:
+    """The store at a URL, with the options of `store` if both are of one kind. Errors as `open_store`."""
+    scheme = url.partition(":")[0].lower()
+    same = store.url.partition(":")[0].lower() == scheme
+    return open_store(url, getattr(store, "storage_options", None) if same else None)
+
+
 def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     # Imported here: workers with a local store need neither fsspec nor what it loads.
     from varve.storage.fsspec_store import FsspecStore, known_protocols

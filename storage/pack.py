@@ -71,8 +71,7 @@ def plan_pack(
     Raises `InvariantError` if bytes do not match their reference.
     """
     runs = _runs(segments, data)
-    head = msgspec.json.encode(header)
-    name, offset = layout.pack(header.slot, header.token), blob_offset(head)
+    name, offset = layout.pack(header.slot, header.token), pack_blob_offset(header)
     refs: list[SegmentRef] = []
     blobs: list[bytes] = []
     for run in runs:
@@ -91,8 +90,18 @@ def plan_pack(
             places[image.data] = ObjectSlice(name, offset, len(body), image.data.crc32)
             offset += len(body)
         copied.append((image, msgspec.structs.replace(image, data=places[image.data])))
-    body = frame(_KIND, VERSION, head, b"".join(blobs))
+    body = encode_pack(header, b"".join(blobs))
     return Pack(header.slot, name, body, tuple(refs), packed, tuple(copied))
+
+
+def encode_pack(header: PackHeader, blob: bytes) -> bytes:
+    """The object of a pack."""
+    return frame(_KIND, VERSION, msgspec.json.encode(header), blob)
+
+
+def pack_blob_offset(header: PackHeader) -> int:
+    """Where in the object the blob begins."""
+    return blob_offset(msgspec.json.encode(header))
 
 
 def open_pack(body: bytes | memoryview, name: str) -> PackFrame:

@@ -8,9 +8,10 @@ the commit waits, so that full entries do come (I10).
 from __future__ import annotations
 
 import logging
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final
 
+from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.errors import VarveError
 from varve.storage.image_refs import images_to_copy, own_images
 from varve.storage.line_view import own_segments
@@ -18,6 +19,8 @@ from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
 from varve.storage.slice_reader import read_slices
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import TokenSource
     from varve.storage.line_view import LineView, StoredCommit
@@ -27,6 +30,10 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
 """Packs that may come too late in a row before a commit waits for one."""
+WAIT_S: Final = 60.0
+"""So long does a commit wait for a pack. Without one no entry is full, up to the policy's `path_max`."""
+CLOSE_S: Final = 10.0
+"""So long does the end of a run wait for one that nobody will name any more."""
 
 
 class PackUpload:
@@ -36,7 +43,7 @@ class PackUpload:
         self._store = store
         self._tokens = tokens
         self._policy = policy
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="varve-pack")
+        self._threads = AttemptThreads(1, "varve-pack")
         self._inline: dict[ObjectSlice, bytes] = {}
         """Bytes of chain entries of this run that a pack may want."""
         self._upload: tuple[int, Future[Pack]] | None = None
@@ -56,7 +63,8 @@ class PackUpload:
         if not wanted or not state.is_full_due(self._policy):
             return
         header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
-        self._upload = (state.slot, self._pool.submit(self._make, state.view, packable, header))
+        view = state.view
+        self._upload = (state.slot, self._threads.submit(lambda: self._make(view, packable, header)))
 
     def take(self, slot: int) -> Pack | None:
         """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
@@ -68,7 +76,11 @@ class PackUpload:
             self._misses += 1
             return None
         try:
-            pack = future.result()
+            pack = future.result(WAIT_S)
+        except TimeoutError:
+            self._threads.give_up(future)
+            _log.warning("the pack for slot %d was not stored within %g s, a later entry will be full", slot, WAIT_S)
+            return None
         except VarveError as error:
             _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
             return None
@@ -76,8 +88,10 @@ class PackUpload:
         return pack
 
     def close(self) -> None:
-        """Wait for what is under way."""
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        """Wait for what is under way, but not for ever."""
+        if self._upload is not None:
+            wait([self._upload[1]], CLOSE_S)
+        self._threads.close()
 
     def _make(self, view: LineView, packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
         images = images_to_copy(view.images)

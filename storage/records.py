@@ -21,6 +21,8 @@ ENTRY_VERSION: Final = 2
 """Of chain entries. Version 2 has images of non-keyed state; an entry without images is written as version 1."""
 JOB_VERSION: Final = 2
 """Of a `JobRecord` whose chain does not begin at 1: an older varve would begin it there."""
+JOB_STORAGE_VERSION: Final = 3
+"""Of a `JobRecord` with `storage`: an older varve would read what is encrypted, and write what is not."""
 KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
 
 
@@ -259,6 +261,31 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
 Entry = Fence | Commit
 
 
+class JobEncryption(Record, frozen=True, kw_only=True):
+    """All objects of the job but `job.json` are encrypted (`varve.storage.sealed_object`)."""
+
+    key_id: str
+    """The key when the job was made; each object names its own."""
+    check: str
+    """Check value of that key, hexadecimal."""
+
+
+class LogLocation(Record, frozen=True, kw_only=True):
+    """Where the job's log data is (`varve.storage.log_store`), if it is not beside the chain."""
+
+    type: str
+    """`filesystem`, or `module:qualified.name` of a factory of log stores."""
+    base_path: str | None = None
+    """Of `filesystem`: the URL below which it is, under the job's id."""
+
+
+class JobStorage(Record, frozen=True, kw_only=True):
+    """How the job's objects are stored, where that is not in the plain way; never changes for a job."""
+
+    encryption: JobEncryption | None = None
+    log: LogLocation | None = None
+
+
 class JobRecord(Record, frozen=True, kw_only=True):
     """`job.json`: what never changes for a job."""
 
@@ -273,6 +300,7 @@ class JobRecord(Record, frozen=True, kw_only=True):
     that tiles, segments and elements of lists keep theirs."""
     cloned_from: str | None = None
     """Name of the job in the same storage whose objects this one's first entry names."""
+    storage: JobStorage | None = None
 
 
 class SnapshotDescriptor(Record, frozen=True, kw_only=True):
@@ -352,7 +380,7 @@ _KINDS: Final[dict[type[Any], bytes]] = {
     Pin: b"PINR",
     Savepoint: b"SAVE",
 }
-_NEWEST: Final = {b"JOBR": JOB_VERSION}
+_NEWEST: Final = {b"JOBR": JOB_STORAGE_VERSION}
 
 
 def encode_entry(entry: Entry, blob: bytes = b"") -> bytes:
@@ -368,8 +396,7 @@ def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview
 
 def encode_record(record: JobRecord | SnapshotDescriptor | Pin | Savepoint) -> bytes:
     """Any other record as an object body."""
-    begins_late = isinstance(record, JobRecord) and record.begins_after > 0
-    version = JOB_VERSION if begins_late else VERSION
+    version = _job_version(record) if isinstance(record, JobRecord) else VERSION
     return frame(_KINDS[type(record)], version, msgspec.json.encode(record))
 
 
@@ -378,6 +405,12 @@ def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> 
     kind = _KINDS[record_type]
     opened = unframe(kind, _NEWEST.get(kind, VERSION), data, name)
     return _decode(opened.header, record_type, name)
+
+
+def _job_version(record: JobRecord) -> int:
+    if record.storage is not None:
+        return JOB_STORAGE_VERSION
+    return JOB_VERSION if record.begins_after > 0 else VERSION
 
 
 def _entry_version(entry: Entry) -> int:

@@ -11,6 +11,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
+from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
@@ -40,7 +41,8 @@ class UploadPolicy:
     hedge_after_s: float = 10.0
     """An attempt without an answer for so long is joined by a second one."""
     deadline_s: float = 120.0
-    """An upload that is not done so long after its first attempt fails."""
+    """An upload that is not done so long after it was submitted fails, whatever its attempts do; and so does one that
+    is not accepted for so long, because nothing that is in flight is done."""
     backoff: Backoff = field(default_factory=lambda: Backoff(attempts=4, initial_s=0.2, maximum_s=5.0))
     """Attempts per object, hedges included, and the pauses after failed ones."""
 
@@ -86,14 +88,17 @@ class Uploader:
         clock: Clock,
         policy: UploadPolicy | None = None,
         observer: UploadObserver | None = None,
+        threads: AttemptThreads | None = None,
     ) -> None:
+        """`threads` run the attempts; an uploader has its own unless it shares those of others."""
         self._store = store
         self._clock = clock
         self._observer = observer
         self._policy = policy or UploadPolicy()
         self._budget = ByteBudget(self._policy.in_flight_bytes)
         self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
-        self._attempts = ThreadPoolExecutor(ATTEMPTS_AT_ONCE * self._policy.uploads, "varve-upload-attempt")
+        self._own_threads = None if threads else AttemptThreads(ATTEMPTS_AT_ONCE * self._policy.uploads)
+        self._attempts = threads or cast("AttemptThreads", self._own_threads)
         self._closed = threading.Event()
         self._abandoned: Future[None] = Future()
 
@@ -101,7 +106,7 @@ class Uploader:
         """Upload `data` as `name`; blocks while too many bytes are in flight.
 
         The future's errors: those of `ObjectStore.put`, and `MayHaveHappenedError` at the deadline.
-        Raises `InvalidRequestError` after `close`.
+        Raises `InvalidRequestError` after `close`, and `DidNotHappenError` if it is not accepted by the deadline.
         """
         return self._submit(name, len(data), lambda: self._store.put(name, data))
 
@@ -118,8 +123,7 @@ class Uploader:
         """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
         self._closed.set()
         self._uploads.shutdown(wait=True)
-        # Late losers end by the store's own timeouts; nobody needs their outcome.
-        self._attempts.shutdown(wait=False, cancel_futures=True)
+        self._close_threads()
 
     def abandon(self) -> None:
         """Give up what is not done: its futures fail or are cancelled, and its objects may or may not appear.
@@ -130,7 +134,12 @@ class Uploader:
             self._abandoned.set_result(None)
         self._closed.set()
         self._uploads.shutdown(wait=True, cancel_futures=True)
-        self._attempts.shutdown(wait=False, cancel_futures=True)
+        self._close_threads()
+
+    def _close_threads(self) -> None:
+        # Late losers end by the store's own timeouts; nobody needs their outcome.
+        if self._own_threads is not None:
+            self._own_threads.close()
 
     def __enter__(self) -> Self:
         return self
@@ -143,9 +152,15 @@ class Uploader:
     def _submit(self, name: str, size_bytes: int, put: Callable[[], None]) -> Future[None]:
         if self._closed.is_set():
             raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
-        self._budget.take(size_bytes)
+        submitted_s = self._clock.monotonic_s()
+        if not self._budget.take(size_bytes, self._policy.deadline_s):
+            raise DidNotHappenError(
+                f"{self._budget.taken_bytes} bytes of other uploads are in flight, and none was done within "
+                f"{self._policy.deadline_s:g} s; see whether the storage answers, then try again",
+                object_name=name,
+            )
         upload = _Upload(name, put, lambda: self._budget.give_back(size_bytes))
-        race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned)
+        race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned, submitted_s)
         if self._observer is not None:
             self._observer.queued(size_bytes)
         try:
@@ -178,11 +193,11 @@ class _Upload:
         self._lock = threading.Lock()
         self._holders = 1
 
-    def attempt(self, pool: ThreadPoolExecutor) -> Future[None]:
+    def attempt(self, threads: AttemptThreads) -> Future[None]:
         """Start one attempt."""
         with self._lock:
             self._holders += 1
-        started = pool.submit(self._put)
+        started = threads.submit(self._put)
         started.add_done_callback(lambda _: self.end())
         return started
 
@@ -201,15 +216,17 @@ class _Race:
     def __init__(
         self,
         upload: _Upload,
-        pool: ThreadPoolExecutor,
+        threads: AttemptThreads,
         policy: UploadPolicy,
         clock: Clock,
         abandoned: Future[None],
+        submitted_s: float,
     ) -> None:
         self._upload = upload
-        self._pool = pool
+        self._threads = threads
         self._policy = policy
         self._clock = clock
+        self._submitted_s = submitted_s
         self._abandoned = abandoned
         """Done when nobody needs the upload any more; a future, so that one can wait for it and for the attempts."""
         self._running: dict[Future[None], int] = {}
@@ -226,13 +243,16 @@ class _Race:
         """Return when the object is stored; raise otherwise."""
         began_s = self._clock.monotonic_s()
         try:
-            self._run(began_s + self._policy.deadline_s)
+            self._run(self._submitted_s + self._policy.deadline_s)
         finally:
+            for attempt in self._running:
+                self._threads.give_up(attempt)
             self.latency_s = self._clock.monotonic_s() - began_s
 
     def _run(self, deadline: float) -> None:
         failures = 0
-        self._start()
+        if self._clock.monotonic_s() < deadline:
+            self._start()
         while True:
             left_s = deadline - self._clock.monotonic_s()
             if left_s <= 0:
@@ -259,7 +279,7 @@ class _Race:
     def _start(self) -> None:
         if self.started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
             self.started += 1
-            self._running[self._upload.attempt(self._pool)] = self.started
+            self._running[self._upload.attempt(self._threads)] = self.started
 
     def _has_success(self, ended: set[Future[None]]) -> bool:
         """Whether one of these attempts succeeded; raises what trying again cannot cure."""
@@ -276,8 +296,10 @@ class _Race:
 
     def _late(self) -> MayHaveHappenedError:
         return MayHaveHappenedError(
-            f"the upload was not confirmed within {self._policy.deadline_s:g} s; "
-            f"the object may appear later, try again under a new name ({self._last})",
+            f"the upload was not confirmed within {self._policy.deadline_s:g} s "
+            f"(state.changelog.dstl.dfs.upload.deadline); {self.started} attempts were made, {self._threads.lost} "
+            "earlier ones of this process never returned. See whether the storage answers; the object may appear "
+            f"later, try again under a new name ({self._last})",
             object_name=self._upload.name,
         )
 

@@ -35,7 +35,7 @@ from varve.storage.base_decision import SparkProgress
 from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
-from varve.storage.job_run import JobRun, nothing_to_adopt
+from varve.storage.job_run import JobRun, NewJob, nothing_to_adopt
 from varve.storage.records import Commit, ObjectSlice, OperatorLayout
 from varve.storage.snapshots import SnapshotReader
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from varve.storage.import_plan import CopiedState
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Link, SnapshotFloor
+    from varve.storage.records import JobStorage, Link, SnapshotFloor
 
 POLICY = CommitPolicy(full_every=5)
 
@@ -79,6 +79,8 @@ class CommittingJob:
     uid: str = OPERATOR
     query: str = "query"
     changelog: bool = True
+    storage: JobStorage | None = None
+    """How the objects of a new job are stored."""
     model: Model = field(default_factory=Model)
     models: dict[Link, Model] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
@@ -93,7 +95,9 @@ class CommittingJob:
         self.close()
         self.runs += 1
         self.tokens = NumberedTokens(f"driver-{self.name}-{self.runs}")
-        self.run = JobRun.open(self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens)
+        self.run = JobRun.open(
+            self.store, self.name, KEY_GROUPS, self.policy, self.clock, self.tokens, new=NewJob(storage=self.storage)
+        )
         self.run.take_over()
         self.batch -= redo
         self.choose_base()
@@ -110,8 +114,7 @@ class CommittingJob:
             self.policy,
             self.clock,
             self.tokens,
-            begins_after=origin.commit.seq,
-            cloned_from=origin.job_beside(self.store) if clone else None,
+            new=NewJob(origin.commit.seq, origin.job_beside(self.store) if clone else None, self.storage),
         )
         given: Any = {"clock": self.clock, "tokens": self.tokens}
 

@@ -18,6 +18,7 @@ from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
+from varve.storage.job_store import JobStore
 from varve.storage.memory_store import MemoryStore
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import Commit, Link, SnapshotDescriptor, decode_record
@@ -102,11 +103,14 @@ class World:
     """A storage with one job that commits, and materializers."""
 
     def __init__(self, directory: Path, root: ObjectStore | None = None, *, started: bool = True, **job: Any) -> None:
-        """`root` is a memory store with the world's own clock if it is left out; `started`: the job has a run."""
+        """`root` is a memory store with the world's own clock if it is left out; `started`: the job has a run.
+
+        `job` are fields of `CommittingJob`. With `storage`, the job's store reads and writes as `job.json` says.
+        """
         self.directory = directory
         self.clock = ManualClock()
         self.root = root or MemoryStore(clock=self.clock)
-        self.store = PrefixedStore(self.root, "job")
+        self.store: ObjectStore = (JobStore if job.get("storage") else PrefixedStore)(self.root, "job")
         self.job = CommittingJob(self.store, self.clock, **job)
         if started:
             self.job.start()

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from varve.storage.clock import SystemClock
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.encrypted_store import EncryptedStore
+from varve.storage.encryption_key import KEY_VARIABLE, open_keyring
 from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 from varve.storage.faulty_store import Faults, FaultyStore
 from varve.storage.fsspec_store import FsspecStore
@@ -42,6 +44,7 @@ ODD_NAMES = (
     "s3://looks/like/a/url".replace("//", "/"),
     "a" * 255 + "/" + "b" * 255,
 )
+KEYS = open_keyring("environment", {KEY_VARIABLE: "ab" * 32})
 BAD_NAMES = ("", "/", "/a", "a/", "a//b", ".", "..", "../a", "a/..", "a/../b", "./a", "a\x00b", "a\nb", "x?versionId=1")
 
 
@@ -53,10 +56,17 @@ class Subject(NamedTuple):
     """How many objects "many" are; a page of S3 has at most 1000, and servers are slow."""
     options: dict[str, Any]
     """Storage options that `open_store(store.url)` needs."""
+    as_stored: Callable[[ObjectStore], ObjectStore] = lambda plain: plain
+    """Makes what `open_store` opens read as the store under test does."""
 
 
 def _server_store(server: S3Server) -> FsspecStore:
     return FsspecStore(server.new_location(), server.storage_options())
+
+
+def encrypted(inner: ObjectStore) -> ObjectStore:
+    """An encrypted store whose chunks are small, so that most objects have several."""
+    return EncryptedStore(inner, KEYS, "a-job", SystemTokens(), chunk_bytes=1000)
 
 
 @pytest.fixture(
@@ -66,7 +76,9 @@ def _server_store(server: S3Server) -> FsspecStore:
         "prefixed memory",
         "prefixed local",
         "faultless",
-        *(pytest.param(kind, marks=pytest.mark.s3) for kind in ("moto", "ceph", "prefixed ceph")),
+        "encrypted memory",
+        "encrypted local",
+        *(pytest.param(kind, marks=pytest.mark.s3) for kind in ("moto", "ceph", "prefixed ceph", "encrypted moto")),
     ]
 )
 def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
@@ -82,6 +94,8 @@ def subject(request: pytest.FixtureRequest, tmp_path: Path) -> Subject:
     else:
         server = request.getfixturevalue("moto_server" if kind.endswith("moto") else "ceph_server")
         inner = _server_store(server)
+    if kind.startswith("encrypted"):
+        return Subject(encrypted(inner), 40, server.storage_options() if server else {}, encrypted)
     store = substore(inner, "root/job" if kind.startswith("prefixed") else "")
     many = 1205 if kind == "memory" else 1005 if kind == "ceph" else 205 if server is None else 40
     return Subject(store, many, server.storage_options() if server else {})
@@ -378,7 +392,7 @@ def test_local_paths_that_cannot_be_are_refused(store: ObjectStore, tmp_path: Pa
 
 def test_the_url_opens_the_same_store_and_has_no_secrets(subject: Subject) -> None:
     subject.store.put("a/b", b"x")
-    again = open_store(subject.store.url, subject.options)
+    again = subject.as_stored(open_store(subject.store.url, subject.options))
     assert again.get("a/b") == b"x"
     assert names(again.list("")) == ["a/b"]
     assert again.url == subject.store.url

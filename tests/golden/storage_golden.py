@@ -21,8 +21,11 @@ from varve.storage.records import (
     Entry,
     Fence,
     ImageRef,
+    JobEncryption,
     JobRecord,
+    JobStorage,
     Link,
+    LogLocation,
     ObjectSlice,
     OperatorLayout,
     PartitionCommit,
@@ -170,6 +173,12 @@ IMAGES_FULL_COMMIT = msgspec.structs.replace(
 JOB = JobRecord(
     job_id=JOB_ID, token=token(99), name="flights", max_parallelism=128, created_ms=1_700_000_000_000
 )  # fmt: skip
+ENCRYPTED_JOB = msgspec.structs.replace(
+    JOB, storage=JobStorage(encryption=JobEncryption(key_id="key-of-2026", check="0123456789abcdef"))
+)
+JOB_WITH_LOG = msgspec.structs.replace(
+    JOB, storage=JobStorage(log=LogLocation(type="filesystem", base_path="s3://fast/varve-log"))
+)
 SNAPSHOT = SnapshotDescriptor(
     status="published",
     job_id=JOB_ID,
@@ -325,6 +334,8 @@ RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "pin.bin": PIN,
     "job-started.bin": STARTED_JOB,
     "job-clone.bin": CLONED_JOB,
+    "job-encrypted.bin": ENCRYPTED_JOB,
+    "job-log.bin": JOB_WITH_LOG,
     "savepoint-native.bin": NATIVE,
     "savepoint-canonical.bin": CANONICAL,
 }

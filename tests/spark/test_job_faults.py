@@ -71,7 +71,7 @@ def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothi
     spark: SparkSession, tmp_path: Path, point: str, changelog: bool
 ) -> None:
     died = tmp_path / "died"
-    conf = {"checkpoint.inline-size-max": "0 b"}
+    conf = {"checkpoint.inline-size-max": "0 b", "state.changelog.dstl.dfs.batch.persist-size-threshold": "0 b"}
     if point == "worker.after_early_part":
         conf[EARLY] = "1 b"
     job = KeyedJob(spark, tmp_path, changelog=changelog, function=DyingAt(point, died), conf=conf)

@@ -12,7 +12,7 @@ from varve.storage.errors import InvalidRequestError, MissingObjectError
 from varve.storage.fsspec_store import FsspecStore
 from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import MemoryStore
-from varve.storage.open_store import open_store
+from varve.storage.open_store import open_like, open_store
 from varve.storage.prefixed_store import PrefixedStore, substore
 
 if TYPE_CHECKING:
@@ -157,3 +157,16 @@ def test_a_relative_path_is_fixed_when_the_store_is_opened(tmp_path: Path, monke
     monkeypatch.chdir(os.sep)
     store.put("a", b"x")
     assert (tmp_path / "here" / "a").read_bytes() == b"x"
+
+
+def test_another_store_is_opened_alike_if_it_is_of_the_same_kind(tmp_path: Path) -> None:
+    root = open_store("s3://bucket/x", {"key": "k", "secret": "s3cr3t"})
+    assert isinstance(root, FsspecStore)
+    beside = open_like(root, "s3://other/log")
+    assert isinstance(beside, FsspecStore)
+    assert beside.storage_options == root.storage_options
+    assert beside.url == "s3://other/log"
+    assert open_like(root, str(tmp_path)).url == f"file://{tmp_path}"
+    unlike = open_like(open_store(str(tmp_path)), "s3://other/log")
+    assert isinstance(unlike, FsspecStore)
+    assert unlike.storage_options == {"exclusive_create": False}

@@ -284,3 +284,37 @@ def test_an_observer_hears_of_a_hedge(store: ScriptedStore, gate: threading.Even
     gate.set()
     uploader.close()
     assert [(end.succeeded, end.attempt, end.started) for end in heard.ends] == [(True, 2, 2)]
+
+
+def test_submitting_fails_at_the_deadline_if_nothing_in_flight_is_done(
+    store: ScriptedStore, gate: threading.Event
+) -> None:
+    """A storage that hangs for ever must not hang the job."""
+    store.script["put"].extend([waiting(gate)] * 2)
+    limits = policy(in_flight_bytes=100, hedge_after_s=0.02, deadline_s=0.2)
+    with Uploader(store, SystemClock(), limits) as uploader:
+        lost = uploader.submit_bytes("a", b"x" * 60)
+        with pytest.raises(DidNotHappenError, match="none was done within") as raised:
+            uploader.submit_bytes("b", b"y" * 60)
+        assert raised.value.context["object_name"] == "b"
+        assert isinstance(lost.exception(10), MayHaveHappenedError)
+        gate.set()
+
+
+def test_the_deadline_counts_from_the_call(store: ScriptedStore, gate: threading.Event) -> None:
+    """What waits behind uploads that hang is late, too, and is never begun."""
+    store.script["put"].extend([waiting(gate)] * 2)
+    with Uploader(store, SystemClock(), policy(uploads=1, hedge_after_s=0.02, deadline_s=0.3)) as uploader:
+        futures = [uploader.submit_bytes(name, b"x") for name in "abc"]
+        assert [type(future.exception(10)) for future in futures] == [MayHaveHappenedError] * 3
+        assert store.calls == ["put"] * 2
+        gate.set()
+
+
+def test_a_byte_budget_gives_up_after_a_time() -> None:
+    budget = ByteBudget(100)
+    assert budget.take(100)
+    assert not budget.take(1, 0.01)
+    budget.give_back(100)
+    assert budget.take(1, 0.01)
+    assert budget.taken_bytes == 1

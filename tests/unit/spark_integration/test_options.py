@@ -261,7 +261,9 @@ def test_backend_options_are_complete_for_rocksdb_and_empty_for_hashmap() -> Non
 
 
 def test_the_inline_budget_is_shared_by_all_tasks() -> None:
-    assert config({"checkpoint.inline-size-max": "1 mb"}).inline_bytes_per_task(4) == 256 << 10
+    gather = "state.changelog.dstl.dfs.batch.persist-size-threshold"
+    assert config({"checkpoint.inline-size-max": "1 mb", gather: "0"}).inline_bytes_per_task(4) == 256 << 10
+    assert config({"checkpoint.inline-size-max": "1 mb", gather: "2 mb"}).inline_bytes_per_task(4) == 512 << 10
 
 
 def test_job_parameters_are_read_from_text_and_from_a_mapping() -> None:

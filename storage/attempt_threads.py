@@ -1,0 +1,121 @@
+"""Threads for calls that may never return: a bounded number, none of which holds up the end of the process.
+
+Nothing can end a thread that hangs in a call. So its caller declares it lost when it gives up waiting, and another one
+takes its place, until `LOST_MAX` are lost at the same time (I10); from then on calls wait for one that comes back. A
+lost thread whose call does return ends.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Answer = TypeVar("_Answer")
+
+LOST_MAX: Final = 32
+"""Threads that may hang at the same time and be replaced."""
+IDLE_S: Final = 1.0
+"""A thread without work for so long ends."""
+
+
+class AttemptThreads:
+    """Runs calls on at most `limit` threads, besides those that are lost. May be used by several threads.
+
+    Threads do not survive a fork: make it in the process that uses it.
+    """
+
+    def __init__(self, limit: int, name: str = "varve-upload-attempt") -> None:
+        self.limit = limit
+        self._name = name
+        self._changed = threading.Condition()
+        self._waiting: deque[tuple[Future[Any], Callable[[], Any]]] = deque()
+        self._threads = 0
+        self._idle = 0
+        self._lost = 0
+        self._closed = False
+
+    @property
+    def lost(self) -> int:
+        """Threads that hang in a call that nobody waits for any more."""
+        return self._lost
+
+    def submit(self, call: Callable[[], _Answer]) -> Future[_Answer]:
+        """Run `call` as soon as a thread is free. Give it up with `give_up`."""
+        future: Future[_Answer] = Future()
+        with self._changed:
+            self._waiting.append((future, call))
+            self._changed.notify()
+            self._add_thread()
+        return future
+
+    def give_up(self, future: Future[Any]) -> None:
+        """Nobody waits for this call any more: it is not begun, or its thread may be replaced if it hangs."""
+        if future.cancel():
+            with self._changed:  # what waits holds the bytes of an upload
+                self._waiting = deque(work for work in self._waiting if work[0] is not future)
+            return
+        if future.done():
+            return
+        with self._changed:
+            self._lost += 1
+            self._add_thread()
+        future.add_done_callback(self._found)
+
+    def close(self) -> None:
+        """Drop what has not begun; threads end with the calls that they are in."""
+        with self._changed:
+            self._closed = True
+            dropped = list(self._waiting)
+            self._waiting.clear()
+            self._changed.notify_all()
+        for future, _ in dropped:
+            future.cancel()
+
+    def _found(self, _: Future[Any]) -> None:
+        with self._changed:
+            self._lost -= 1
+            self._changed.notify_all()
+
+    def _allowed(self) -> int:
+        return 0 if self._closed else self.limit + min(self._lost, LOST_MAX)
+
+    def _add_thread(self) -> None:
+        """One more if there is work for it; with the lock held."""
+        if len(self._waiting) > self._idle and self._threads < self._allowed():
+            self._threads += 1
+            # A daemon: one that hangs must not keep the process.
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+
+    def _work(self) -> None:
+        while (work := self._next()) is not None:
+            _run(*work)
+            del work  # it holds the bytes of an upload
+
+    def _next(self) -> tuple[Future[Any], Callable[[], Any]] | None:
+        """The next call; None if this thread is to end."""
+        with self._changed:
+            self._idle += 1
+            if not self._waiting:
+                self._changed.wait_for(lambda: self._waiting or self._threads > self._allowed(), IDLE_S)
+            self._idle -= 1
+            if self._threads > self._allowed() or not self._waiting:
+                self._threads -= 1
+                self._changed.notify()  # it may have been woken for work that another one must do now
+                return None
+            return self._waiting.popleft()
+
+
+def _run(future: Future[Any], call: Callable[[], Any]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        answer = call()
+    except BaseException as error:  # noqa: BLE001  whatever it is, it belongs to who waits for the call
+        future.set_exception(error)
+    else:
+        future.set_result(answer)

@@ -1,0 +1,185 @@
+"""A store whose objects are encrypted: whoever has the storage without the keys sees names, sizes and times alone.
+
+Each object is bound to its name and to the job's id, so none can stand in for another; how it is written says
+`varve.storage.sealed_object`. Parts of objects are read as such, with one small request more for an object of which
+this store has not read before, unless the part begins the object.
+
+Invariants: I8 (whatever is not what was written is `CorruptDataError`), I10 (bounded memory of headers).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import threading
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.byte_range import check_range, cut_off
+from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.local_errors import happened_not
+from varve.storage.local_file import check_source, complete_or_absent
+from varve.storage.object_name import check_name
+from varve.storage.sealed_object import (
+    CHUNK_BYTES,
+    HEADER_BYTES,
+    ObjectCipher,
+    new_header,
+    plain_bytes,
+    read_header,
+    sealed_bytes,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.clock import TokenSource
+    from varve.storage.encryption_key import Keyring
+    from varve.storage.object_store import ObjectMeta, ObjectStore
+
+CIPHERS_MAX: Final = 256
+"""Objects whose header a store remembers."""
+READS_MAX: Final = 3
+"""Reads of a range before what is found is taken for damage."""
+
+
+class EncryptedStore:
+    """The objects of `inner`, encrypted; see `ObjectStore` for each method.
+
+    Besides, reading raises `MissingKeyError` for an object that is encrypted with a key that the keyring has not.
+    """
+
+    def __init__(
+        self,
+        inner: ObjectStore,
+        keyring: Keyring,
+        job_id: str,
+        tokens: TokenSource,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        """`tokens` makes the salts; `chunk_bytes` is for tests."""
+        self._inner = inner
+        self._keyring = keyring
+        self._job_id = job_id.encode()
+        self._tokens = tokens
+        self._chunk_bytes = chunk_bytes
+        self._ciphers: dict[str, ObjectCipher] = {}
+        self._lock = threading.Lock()
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    def get(self, name: str) -> bytes:
+        data = self._inner.get(name)
+        return self._cipher_of(name, data).open(data)
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        check_range(name, offset, length)
+        for _ in range(READS_MAX - 1):
+            try:
+                return self._read_range(name, offset, length)
+            except MissingObjectError:
+                raise
+            except CorruptDataError:
+                # Perhaps it was written anew since its header was read: by an upload's late second attempt.
+                self._forget(name)
+        return self._read_range(name, offset, length)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._inner.put(check_name(name), self._sealed(name, data))
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self._inner.put_if_absent(check_name(name), self._sealed(name, data))
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        found = self._inner.list(prefix, start_after=start_after)
+        return [meta._replace(size_bytes=plain_bytes(meta.size_bytes, self._chunk_bytes)) for meta in found]
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._inner.delete(names)
+
+    def put_file(self, name: str, path: Path) -> None:
+        source, cipher = check_source(path), self._new_cipher(check_name(name), path.stat().st_size)
+        with tempfile.TemporaryDirectory(prefix="varve-encrypted-") as directory:
+            sealed = Path(directory) / "object"
+            try:
+                with source.open("rb") as plain, sealed.open("wb") as target:
+                    cipher.seal_file(plain, target)
+            except OSError as error:
+                raise happened_not(error, f"encrypting {path} into {directory}", name) from error
+            self._inner.put_file(name, sealed)
+
+    def get_file(self, name: str, path: Path) -> None:
+        with complete_or_absent(path) as part:
+            sealed = part.with_name(f"{part.name}.sealed")
+            try:
+                self._inner.get_file(name, sealed)
+                with sealed.open("rb") as source, part.open("wb") as target:
+                    self._cipher_of(name, source.read(HEADER_BYTES)).open_file(source, target)
+            except OSError as error:
+                raise happened_not(error, f"decrypting into {path}", name) from error
+            finally:
+                with suppress(OSError):
+                    sealed.unlink(missing_ok=True)
+
+    def _read_range(self, name: str, offset: int, length: int) -> bytes:
+        known = self._ciphers.get(name)
+        if known is not None:
+            return self._read(known, name, offset, length)
+        data = self._beginning(name, length if offset == 0 else 0)
+        cipher = self._cipher_of(name, data)
+        if len(data) == cipher.header.sealed_bytes and offset + length <= cipher.header.plain_bytes:
+            return cipher.open(data)[offset : offset + length]
+        self._remember(name, cipher)
+        return self._read(cipher, name, offset, length)
+
+    def _beginning(self, name: str, plain_size_bytes: int) -> bytes:
+        """The header, and what follows it if the object is just so long as who reads it thinks: most often it is."""
+        if plain_size_bytes:
+            try:
+                return self._inner.get_range(name, 0, sealed_bytes(plain_size_bytes, self._chunk_bytes))
+            except MissingObjectError:
+                raise
+            except CorruptDataError:
+                pass  # it is shorter
+        return self._inner.get_range(name, 0, HEADER_BYTES)
+
+    def _read(self, cipher: ObjectCipher, name: str, offset: int, length: int) -> bytes:
+        header = cipher.header
+        if offset + length > header.plain_bytes:
+            raise cut_off(name, offset, length, max(0, header.plain_bytes - offset))
+        if not length:
+            return b""
+        first, last = offset // header.chunk_bytes, (offset + length - 1) // header.chunk_bytes
+        start, end = header.chunk_offset(first), header.chunk_offset(last + 1)
+        data = self._inner.get_range(name, start, end - start)
+        plain = b"".join(cipher.open_chunks(data, first, last - first + 1))
+        skipped = offset - first * header.chunk_bytes
+        return plain[skipped : skipped + length]
+
+    def _sealed(self, name: str, data: bytes) -> bytes:
+        return self._new_cipher(name, len(data)).seal(data)
+
+    def _new_cipher(self, name: str, plain_size_bytes: int) -> ObjectCipher:
+        key, salt = self._keyring.current, bytes.fromhex(self._tokens.token())
+        header = new_header(key, salt, plain_size_bytes, self._chunk_bytes)
+        return ObjectCipher(header, key, self._binding(name), name)
+
+    def _cipher_of(self, name: str, data: bytes) -> ObjectCipher:
+        header = read_header(data, name)
+        key = self._keyring.key(header.key_id, header.key_check, name)
+        return ObjectCipher(header, key, self._binding(name), name)
+
+    def _binding(self, name: str) -> bytes:
+        return self._job_id + b"\0" + name.encode()
+
+    def _remember(self, name: str, cipher: ObjectCipher) -> None:
+        with self._lock:
+            while len(self._ciphers) >= CIPHERS_MAX:
+                del self._ciphers[next(iter(self._ciphers))]
+            self._ciphers[name] = cipher
+
+    def _forget(self, name: str) -> None:
+        with self._lock:
+            self._ciphers.pop(name, None)

@@ -1,0 +1,145 @@
+"""State workers whose storage fails, answers late or never: the batch fails, and no later one does."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark import cloudpickle
+
+from tests.state_worker_setup import eventually
+from tests.worker_job import Operation, WorkerJob
+from varve.changelog.descriptors import ListStateDescriptor
+from varve.spark_integration import state_worker
+from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
+from varve.storage import attempt_threads, layout
+from varve.storage.backoff import Backoff
+from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
+from varve.storage.local_store import LocalStore
+from varve.storage.upload import ATTEMPTS_AT_ONCE, UploadPolicy
+
+QUICK = UploadPolicy(
+    uploads=2, in_flight_bytes=1 << 20, hedge_after_s=0.05, deadline_s=0.5, backoff=Backoff(3, 0.001, 0.002)
+)
+
+
+class Adding(KeyedProcessFunction[int, Any, tuple[int]]):
+    """Yields the sum of all numbers so far."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.numbers = runtime_context.get_list_state(ListStateDescriptor("numbers", "bigint"))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[int]]:
+        self.numbers.add(value.number)
+        yield (sum(self.numbers.get()),)
+
+
+class Unsteady(LocalStore):
+    """Its puts do as they are told; those that hang go on when `gate` is opened, and are stored then."""
+
+    mode = "good"
+    gate = threading.Event()
+
+    def put(self, name: str, data: bytes) -> None:
+        if self.mode == "hangs":
+            assert self.gate.wait(60)
+        elif self.mode == "fails":
+            raise DidNotHappenError("busy", object_name=name)
+        elif self.mode == "loses replies":
+            super().put(name, data)
+            raise MayHaveHappenedError("lost", object_name=name)
+        super().put(name, data)
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unsteady]:
+    """What state workers open."""
+    store = Unsteady(str(tmp_path / "state"))
+    store.gate = threading.Event()
+    monkeypatch.setattr(state_worker, "open_store", lambda *_: store)
+    yield store
+    store.gate.set()
+
+
+@pytest.fixture
+def job(tmp_path: Path, store: Unsteady) -> Iterator[WorkerJob]:
+    """All its segments are uploaded."""
+    thresholds = gc.get_threshold()
+    job = WorkerJob(tmp_path, inline_bytes_max=0, function=cloudpickle.dumps(Adding()))
+    job._operator["upload"] = QUICK
+    job.start(1)
+    yield job
+    job.close()
+    gc.set_threshold(*thresholds)
+
+
+def add(number: int) -> list[Operation]:
+    return [Operation("add", number)]
+
+
+def hung_threads() -> int:
+    return sum(thread.name == "varve-upload-attempt" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("mode", ["hangs", "fails", "loses replies"])
+def test_a_failed_upload_fails_its_batch_and_no_other(job: WorkerJob, store: Unsteady, mode: str) -> None:
+    job.commit({0: add(1)})
+    store.mode = mode
+    with pytest.raises(RetryableError):
+        job.attempt(0, add(10))
+    store.mode = "good"
+    job.commit({0: add(100)})
+    assert job.yielded(0, add(1000)) == [1101]
+    job.commit({0: add(1000)})
+    job.start(1, redo=True)  # the worker is new and restores
+    assert job.yielded(0, add(1000)) == [1101]
+    job.commit({0: add(1000)})
+    store.gate.set()
+    job.lose_worker(0)
+    assert job.yielded(0, add(0)) == [1101]
+
+
+def test_a_storage_that_never_answers_is_an_error_that_says_so(job: WorkerJob, store: Unsteady) -> None:
+    job.commit({0: add(1)})
+    store.mode = "hangs"
+    with pytest.raises(MayHaveHappenedError, match=r"not confirmed within 0.5 s .*upload\.deadline"):
+        job.attempt(0, add(10))
+
+
+def test_hanging_threads_are_bounded_and_go_when_the_storage_comes_back(
+    job: WorkerJob, store: Unsteady, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempt_threads, "LOST_MAX", 6)
+    job.commit({0: add(1)})
+    store.mode = "hangs"
+    for _ in range(8):
+        with pytest.raises(MayHaveHappenedError):
+            job.attempt(0, add(10))
+    assert hung_threads() <= ATTEMPTS_AT_ONCE * QUICK.uploads + 6
+    store.mode = "good"
+    store.gate.set()
+    assert eventually(lambda: hung_threads() == 0, 20)
+    job.commit({0: add(100)})
+    assert job.yielded(0, add(0)) == [101]
+
+
+def test_what_comes_late_is_garbage(job: WorkerJob, store: Unsteady) -> None:
+    job.commit({0: add(1)})
+    store.mode = "hangs"
+    with pytest.raises(MayHaveHappenedError):
+        job.attempt(0, add(10))
+    store.mode = "good"
+    job.commit({0: add(100)})
+    before = {meta.name for meta in job.store.list(layout.SEGMENTS)}
+    store.gate.set()
+    assert eventually(lambda: hung_threads() == 0, 20)
+    late = {meta.name for meta in job.store.list(layout.SEGMENTS)} - before
+    assert len(late) == 1
+    job.collect()
+    assert late.isdisjoint(meta.name for meta in job.store.list(layout.SEGMENTS))
+    job.start(1)
+    assert job.yielded(0, add(0)) == [101]

@@ -1,0 +1,118 @@
+"""An encrypted job's whole life: log, snapshots, collection, savepoints, clones and tools."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import pytest
+from click.testing import CliRunner
+
+from tests.materializer_world import World
+from tests.started_job import MAKERS, Started, fill, origin_of
+from varve.changelog.state_reader import open_state
+from varve.materializer.cli import main
+from varve.materializer.events import JobFailed
+from varve.storage.encryption_key import KEY_VARIABLE
+from varve.storage.errors import MissingKeyError
+from varve.storage.job_storage import new_job_storage
+from varve.storage.local_store import LocalStore
+from varve.storage.sealed_object import is_sealed
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from varve.storage.object_store import ObjectStore
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+
+
+@pytest.fixture
+def encrypted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    """A world whose job is encrypted, on disk."""
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    world = World(tmp_path, LocalStore(tmp_path / "storage"), storage=new_job_storage("environment"))
+    yield world
+    world.close()
+
+
+def check_all_sealed(root: ObjectStore) -> None:
+    found = {m.name for m in root.list("") if not m.name.endswith("/job.json")}
+    assert found
+    assert [name for name in found if not is_sealed(root.get(name))] == []
+
+
+def test_an_encrypted_job_is_materialized_collected_and_restored(encrypted: World) -> None:
+    sidecar = encrypted.sidecar()
+    for _ in range(3):
+        fill(encrypted)
+        assert sidecar.fold()
+        encrypted.commit(6, images=(b"first", b"second", b""))
+        sidecar.poll()
+        encrypted.check()
+    assert encrypted.names("snapdata/")
+    encrypted.job.start(redo=True)
+    encrypted.commit(2)
+    sidecar.poll()
+    encrypted.check()
+    encrypted.check_no_garbage()
+    check_all_sealed(encrypted.root)
+
+
+@pytest.mark.parametrize("kind", ["native", "canonical", "checkpoint"])
+@pytest.mark.parametrize("stays_encrypted", [True, False])
+def test_a_job_starts_from_an_encrypted_state(encrypted: World, kind: str, *, stays_encrypted: bool) -> None:
+    fill(encrypted)
+    storage = encrypted.job.storage if stays_encrypted else None
+    other = Started(encrypted, origin_of(encrypted, MAKERS[kind](encrypted)), storage=storage)
+    other.check()
+    if stays_encrypted:
+        check_all_sealed(encrypted.root)
+    else:
+        assert [n for n in other.names("seg/") if is_sealed(encrypted.root.get(f"other/{n}"))] == []
+
+
+@pytest.mark.parametrize("stays_encrypted", [True, False])
+def test_an_encrypted_job_is_cloned(encrypted: World, *, stays_encrypted: bool) -> None:
+    fill(encrypted)
+    storage = encrypted.job.storage if stays_encrypted else None
+    other = Started(encrypted, origin_of(encrypted, None), clone=True, storage=storage)
+    assert other.names("seg/") == []
+    other.check()
+    encrypted.sidecar().fold()
+    other.check()
+
+
+def test_tools_need_the_key_and_say_so(encrypted: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(encrypted)
+    encrypted.commit(2)
+    storage = str(encrypted.directory / "storage")
+    commands = (["jobs"], ["checkpoints", "job"], ["describe", "job"], ["verify", "job"], ["sweep", "--dry-run"])
+    for command in commands:
+        done = CliRunner().invoke(main, [*command, "--storage", storage, "--json"])
+        assert done.exit_code == 0, done.output
+        assert json.loads(done.stdout.splitlines()[0])
+    assert open_state(storage, "job").checkpoint == encrypted.newest()
+    monkeypatch.setenv(KEY_VARIABLE, OTHER)
+    for command in commands:
+        done = CliRunner().invoke(main, [*command, "--storage", storage])
+        assert done.exit_code == 1
+        assert "is encrypted with the key" in done.output
+    monkeypatch.delenv(KEY_VARIABLE)
+    with pytest.raises(MissingKeyError):
+        open_state(storage, "job")
+
+
+def test_a_materializer_without_the_key_reports_it_and_harms_nothing(
+    encrypted: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(encrypted)
+    before = encrypted.names("")
+    monkeypatch.delenv(KEY_VARIABLE)
+    sidecar = encrypted.sidecar(place="without")
+    assert not sidecar.fold()
+    assert {event.error_type for event in sidecar.events.of(JobFailed)} == {"MissingKeyError"}
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+    assert encrypted.names("") == before
+    encrypted.check()

@@ -1,0 +1,112 @@
+"""Threads for calls that may hang: bounded, replaced, and never waited for."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import wait
+from typing import TYPE_CHECKING
+
+import pytest
+
+from varve.storage import attempt_threads
+from varve.storage.attempt_threads import AttemptThreads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+NAME = "varve-test-attempt"
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """Holds calls until it is set; set at the end in any case, so that no thread is left."""
+    event = threading.Event()
+    yield event
+    event.set()
+
+
+def alive() -> int:
+    return sum(thread.name == NAME for thread in threading.enumerate())
+
+
+def until(condition: Callable[[], bool]) -> None:
+    for _ in range(2000):
+        if condition():
+            return
+        time.sleep(0.01)
+    raise AssertionError("it never came true")
+
+
+def hang(gate: threading.Event) -> Callable[[], None]:
+    return lambda: gate.wait(60) and None
+
+
+def test_calls_run_on_no_more_threads_than_allowed() -> None:
+    threads = AttemptThreads(3, NAME)
+    futures = [threads.submit(lambda n=n: n * n) for n in range(50)]
+    assert [future.result(20) for future in futures] == [n * n for n in range(50)]
+    assert alive() <= 3
+    threads.close()
+    until(lambda: alive() == 0)
+
+
+def test_an_error_belongs_to_who_waits() -> None:
+    threads = AttemptThreads(1, NAME)
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 // 0).result(20)
+    assert threads.submit(lambda: 1).result(20) == 1
+    threads.close()
+
+
+def test_a_call_that_is_given_up_is_replaced_and_ends_when_it_returns(gate: threading.Event) -> None:
+    threads = AttemptThreads(1, NAME)
+    hung = threads.submit(hang(gate))
+    until(hung.running)
+    later = threads.submit(lambda: 1)
+    threads.give_up(hung)
+    assert later.result(20) == 1
+    assert threads.lost == 1
+    gate.set()
+    wait([hung], 20)
+    until(lambda: alive() <= 1)
+    assert threads.lost == 0
+    assert threads.submit(lambda: 2).result(20) == 2
+    threads.close()
+
+
+def test_a_call_that_has_not_begun_is_forgotten(gate: threading.Event) -> None:
+    threads = AttemptThreads(1, NAME)
+    hung = threads.submit(hang(gate))
+    until(hung.running)
+    waiting = threads.submit(lambda: 1)
+    threads.give_up(waiting)
+    assert waiting.cancelled()
+    assert threads.lost == 0
+    threads.close()
+
+
+def test_no_more_than_so_many_hang(gate: threading.Event, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempt_threads, "LOST_MAX", 4)
+    threads = AttemptThreads(2, NAME)
+    for _ in range(20):
+        future = threads.submit(hang(gate))
+        if not future.running():
+            wait([future], 0.02)
+        threads.give_up(future)
+    assert alive() <= 6
+    gate.set()
+    assert threads.submit(lambda: 1).result(20) == 1
+    until(lambda: alive() <= 2)
+    threads.close()
+
+
+def test_closing_drops_what_has_not_begun(gate: threading.Event) -> None:
+    threads = AttemptThreads(1, NAME)
+    hung = threads.submit(hang(gate))
+    until(hung.running)
+    waiting = threads.submit(lambda: 1)
+    threads.close()
+    assert waiting.cancelled()
+    gate.set()
+    until(lambda: alive() == 0)

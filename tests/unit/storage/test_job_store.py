@@ -1,0 +1,171 @@
+"""A job's objects are stored as its `job.json` says, whoever opens it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.manual_clock import ManualClock
+from varve.storage import layout
+from varve.storage.clock import SystemTokens
+from varve.storage.encryption_key import KEY_VARIABLE
+from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError
+from varve.storage.job import open_or_create_job, read_job
+from varve.storage.job_storage import check_job_storage, new_job_storage
+from varve.storage.job_store import JobStore, KnownJob
+from varve.storage.memory_store import MemoryStore
+from varve.storage.sealed_object import is_sealed
+
+if TYPE_CHECKING:
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import JobRecord
+
+KEY, OTHER = "ab" * 32, "cd" * 32
+CHAIN = layout.chain(1)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(KEY_VARIABLE, KEY)
+
+
+def make(root: ObjectStore, name: str = "job", provider: str | None = "environment") -> JobRecord:
+    return open_or_create_job(
+        JobStore(root, name),
+        name=name,
+        max_parallelism=8,
+        clock=ManualClock(),
+        tokens=SystemTokens(),
+        storage=new_job_storage(provider),
+    )
+
+
+def test_all_objects_but_job_json_are_encrypted() -> None:
+    root = MemoryStore()
+    made = make(root)
+    store = JobStore(root, "job")
+    assert store.put_if_absent(CHAIN, b"an entry")
+    assert read_job(store) == made
+    assert not is_sealed(root.get("job/job.json"))
+    assert is_sealed(root.get(f"job/{CHAIN}"))
+    assert store.get(CHAIN) == b"an entry"
+    assert [(m.name, m.size_bytes) for m in store.list(layout.CHAIN)] == [(CHAIN, 8)]
+    store.delete([CHAIN])
+    assert root.list("job/chain") == []
+
+
+def test_a_store_that_was_open_before_the_job_was_made_encrypts_from_then_on() -> None:
+    root = MemoryStore()
+    store = JobStore(root, "job")
+    assert store.list(layout.CHAIN) == []
+    make(root)
+    store.put(CHAIN, b"an entry")
+    assert is_sealed(root.get(f"job/{CHAIN}"))
+
+
+def test_who_knows_the_record_does_not_read_it() -> None:
+    root = MemoryStore()
+    record = make(root)
+    JobStore(root, "job").put(CHAIN, b"x")
+    root.delete(["job/job.json"])
+    assert JobStore(root, "job", known=KnownJob(record.job_id, record.storage)).get(CHAIN) == b"x"
+
+
+def test_without_the_key_nothing_opens_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = MemoryStore()
+    make(root)
+    JobStore(root, "job").put(CHAIN, b"x")
+    monkeypatch.delenv(KEY_VARIABLE)
+    for ask in (JobStore(root, "job").get, JobStore(root, "job").list):
+        with pytest.raises(MissingKeyError, match="no encryption key in this process's environment"):
+            ask(CHAIN)
+    with pytest.raises(MissingKeyError):
+        new_job_storage("environment")
+    assert read_job(JobStore(root, "job")).storage is not None
+
+
+def test_with_another_key_nothing_opens_and_the_error_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = MemoryStore()
+    make(root)
+    JobStore(root, "job").put(CHAIN, b"x")
+    monkeypatch.setenv(KEY_VARIABLE, OTHER)
+    with pytest.raises(MissingKeyError, match="which was not given to this process") as raised:
+        JobStore(root, "job").get(CHAIN)
+    assert raised.value.context["object_name"] == CHAIN
+
+
+def test_keys_can_be_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
+    root = MemoryStore()
+    make(root)
+    JobStore(root, "job").put("seg/1", b"old")
+    monkeypatch.setenv(KEY_VARIABLE, f"{OTHER},{KEY}")
+    store = JobStore(root, "job")
+    store.put("seg/2", b"new")
+    assert (store.get("seg/1"), store.get("seg/2")) == (b"old", b"new")
+    monkeypatch.setenv(KEY_VARIABLE, OTHER)
+    retired = JobStore(root, "job")
+    assert retired.get("seg/2") == b"new"
+    with pytest.raises(MissingKeyError):
+        retired.get("seg/1")
+
+
+def test_objects_cannot_stand_in_for_one_another() -> None:
+    root = MemoryStore()
+    make(root)
+    make(root, "twin")
+    JobStore(root, "job").put("seg/1", b"x")
+    root.put("job/seg/2", root.get("job/seg/1"))
+    root.put("twin/seg/1", root.get("job/seg/1"))
+    for store, name in ((JobStore(root, "job"), "seg/2"), (JobStore(root, "twin"), "seg/1")):
+        with pytest.raises(CorruptDataError):
+            store.get(name)
+
+
+def test_a_job_can_move_to_another_directory() -> None:
+    root = MemoryStore()
+    make(root)
+    JobStore(root, "job").put("seg/1", b"x")
+    for meta in root.list(""):
+        root.put(meta.name.replace("job/", "moved/", 1), root.get(meta.name))
+    assert JobStore(root, "moved").get("seg/1") == b"x"
+
+
+def test_what_is_shared_is_read_as_its_own_job_has_it() -> None:
+    root = MemoryStore()
+    make(root, "secret")
+    make(root, "plain", provider=None)
+    for name in ("secret", "plain"):
+        JobStore(root, name).put("seg/1", name.encode())
+    for reader in ("secret", "plain"):
+        for name in ("secret", "plain"):
+            store, shared = JobStore(root, reader), layout.shared(name, "seg/1")
+            assert store.get(shared) == store.get_range(shared, 0, len(name)) == name.encode()
+
+
+def test_a_job_without_encryption_is_refused_if_encryption_is_wanted() -> None:
+    root = MemoryStore()
+    make(root, provider=None)
+    record = make(root)  # it keeps what it was made with
+    check_job_storage(record, encrypted=False)
+    with pytest.raises(IncompatibleError, match="without encryption"):
+        check_job_storage(record, encrypted=True)
+    check_job_storage(make(root, "other"), encrypted=True)
+
+
+def test_a_plain_object_in_an_encrypted_job_is_refused() -> None:
+    root = MemoryStore()
+    make(root)
+    root.put(f"job/{CHAIN}", b"varve\0CHEN, as somebody else wrote it")
+    with pytest.raises(CorruptDataError, match="somebody else wrote it"):
+        JobStore(root, "job").get(CHAIN)
+
+
+def test_an_encrypted_object_is_known_even_if_job_json_was_replaced() -> None:
+    root = MemoryStore()
+    make(root)
+    JobStore(root, "job").put(CHAIN, b"x")
+    root.delete(["job/job.json"])
+    make(root, provider=None)
+    with pytest.raises(IncompatibleError, match="the object is encrypted"):
+        JobStore(root, "job").get(CHAIN)

@@ -1,0 +1,76 @@
+"""Packs that are stored late or never: the job goes on, and its end does not wait."""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.chain_job import results_of
+from tests.manual_clock import ManualClock
+from varve.storage import layout, pack_upload
+from varve.storage.base_decision import SparkProgress
+from varve.storage.batch_result import BatchFacts, entry_time
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.clock import SystemTokens
+from varve.storage.job_run import JobRun
+from varve.storage.memory_store import MemoryStore
+from varve.storage.records import OperatorLayout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from varve.storage.records import Commit
+
+
+class Hanging(MemoryStore):
+    """Its puts of packs hang until the gate is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = threading.Event()
+
+    def put(self, name: str, data: bytes) -> None:
+        if f"{layout.PACKS}" in name:
+            assert self.gate.wait(60)
+        super().put(name, data)
+
+
+@pytest.fixture
+def store() -> Iterator[Hanging]:
+    store = Hanging()
+    yield store
+    store.gate.set()
+
+
+def commit(run: JobRun, batch: int) -> Commit:
+    base = run.state.base
+    facts = BatchFacts(
+        batch=batch,
+        query_id="q",
+        source_hash=f"{batch}",
+        time_ms=entry_time(base, 1),
+        watermark_ms=None,
+        operators=(OperatorLayout(uid="op", parallelism=2, key_type="1:string", changelog=True, backend="hashmap"),),
+        results=results_of([b"first", b"second"]),
+    )
+    made = run.commit(facts, SystemTokens().token()).commit
+    run.batch_done()
+    return made
+
+
+def test_a_storage_that_hangs_with_packs_holds_up_neither_commits_nor_the_end(
+    store: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pack_upload, "WAIT_S", 0.02)
+    monkeypatch.setattr(pack_upload, "CLOSE_S", 0.02)
+    run = JobRun.open(store, "job", 8, CommitPolicy(full_every=2, path_max=6), ManualClock(), SystemTokens())
+    run.take_over()
+    run.choose_base(SparkProgress(0, "q", "0", None), None)
+    commits = [commit(run, batch) for batch in range(16)]
+    full = [made.batch for made in commits if made.is_full]
+    assert full == [0, 6, 12], "without packs only the length of the path makes an entry full"
+    store.gate.set()
+    run.close()
+    assert store.list(layout.CHAIN)[-1].name == layout.chain(commits[-1].seq)
