@@ -6,18 +6,15 @@ takes a location of its own.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests import ceph
+from benchmarks import ceph
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -70,19 +67,17 @@ def moto_server() -> Iterator[S3Server]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
-def ceph_server() -> Iterator[S3Server]:
-    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+def skip_without_ceph() -> None:
+    """Skip the test, with the reason, where Ceph is not installed."""
     missing = ceph.missing_programs()
     if missing:
         pytest.skip(f"Ceph is not installed (missing: {', '.join(missing)}); real-server S3 tests did not run")
-    home = Path(tempfile.mkdtemp(prefix="varve-ceph-"))
-    cluster = ceph.Ceph(home)
-    try:
-        cluster.start()
-        found = S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
-        found.make_bucket()
-        yield found
-    finally:
-        cluster.stop()
-        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def ceph_server() -> Iterator[S3Server]:
+    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+    skip_without_ceph()
+    with ceph.running_ceph() as cluster:
+        cluster.make_bucket(BUCKET)
+        yield S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ceph import free_port
+from benchmarks.ceph import free_port
 from tests.lossy_proxy import Fault, LossyProxy, lossy_proxy
 from varve.storage.backoff import Backoff
 from varve.storage.claim import Claim, claim
