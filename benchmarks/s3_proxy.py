@@ -1,7 +1,7 @@
 """An HTTP proxy in front of an S3 server that adds latency and counts what passes: requests and bytes, by kind.
 
-It forwards each request as it came, `Host` included, so signatures stay valid. Bodies are held in memory while they
-pass; a client sends and fetches large objects in parts of a few megabytes.
+It forwards each request as it came, `Host` included, so signatures stay valid. Bodies of requests are held in memory
+(clients send large objects in parts of a few megabytes), large answers are passed on as they come.
 
 ```python
 with S3Proxy(server.endpoint_url, latency_ms=20) as proxy:
@@ -13,14 +13,15 @@ with S3Proxy(server.endpoint_url, latency_ms=20) as proxy:
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 from collections import Counter
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 from urllib.parse import parse_qs
 
-from aiohttp import ClientError, ClientSession, ClientTimeout, TCPConnector, web
+from aiohttp import ClientError, ClientResponse, ClientSession, ClientTimeout, TCPConnector, web
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -28,6 +29,8 @@ KINDS = ("GET", "HEAD", "LIST", "PUT", "COPY", "MULTIPART", "DELETE", "OTHER")
 """What S3 bills apart: COPY is a PUT without a body, MULTIPART begins or completes an upload in parts (the parts are
 PUT), a DELETE may name up to 1000 objects."""
 START_S = 10.0
+STREAMED_FROM_BYTES = 1 << 20
+"""Larger answers are not read as a whole: some clients ask for more than they take."""
 
 _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding", "expect"})
 
@@ -39,7 +42,7 @@ class Traffic(NamedTuple):
     sent_bytes: int
     """Bodies of requests."""
     received_bytes: int
-    """Bodies of answers."""
+    """Bodies of answers, as far as the client took them."""
 
     def __sub__(self, earlier: Traffic) -> Traffic:
         """What passed since `earlier` was counted."""
@@ -76,13 +79,27 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """One answer, whole."""
+    """One answer."""
 
     status: int
     headers: CIMultiDict[str]
     body: bytes
+    rest: ClientResponse | None = None
+    """Where a large body comes from, instead of `body`."""
     cut_at: int | None = None
     """So many bytes of the body are sent, then the connection is closed; None: all."""
+
+    async def whole(self) -> Reply:
+        """The same with its body in memory."""
+        if self.rest is None:
+            return self
+        async with self.rest:
+            return replace(self, body=await self.rest.read(), rest=None)
+
+    def drop(self) -> None:
+        """Nobody reads the body."""
+        if self.rest is not None:
+            self.rest.close()
 
 
 class S3Proxy:
@@ -129,13 +146,15 @@ class S3Proxy:
         """The server's answer; None if it gave none."""
         headers = _passed_on(request.headers)
         url = URL(self._upstream_url + request.target, encoded=True)
+        body = io.BytesIO(request.body) if request.body else None  # aiohttp warns of large bytes
         try:
-            async with self._session.request(
-                request.method, url, headers=headers, data=request.body or None, allow_redirects=False
-            ) as answer:
-                return Reply(answer.status, _passed_on(answer.headers), await answer.read())
+            answer = await self._session.request(request.method, url, headers=headers, data=body, allow_redirects=False)
+            reply = Reply(answer.status, _passed_on(answer.headers), b"", answer)
+            if request.method == "HEAD" or (answer.content_length or 0) <= STREAMED_FROM_BYTES:
+                return await reply.whole()
         except (ClientError, OSError, TimeoutError):
             return None
+        return reply
 
     async def _serve(self) -> None:
         self._loop, self._stopped = asyncio.get_running_loop(), asyncio.Event()
@@ -171,18 +190,31 @@ class S3Proxy:
             if incoming.transport is not None:
                 incoming.transport.abort()
             return web.Response()  # goes nowhere
-        self._received_bytes[request.kind] += len(reply.body)
         headers = CIMultiDict(reply.headers)
-        if request.method != "HEAD":
+        if reply.rest is None and request.method != "HEAD":
             headers["Content-Length"] = str(len(reply.body))
-        if reply.cut_at is not None:
-            response = web.StreamResponse(status=reply.status, headers=headers)
+        response = web.StreamResponse(status=reply.status, headers=headers)
+        try:
             await response.prepare(incoming)
+            await self._send(reply, response, request.kind)
+            is_complete = reply.cut_at is None
+        except (ClientError, OSError):  # of either side
+            is_complete = False
+        finally:
+            reply.drop()
+        if not is_complete and incoming.transport is not None:
+            incoming.transport.close()
+        return response
+
+    async def _send(self, reply: Reply, response: web.StreamResponse, kind: str) -> None:
+        """Pass the body on, and count what the client takes."""
+        if reply.rest is None:
             await response.write(reply.body[: reply.cut_at])
-            if incoming.transport is not None:
-                incoming.transport.close()
-            return response
-        return web.Response(status=reply.status, headers=headers, body=reply.body)
+            self._received_bytes[kind] += len(reply.body[: reply.cut_at])
+            return
+        async for chunk in reply.rest.content.iter_any():
+            await response.write(chunk)
+            self._received_bytes[kind] += len(chunk)
 
 
 def _passed_on(headers: CIMultiDict[str]) -> CIMultiDict[str]:

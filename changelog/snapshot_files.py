@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varve.storage.local_errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,7 +93,10 @@ def fetch_snapshot(
     for file in files:
         if "/" in file.file or file.file in ("", ".", ".."):
             raise CorruptDataError(f"a snapshot lists a file called {file.file!r}", object_name=file.name)
-    directory.mkdir(parents=True)
+    try:
+        directory.mkdir(parents=True)
+    except OSError as error:
+        raise happened_not(error, f"making {directory} for a snapshot") from error
     try:
         with ThreadPoolExecutor(threads, "varve-fetch") as pool:
             fetches = [pool.submit(_fetch, store, file, directory / file.file) for file in files]

@@ -7,6 +7,7 @@ takes a location of its own.
 from __future__ import annotations
 
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ from moto.server import ThreadedMotoServer
 from benchmarks import ceph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 BUCKET = "varve-test"
 
@@ -40,17 +41,25 @@ class S3Server:
         """A URL below which nothing is yet."""
         return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
-    def make_bucket(self) -> None:
-        """Create the tests' bucket."""
-        client = boto3.client(
+    @contextmanager
+    def client(self) -> Generator[Any]:
+        """A plain client of S3, for what stores cannot do."""
+        made = boto3.client(
             "s3",
             endpoint_url=self.endpoint_url,
             aws_access_key_id=self.key,
             aws_secret_access_key=self.secret,
             region_name="us-east-1",
         )
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def make_bucket(self, name: str = BUCKET) -> None:
+        """Create a bucket."""
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
 
 
 @pytest.fixture(scope="session")

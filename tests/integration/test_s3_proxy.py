@@ -52,7 +52,8 @@ def test_an_upload_in_parts_is_counted_by_its_parts(moto_server: S3Server, tmp_p
     assert before["PUT"] == Traffic(3, size, 0)
     assert before["MULTIPART"].requests == 2
     assert after["PUT"] - before["PUT"] == NOTHING
-    assert (after["GET"] - before["GET"]).received_bytes == size
+    # s3fs asks for all of it first, and closes that connection when it has seen how much it is.
+    assert size <= (after["GET"] - before["GET"]).received_bytes < 2 * size
     assert (tmp_path / "back").stat().st_size == size
 
 
