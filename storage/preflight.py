@@ -95,9 +95,12 @@ def _check_list(store: ObjectStore, name: str) -> None:
 
 def _check_race(store: ObjectStore, name: str, tokens: Sequence[str], clock: Clock) -> None:
     """Only finds what is not atomic if it is slow enough; what is atomic always passes."""
+
+    def wins(token: str) -> bool:
+        return claim(store, name, token.encode(), token, clock, _BACKOFF).won
+
     with ThreadPoolExecutor(len(tokens), "varve-preflight") as racers:
-        outcomes = list(racers.map(lambda token: claim(store, name, token.encode(), token, clock, _BACKOFF), tokens))
-    winners = sum(outcome.won for outcome in outcomes)
+        winners = sum(racers.map(wins, tokens))
     if winners != 1:
         raise _refused(store, f"let {winners} of {len(tokens)} threads create the same object (it is not atomic)")
 

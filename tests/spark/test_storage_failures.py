@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.lossy_proxy import EXPIRED, SKEWED, LossyProxy
 from tests.s3_servers import S3Server
-from tests.small_disk import small_disk
-from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
+from tests.spark.keyed_jobs import UID, KeyedJob, Sums, in_order, kill_state_workers
+from tests.spark.small_functions import Limited
 from varve.storage.errors import InvalidRequestError, RetryableError
 
 pytestmark = pytest.mark.spark
@@ -24,15 +23,6 @@ def s3_conf(server: S3Server, proxy: LossyProxy, location: str) -> dict[str, str
         "storage.option.secret": server.secret,
         "storage.option.endpoint_url": proxy.url,
     }
-
-
-def failing_after(job: KeyedJob, batch: int, action: Any) -> Any:
-    def sink(rows: DataFrame, number: int) -> None:
-        job.collect(rows, number)
-        if number == batch:
-            action()
-
-    return sink
 
 
 @pytest.mark.s3
@@ -53,32 +43,35 @@ def test_a_storage_that_refuses_is_told_before_the_first_batch_and_in_the_middle
         proxy.always = None
         job.add(("a", 3))
 
-        def skew() -> None:
+        def skewing(rows: DataFrame, batch: int) -> None:
+            job.collect(rows, batch)
             proxy.always = SKEWED
 
         with pytest.raises(InvalidRequestError, match="clock of this machine differs") as raised:
-            job.run(failing_after(job, 0, skew))
-        assert raised.value.context["batch"] == 1
+            job.run(skewing)
         assert raised.value.context["job"] == "job"
         assert moto_server.secret not in str(raised.value)
         proxy.always = None
         job.add(("a", 4), ("b", 5))
         job.run()
         assert job.rows() == in_order(job.expected)
-        assert [batch for batch, _ in job.received] == [0, 1, 2]
 
 
-@pytest.mark.fixed_storage
-def test_a_storage_that_fills_up_ends_the_query_and_it_goes_on_when_there_is_room(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with small_disk(tmp_path / "state") as disk:
-        job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"])
-        job.add(("a", 1), ("b", 2))
-        job.add(("a", 3))
-        with pytest.raises(RetryableError, match="disk is full: free space"):
-            job.run(failing_after(job, 0, disk.fill))
-        disk.free()
-        job.add(("a", 4), ("b", 5))
+@pytest.mark.fixed_storage  # the log must be uploaded
+def test_what_a_state_worker_cannot_do_is_the_error_that_the_user_gets(spark: SparkSession, tmp_path: Path) -> None:
+    """Spark keeps only the text of what a task raised."""
+    job = KeyedJob(spark, tmp_path, changelog=True, function=Limited(), conf={"checkpoint.inline-size-max": "0 b"})
+    job.add(("a", 1), ("b", 2))
+    job.add(("a", 13))
+    with pytest.raises(RetryableError, match="raise the limit, then try again") as raised:
         job.run()
-        assert job.rows() == in_order(job.expected)
+    assert {k: raised.value.context[k] for k in ("job", "operator", "batch")} == {
+        "job": "job",
+        "operator": UID,
+        "batch": 1,
+    }
+    kill_state_workers(spark)
+    job.function = Sums()
+    job.add(("a", 4), ("b", 5))
+    job.run()
+    assert job.rows() == in_order(job.expected)
