@@ -31,6 +31,7 @@ from varve.spark_integration.protocol import (
     TaskRequest,
     decode_message,
 )
+from varve.spark_integration.task_errors import WORKER_NOTE
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.worker_home import executor_home
 from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
@@ -239,7 +240,7 @@ def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarveError:
         error = happened_not(error, "the state worker")
     if not isinstance(error, VarveError):
         error = DidNotHappenError(f"the state worker failed: {failure.exception_type}: {failure.message}")
-    error.add_note(f"In the state worker:\n{failure.traceback}")
+    error.add_note(f"{WORKER_NOTE}\n{failure.traceback}")
     return error.with_context(**_context(task))
 
 

@@ -12,6 +12,8 @@ from typing import Final
 from varve.storage import errors
 from varve.storage.errors import CONTEXT_FIELDS, VarveError
 
+WORKER_NOTE: Final = "In the state worker:"
+"""Heads the note of an error that a state worker raised: its traceback there."""
 _RAISED: Final = re.compile(
     rf"^(?:.*: )?varve\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$", re.MULTILINE
 )
@@ -20,7 +22,8 @@ _NUMBERS: Final = frozenset({"partition", "batch", "epoch"})
 
 def task_error(failure: Exception) -> VarveError | None:
     """The error that a task raised, with what it knew of its context; None if it was none of ours."""
-    found = list(_RAISED.finditer(str(failure)))
+    text = str(failure).partition(f"\n{WORKER_NOTE}\n")[0]
+    found = list(_RAISED.finditer(text))
     if not found:
         return None
     name, message, context = found[-1].groups()  # the last one of a chain of causes is what was raised

@@ -15,7 +15,7 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
 In the state worker:
 Traceback (most recent call last):
   File "s3.py", line 1, in get
-OSError: [Errno 5] x
+varve.storage.errors.DidNotHappenError: what the worker itself said [object_name=chain/2]
 \tat org.apache.spark.api.python.BasePythonRunner
 """
 
