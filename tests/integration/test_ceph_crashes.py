@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from varve.storage.records import Link
 
-pytestmark = [pytest.mark.s3, pytest.mark.slow]
+pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 
 SEED: Final = 20
 CRASHES: Final = (
@@ -49,7 +49,7 @@ CRASHES: Final = (
 """What dies together, each once, in an order of the seed."""
 STEPS_BETWEEN: Final = 3
 """What every load gets done between two crashes, at least."""
-PATIENCE_S: Final = 90.0
+PATIENCE_S: Final = 120.0
 FOLD_EVERY: Final = 4
 RACERS: Final = 3
 UPLOADS_AT_ONCE: Final = 4
