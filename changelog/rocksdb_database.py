@@ -161,6 +161,9 @@ def rocksdb_error(error: Exception, directory: Path) -> VarveError:
         return DidNotHappenError(f"{text}; it is open elsewhere, wait until that process has ended", object_name=place)
     if str(error).startswith("Invalid argument"):
         return InvalidRequestError(f"{text}; correct the directory or the options", object_name=place)
-    if str(error).startswith("IO error"):
-        return MayHaveHappenedError(f"{text}; check space and permissions of the local disk", object_name=place)
+    # The second form is rocksdict's own, of what it does before RocksDB is asked.
+    if str(error).startswith("IO error") or "(os error " in str(error):
+        full = "No space left on device" in str(error)
+        advice = "the local disk is full: free space" if full else "check permissions and health of the local disk"
+        return MayHaveHappenedError(f"{text}; {advice}, then try again", object_name=place)
     return InvariantError(text, object_name=place)

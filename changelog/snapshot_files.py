@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.download import DownloadPolicy, WantedFile, download, file_crc32
 from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varve.storage.local_errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -108,7 +109,10 @@ def fetch_snapshots(
         missing: list[WantedFile] = []
         reused_bytes = 0
         for files, directory in wanted:
-            directory.mkdir(parents=True)
+            try:
+                directory.mkdir(parents=True)
+            except OSError as error:
+                raise happened_not(error, f"making {directory} for a snapshot") from error
             for file in files:
                 path = directory / file.file
                 if any(_is_linked(old / file.file, path, file) for old in reuse):

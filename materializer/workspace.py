@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from varve.storage.errors import InvalidRequestError
+from varve.storage.local_errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -59,27 +60,30 @@ class Workspace:
         return self._directory
 
     def range_directory(self, key: RangeKey) -> Path:
-        """Where the follower of a range keeps its database; the parent exists."""
-        directory = self._directory / "ranges" / _relative(key)
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        """Where the follower of a range keeps its database; the parent exists. Raises as `scratch`."""
+        directory = self._range_path(key)
+        _make(directory.parent)
         return directory
 
     def discard(self, key: RangeKey) -> None:
         """Remove a range's database."""
-        shutil.rmtree(self.range_directory(key), ignore_errors=True)
+        shutil.rmtree(self._range_path(key), ignore_errors=True)
 
     def discard_others(self, job_id: str, keys: Collection[RangeKey]) -> None:
         """Remove the databases of a job's ranges that are not among `keys`."""
-        kept = {self.range_directory(key) for key in keys}
+        kept = {self._range_path(key) for key in keys}
         for directory in (self._directory / "ranges" / quote(job_id, safe="")).glob("*/*"):
             if directory not in kept:
                 shutil.rmtree(directory, ignore_errors=True)
 
     def scratch(self, purpose: str, key: RangeKey) -> Path:
-        """A directory of a range below the scratch space that does not exist yet; its parent does."""
+        """A directory of a range below the scratch space that does not exist yet; its parent does.
+
+        Raises `DidNotHappenError` or `InvalidRequestError` if the disk is full or read-only.
+        """
         directory = self._scratch / purpose / _relative(key)
         shutil.rmtree(directory, ignore_errors=True)
-        directory.parent.mkdir(parents=True, exist_ok=True)
+        _make(directory.parent)
         return directory
 
     def trim(self, limit_bytes: int, in_use: Collection[RangeKey]) -> tuple[Path, ...]:
@@ -87,7 +91,7 @@ class Workspace:
 
         Those of `in_use` stay, so that the limit may be exceeded while they are. Returns what was removed.
         """
-        kept = {self.range_directory(key) for key in in_use}
+        kept = {self._range_path(key) for key in in_use}
         found = [_Copy(path, *_use_of(path)) for path in (self._directory / "ranges").glob("*/*/*")]
         total = sum(copy.size_bytes for copy in found)
         removed: list[Path] = []
@@ -98,6 +102,9 @@ class Workspace:
             removed.append(copy.path)
             total -= copy.size_bytes
         return tuple(removed)
+
+    def _range_path(self, key: RangeKey) -> Path:
+        return self._directory / "ranges" / _relative(key)
 
     def close(self) -> None:
         """Free the slot; its databases stay for the next run."""
@@ -129,6 +136,13 @@ def _use_of(directory: Path) -> tuple[int, float]:
             size_bytes += status.st_size
             used_s = max(used_s, status.st_mtime)
     return size_bytes, used_s
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise happened_not(error, f"making {directory} in the working directory") from error
 
 
 def _relative(key: RangeKey) -> Path:

@@ -30,6 +30,7 @@ from varve.spark_integration.map_side_combine import MapSideCombining
 from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
+from varve.spark_integration.task_errors import task_error
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.storage.base_decision import Adopt
 from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
@@ -322,6 +323,13 @@ class Coordinator:
                 if number + 1 == BATCH_ATTEMPTS_MAX:
                     raise
                 _log.warning("batch %d is executed again: %s", batch, error)
+            except VarveError:
+                raise
+            except Exception as error:  # what Spark makes of a task that has failed for good
+                known = task_error(error)
+                if known is None:
+                    raise
+                raise known from error
         else:
             raise AssertionError
         executed_s = self._clock.monotonic_s()

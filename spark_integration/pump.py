@@ -31,11 +31,13 @@ from varve.spark_integration.protocol import (
     TaskRequest,
     decode_message,
 )
+from varve.spark_integration.task_errors import WORKER_NOTE
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.worker_home import executor_home
 from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarveError
+from varve.storage.local_errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -234,9 +236,11 @@ def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarveError:
             error = pickle.loads(failure.pickled)  # noqa: S301  our own process wrote it
         except Exception:  # noqa: BLE001  a class that is not here; its text is
             error = None
+    if isinstance(error, OSError) and error.errno:
+        error = happened_not(error, "the state worker")
     if not isinstance(error, VarveError):
         error = DidNotHappenError(f"the state worker failed: {failure.exception_type}: {failure.message}")
-    error.add_note(f"In the state worker:\n{failure.traceback}")
+    error.add_note(f"{WORKER_NOTE}\n{failure.traceback}")
     return error.with_context(**_context(task))
 
 

@@ -7,6 +7,7 @@ may have sent a request twice over a connection that broke, so that even a refus
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -41,6 +42,7 @@ _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
 _PASSING_400: Final = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
+_DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _FAILED_STATUS: Final = range(400, 600)
 _TRANSPORT: Final = frozenset(
     {"OSError", "TimeoutError", "EOFError", "BotoCoreError", "ClientError", "HttpError", "AzureError"}
@@ -97,6 +99,9 @@ def failure(error: BaseException) -> Failure:
 
 
 def _number(error: BaseException | None) -> int | None:
+    # aiohttp numbers its own failures to read an answer, such as one that ends early: no server has said that.
+    if any(cls.__name__ == "HttpProcessingError" for cls in type(error).__mro__):
+        return None
     for attribute in ("status_code", "code", "status"):
         found = getattr(error, attribute, None)
         if isinstance(found, int) and found in _FAILED_STATUS:
@@ -112,27 +117,39 @@ def explain(
     Args:
         error: What the filesystem raised.
         doing: What was tried and where, for the message.
-        name: The object, if the call is about one.
+        name: The object; None for a listing, or a call about several.
         writes: Whether the call changes the storage.
         local: The file of this machine that the call reads or writes, if any.
     """
     facts = failure(error)
     if not facts.known:
         return None
-    if local is not None and isinstance(error, OSError) and str(error.filename) == str(local):
+    if local is not None and isinstance(error, OSError) and _is_of_local_disk(error, local, facts, writes=writes):
         return happened_not(error, f"{doing}, local file {local}", name)
     advice = _advice(facts)
     if advice:
         return InvalidRequestError(f"{doing}: {advice} ({facts.text})", object_name=name)
     missing = facts.status == HTTPStatus.NOT_FOUND or (facts.status is None and "FileNotFoundError" in facts.kinds)
     if missing and not writes:  # a write's 404 can be a multipart upload whose completion is done already
-        return MissingObjectError(f"{doing}: there is no such object ({facts.text})", object_name=name)
+        return _missing(doing, name, facts)
     if writes:
         return MayHaveHappenedError(
             f"{doing}: no clear answer, the storage may hold it or not; read back, then try again ({facts.text})",
             object_name=name,
         )
     return DidNotHappenError(f"{doing}: no answer from the storage; try again ({facts.text})", object_name=name)
+
+
+def _is_of_local_disk(error: OSError, local: Path, facts: Failure, *, writes: bool) -> bool:
+    """Whether this machine's file failed; a download that fills the disk does not name it."""
+    return str(error.filename) == str(local) or (not writes and facts.status is None and error.errno in _DISK_ERRORS)
+
+
+def _missing(doing: str, name: str | None, facts: Failure) -> VarveError:
+    if name is None:  # the listing of a prefix without objects is empty, and not an error
+        what = "what answers there knows of no such bucket, or is no object storage; correct the URL and endpoint_url"
+        return InvalidRequestError(f"{doing}: {what} ({facts.text})")
+    return MissingObjectError(f"{doing}: there is no such object ({facts.text})", object_name=name)
 
 
 def _advice(facts: Failure) -> str | None:

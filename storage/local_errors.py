@@ -28,6 +28,7 @@ _ADVICE: Final[dict[int, str]] = {
 _PASSING: Final[dict[int, str]] = {
     errno.ENOSPC: "the disk is full: free space, then try again",
     errno.EDQUOT: "the disk quota is used up: free space, then try again",
+    errno.EFBIG: "the file is larger than this filesystem or this process may write: raise the limit, then try again",
     errno.EMFILE: "this process has too many open files: raise its limit, then try again",
     errno.ENFILE: "the machine has too many open files: raise the limit, then try again",
     errno.EIO: "the disk reports an input/output error: check the disk, then try again",

@@ -1,129 +1,133 @@
-"""An HTTP proxy in front of an S3 server that loses, delays, refuses or changes requests as a test says.
-
-It forwards each request as it came, `Host` included, so signatures stay valid.
-"""
+"""A proxy in front of an S3 server that loses, delays, refuses, cuts or changes requests: as told, or at random."""
 
 from __future__ import annotations
 
-import http.client
+import asyncio
+import dataclasses
+import random
 import threading
 from collections import deque
-from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import Enum
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
+from aiohttp import ClientError
+from multidict import CIMultiDict
+
+from benchmarks.s3_proxy import Reply, Request, S3Proxy
 
 
 class Fault(Enum):
     """What happens to one request."""
 
-    LOSE_REPLY = "the server does it, the client's connection is closed without an answer"
-    LOSE_REQUEST = "the connection is closed before the server sees it"
+    LOSE_REPLY = "the server does it, the client's connection is reset without an answer"
+    LOSE_REQUEST = "the connection is reset before the server sees it"
     HANG = "the server does it, the client gets no answer for as long as the test runs"
-    BUSY = "503 without asking the server"
+    CUT = "the server does it, the client gets half of the answer's body"
 
 
-class LossyProxy:
-    """The proxy's state, shared by its threads."""
+@dataclass(frozen=True)
+class Answer:
+    """An answer as AWS words it, instead of the server's."""
 
-    def __init__(self, upstream: str) -> None:
-        """`upstream` is `http://host:port`."""
-        self.upstream = upstream.removeprefix("http://")
-        self.faults: deque[Fault] = deque()
+    status: int
+    code: str
+    done: bool = False
+    """Whether the server does it nevertheless."""
+    headers: tuple[tuple[str, str], ...] = ()
+
+    def reply(self) -> Reply:
+        body = f"<Error><Code>{self.code}</Code><Message>said on purpose</Message></Error>"
+        headers = CIMultiDict([("Content-Type", "application/xml"), *self.headers])
+        return Reply(self.status, headers, body.encode())
+
+
+BUSY = Answer(503, "SlowDown")
+SKEWED = Answer(403, "RequestTimeTooSkewed")
+EXPIRED = Answer(400, "ExpiredToken")
+FAILED_BUT_DONE = Answer(500, "InternalError", done=True)
+
+
+@dataclass(frozen=True)
+class Weather:
+    """Random faults: how likely each is per request."""
+
+    faults: tuple[tuple[Fault | Answer, float], ...] = (
+        (Fault.LOSE_REPLY, 0.03),
+        (Fault.LOSE_REQUEST, 0.03),
+        (Fault.CUT, 0.03),
+        (BUSY, 0.03),
+        (FAILED_BUT_DONE, 0.03),
+    )
+    delay: float = 0.1
+    delay_max_s: float = 0.3
+
+
+CALM = Weather(faults=(), delay=0.0)
+
+
+class LossyProxy(S3Proxy):
+    """A proxy whose attributes say what goes wrong; they may be changed at any time."""
+
+    def __init__(self, upstream_url: str, seed: int = 0) -> None:
+        super().__init__(upstream_url)
+        self.faults: deque[Fault | Answer] = deque()
         """For the next PUT requests, in order."""
-        self.read_faults: deque[Fault] = deque()
+        self.read_faults: deque[Fault | Answer] = deque()
         """For the next GET requests, in order."""
+        self.always: Answer | None = None
+        """What every request is answered."""
+        self.weather = CALM
+        """For requests that nothing above is said of."""
         self.ignore_conditions = False
         """Whether If-None-Match is dropped, as some S3 clones do."""
         self.seen: list[str] = []
         """The methods of all requests."""
         self.released = threading.Event()
-        self.endpoint_url = ""
+        """Ends the waiting of requests that hang."""
+        self._rng = random.Random(seed)
 
-    def next_fault(self, method: str) -> Fault | None:
-        self.seen.append(method)
-        faults = {"PUT": self.faults, "GET": self.read_faults}.get(method)
-        return faults.popleft() if faults else None
+    def __exit__(self, *error: object) -> None:
+        self.released.set()
+        super().__exit__(*error)
 
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-
-    def __init__(self, proxy: LossyProxy) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.proxy = proxy
-
-
-class _Handler(BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-
-    @property
-    def proxy(self) -> LossyProxy:
-        assert isinstance(self.server, _Server)
-        return self.server.proxy
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its base names it so
-        pass
-
-    def forward(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        fault = self.proxy.next_fault(self.command)
+    async def exchange(self, request: Request) -> Reply | None:
+        self.seen.append(request.method)
+        if self.ignore_conditions:
+            request.headers.popall("If-None-Match", None)
+        if self._rng.random() < self.weather.delay:
+            await asyncio.sleep(self._rng.random() * self.weather.delay_max_s)
+        fault = self._fault(request.method)
+        if isinstance(fault, Answer):
+            if fault.done:
+                await self._done(request)
+            return fault.reply()
         if fault is Fault.LOSE_REQUEST:
-            self.close_connection = True
-            return
-        if fault is Fault.BUSY:
-            self.answer(503, [], b"<Error><Code>SlowDown</Code><Message>busy</Message></Error>")
-            return
-        status, headers, answer = self.ask(body)
+            return None
+        if fault is None:
+            return await self.forward(request)
+        reply = await self._done(request)
         if fault is Fault.HANG:
-            self.proxy.released.wait(60)
-        if fault in (Fault.LOSE_REPLY, Fault.HANG):
-            self.close_connection = True
-            return
-        self.answer(status, headers, answer)
+            await asyncio.to_thread(self.released.wait, 60)
+        is_cut = fault is Fault.CUT and reply is not None and len(reply.body) > 1
+        return dataclasses.replace(reply, cut_at=len(reply.body) // 2) if is_cut else None
 
-    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = forward  # noqa: N815 - http.server's names
-
-    def ask(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-        connection = http.client.HTTPConnection(self.proxy.upstream, timeout=30)
+    async def _done(self, request: Request) -> Reply | None:
+        """The server's answer, when it has said all of it."""
+        reply = await self.forward(request)
         try:
-            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-            dropped = {"expect", "if-none-match"} if self.proxy.ignore_conditions else {"expect"}
-            for key, value in self.headers.items():
-                if key.lower() not in dropped:
-                    connection.putheader(key, value)
-            connection.endheaders(body)
-            answer = connection.getresponse()
-            return answer.status, answer.getheaders(), answer.read()
-        finally:
-            connection.close()
+            return None if reply is None else await reply.whole()
+        except (ClientError, OSError):
+            return None
 
-    def answer(self, status: int, headers: list[tuple[str, str]], body: bytes) -> None:
-        self.send_response_only(status)
-        for key, value in headers:
-            if key.lower() not in ("transfer-encoding", "connection", "content-length"):
-                self.send_header(key, value)
-        length = next((value for key, value in headers if key.lower() == "content-length"), str(len(body)))
-        self.send_header("Content-Length", length if self.command == "HEAD" else str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-
-@contextmanager
-def lossy_proxy(upstream: str) -> Generator[LossyProxy]:
-    """A running proxy."""
-    proxy = LossyProxy(upstream)
-    server = _Server(proxy)
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
-    thread.start()
-    proxy.endpoint_url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
-        yield proxy
-    finally:
-        proxy.released.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+    def _fault(self, method: str) -> Fault | Answer | None:
+        if self.always is not None:
+            return self.always
+        planned = {"PUT": self.faults, "GET": self.read_faults}.get(method)
+        if planned:
+            return planned.popleft()
+        strike = self._rng.random()
+        for fault, chance in self.weather.faults:
+            if strike < chance:
+                return fault
+            strike -= chance
+        return None

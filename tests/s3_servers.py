@@ -6,21 +6,19 @@ takes a location of its own.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import uuid
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from tests import ceph
+from benchmarks import ceph
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
 BUCKET = "varve-test"
 
@@ -43,17 +41,25 @@ class S3Server:
         """A URL below which nothing is yet."""
         return f"s3://{BUCKET}/{uuid.uuid4().hex}"
 
-    def make_bucket(self) -> None:
-        """Create the tests' bucket."""
-        client = boto3.client(
+    @contextmanager
+    def client(self) -> Generator[Any]:
+        """A plain client of S3, for what stores cannot do."""
+        made = boto3.client(
             "s3",
             endpoint_url=self.endpoint_url,
             aws_access_key_id=self.key,
             aws_secret_access_key=self.secret,
             region_name="us-east-1",
         )
-        client.create_bucket(Bucket=BUCKET)
-        client.close()
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def make_bucket(self, name: str = BUCKET) -> None:
+        """Create a bucket."""
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
 
 
 @pytest.fixture(scope="session")
@@ -70,19 +76,17 @@ def moto_server() -> Iterator[S3Server]:
         server.stop()
 
 
-@pytest.fixture(scope="session")
-def ceph_server() -> Iterator[S3Server]:
-    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+def skip_without_ceph() -> None:
+    """Skip the test, with the reason, where Ceph is not installed."""
     missing = ceph.missing_programs()
     if missing:
         pytest.skip(f"Ceph is not installed (missing: {', '.join(missing)}); real-server S3 tests did not run")
-    home = Path(tempfile.mkdtemp(prefix="varve-ceph-"))
-    cluster = ceph.Ceph(home)
-    try:
-        cluster.start()
-        found = S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
-        found.make_bucket()
-        yield found
-    finally:
-        cluster.stop()
-        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def ceph_server() -> Iterator[S3Server]:
+    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+    skip_without_ceph()
+    with ceph.running_ceph() as cluster:
+        cluster.make_bucket(BUCKET)
+        yield S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)

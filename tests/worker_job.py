@@ -191,6 +191,8 @@ class WorkerJob:
         inline_bytes_max: Larger images are uploaded.
         function: Pickled, instead of a `Recorder`.
         vectorized: It takes Arrow batches.
+        home: Where the workers keep their files, instead of below `directory`.
+        backend: The working store.
     """
 
     def __init__(
@@ -201,16 +203,18 @@ class WorkerJob:
         inline_bytes_max: int = 1 << 20,
         function: bytes | None = None,
         vectorized: bool = False,
+        home: Path | None = None,
+        backend: str = "hashmap",
     ) -> None:
         self.function = function or FUNCTION
         self._operator: dict[str, Any] = {
-            "storage_url": str(directory / "state"), "backend": "hashmap", "changelog": changelog, "key_type": "1:int",
+            "storage_url": str(directory / "state"), "backend": backend, "changelog": changelog, "key_type": "1:int",
             "key_columns": (KEY_GROUP_COLUMN,), "preemptive_persist_threshold_bytes": 1 << 20,
             "inline_bytes_max": inline_bytes_max, "max_parallelism": KEY_GROUPS, "vectorized": vectorized,
         }  # fmt: skip
         self.store = PrefixedStore(open_store(str(directory / "state")), "job")
         self.clock = ManualClock()
-        self._home = WorkerHome(directory / "home")
+        self._home = WorkerHome(home or directory / "home")
         self._home.create()
         self._tokens = CountingTokens()
         self._workers: dict[int, StateWorker] = {}

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.ceph import free_port
-from tests.lossy_proxy import Fault, LossyProxy, lossy_proxy
+from benchmarks.ceph import free_port
+from tests.lossy_proxy import BUSY, Fault, LossyProxy
 from varve.storage.backoff import Backoff
 from varve.storage.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
@@ -43,7 +43,7 @@ def server(request: pytest.FixtureRequest) -> S3Server:
 
 @pytest.fixture
 def proxy(server: S3Server) -> Iterator[LossyProxy]:
-    with lossy_proxy(server.endpoint_url) as running:
+    with LossyProxy(server.endpoint_url) as running:
         yield running
 
 
@@ -55,7 +55,7 @@ def open_at(server: S3Server, endpoint_url: str, location: str = "", **options: 
 @pytest.fixture
 def store(server: S3Server, proxy: LossyProxy) -> FsspecStore:
     """A store behind the proxy, with one request behind it: its connection is a reused one."""
-    opened = open_at(server, proxy.endpoint_url)
+    opened = open_at(server, proxy.url)
     opened.put("warm/up", b"")
     proxy.seen.clear()
     return opened
@@ -114,18 +114,18 @@ def test_a_hanging_server_ends_by_the_read_timeout(store: FsspecStore, proxy: Lo
 
 
 def test_a_busy_server_may_have_done_a_write_and_surely_did_no_read(store: FsspecStore, proxy: LossyProxy) -> None:
-    proxy.faults.append(Fault.BUSY)
+    proxy.faults.append(BUSY)
     with pytest.raises(MayHaveHappenedError):
         store.put_if_absent("chain/1", b"mine")
-    proxy.read_faults.extend([Fault.BUSY] * 3)
+    proxy.read_faults.extend([BUSY] * 3)
     with pytest.raises(DidNotHappenError):
         store.get("warm/up")
     assert proxy.seen == ["PUT", "GET", "GET", "GET"]
 
 
 def test_plain_writes_and_reads_are_repeated(store: FsspecStore, proxy: LossyProxy) -> None:
-    proxy.faults.extend([Fault.BUSY, Fault.LOSE_REPLY])
-    proxy.read_faults.extend([Fault.BUSY, Fault.LOSE_REPLY])
+    proxy.faults.extend([BUSY, Fault.LOSE_REPLY])
+    proxy.read_faults.extend([BUSY, Fault.LOSE_REPLY])
     store.put("a", b"x")
     assert store.get("a") == b"x"
 
@@ -142,9 +142,9 @@ def test_a_hanging_upload_is_joined_by_a_second_attempt(store: FsspecStore, prox
 
 def test_a_storage_that_ignores_conditions_is_refused(moto_server: S3Server) -> None:
     """Only with moto, which does not mind that the proxy takes a signed header away."""
-    with lossy_proxy(moto_server.endpoint_url) as proxy:
+    with LossyProxy(moto_server.endpoint_url) as proxy:
         proxy.ignore_conditions = True
-        store = open_at(moto_server, proxy.endpoint_url)
+        store = open_at(moto_server, proxy.url)
         with pytest.raises(InvalidRequestError, match="If-None-Match is ignored"):
             check_store(store, SystemTokens(), SystemClock())
         assert store.list("preflight/") == []

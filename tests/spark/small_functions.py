@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +69,15 @@ class Dying(Sums):
         if value.v == self.at and not self.marker.exists():
             self.marker.touch()
             os.kill(os.getpid(), signal.SIGKILL)
+        yield from super().process_element(value, ctx)
+
+
+class Limited(Sums):
+    """Forbids its own process, the state worker, to write files."""
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        if value.v == 13:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (0, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
         yield from super().process_element(value, ctx)
 
 

@@ -6,6 +6,8 @@ import errno
 from pathlib import Path
 
 import pytest
+from aiohttp import ClientPayloadError
+from aiohttp.http_exceptions import ContentLengthError
 from botocore.exceptions import (
     ClientError,
     ConnectTimeoutError,
@@ -105,11 +107,27 @@ def test_an_unclear_write_may_have_happened_and_a_read_did_not(error: Exception)
     assert type(explain(error, "reading", "a", writes=False)) is DidNotHappenError
 
 
+def test_an_answer_that_ends_early_is_no_refusal() -> None:
+    """aiohttp gives its own failure to read the body the number 400."""
+    cut = ClientPayloadError("Response payload is not completed")
+    cut.__cause__ = ContentLengthError("received 500 of 1000 bytes")
+    assert failure(cut).status is None
+    assert type(explain(cut, "reading", "a", writes=False)) is DidNotHappenError
+    assert type(explain(cut, "writing", "a", writes=True)) is MayHaveHappenedError
+
+
 def test_a_missing_object_is_missing_only_to_a_reader() -> None:
     """A write's 404 is a multipart upload that was completed already."""
     assert type(explain(answered(404, "NoSuchKey"), "reading", "a", writes=False)) is MissingObjectError
     assert type(explain(FileNotFoundError("a"), "reading", "a", writes=False)) is MissingObjectError
     assert type(explain(answered(404, "NoSuchUpload"), "uploading", "a", writes=True)) is MayHaveHappenedError
+
+
+def test_a_listing_that_is_not_found_is_of_no_bucket() -> None:
+    """A web server that is no S3 answers so; the listing of a prefix without objects is empty."""
+    found = explain(answered(404), "listing s3://b/", None, writes=False)
+    assert type(found) is InvalidRequestError
+    assert "endpoint_url" in str(found)
 
 
 def test_a_failure_of_the_local_file_is_told_from_one_of_the_storage() -> None:
@@ -118,6 +136,9 @@ def test_a_failure_of_the_local_file_is_told_from_one_of_the_storage() -> None:
     found = explain(full, "downloading", "a", writes=False, local=local)
     assert type(found) is DidNotHappenError
     assert "disk is full" in str(found)
+    written = OSError(errno.ENOSPC, "full")  # as write() into an open file says it
+    assert "disk is full" in str(explain(written, "downloading", "a", writes=False, local=local))
+    assert type(explain(written, "uploading", "a", writes=True, local=local)) is MayHaveHappenedError
     gone = FileNotFoundError(errno.ENOENT, "gone", str(local))
     assert not isinstance(explain(gone, "downloading", "a", writes=False, local=local), MissingObjectError)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.manual_clock import ManualClock
 from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import MemoryStore
 from varve.storage.preflight import PREFLIGHT, check_store
@@ -44,6 +46,22 @@ class Refusing(MemoryStore):
         return False
 
 
+class Racy(MemoryStore):
+    """Looks first and writes then; the first object of all is created as it should be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._looked = threading.Barrier(4)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        if not self.list(PREFLIGHT) or self.list(name):
+            return super().put_if_absent(name, data)
+        with suppress(threading.BrokenBarrierError):
+            self._looked.wait(10)
+        self.put(name, data)
+        return True
+
+
 class Blind(MemoryStore):
     """A listing that lags behind."""
 
@@ -68,8 +86,20 @@ class WholeRanges(MemoryStore):
 class Down(MemoryStore):
     """Answers nothing."""
 
-    def put_if_absent(self, name: str, data: bytes) -> bool:
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        self.calls += 1
         raise DidNotHappenError("no answer")
+
+
+class Full(MemoryStore):
+    """Takes nothing."""
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        raise MayHaveHappenedError("no room")
 
 
 def check(store: ObjectStore) -> None:
@@ -89,6 +119,7 @@ def test_a_good_store_passes_and_is_left_as_it_was(tmp_path: Path) -> None:
         (Overwriting, "overwrites an existing object"),
         (Claiming, "overwrites an existing object"),
         (Refusing, "overwrites an existing object"),
+        (Racy, "4 of 4 threads"),
         (Blind, "does not list"),
         (Undying, "still returns an object that was deleted"),
         (WholeRanges, "wrong bytes for a range"),
@@ -106,6 +137,13 @@ def test_the_check_removes_its_object_when_it_refuses() -> None:
     assert store.list(PREFLIGHT) == []
 
 
-def test_a_store_that_does_not_answer_is_a_retryable_error() -> None:
-    with pytest.raises(DidNotHappenError):
-        check(Down())
+def test_a_store_that_does_not_answer_is_found_by_one_call() -> None:
+    store = Down()
+    with pytest.raises(DidNotHappenError, match=r"nothing was started.*no answer"):
+        check(store)
+    assert store.calls == 1
+
+
+def test_a_store_that_takes_nothing_did_not_start_the_job() -> None:
+    with pytest.raises(DidNotHappenError, match=r"nothing was started.*no room"):
+        check(Full())

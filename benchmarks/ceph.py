@@ -1,7 +1,8 @@
-"""A real S3 server for tests: one Ceph monitor, one object daemon in memory and one RADOS gateway on the loopback.
+"""A real S3 server for tests and benchmarks: one Ceph monitor, one object daemon and one RADOS gateway on the loopback.
 
-Needs the Debian packages ceph-mon, ceph-osd and radosgw; no root, no systemd, no manager daemon. The settings that
-are not obvious say why.
+What it stores is in memory, or in a file: then every daemon may be killed at any time and started again, and what was
+acknowledged is there. Needs the Debian packages ceph-mon, ceph-osd and radosgw; no root, no systemd, no manager
+daemon. The settings that are not obvious say why.
 """
 
 from __future__ import annotations
@@ -9,17 +10,26 @@ from __future__ import annotations
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 import urllib.error
 import urllib.request
 import uuid
-from typing import TYPE_CHECKING
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from pathlib import Path
+import botocore.session
 
 ACCESS_KEY = "varvetestkey"
 SECRET_KEY = "varvetestsecret"
+DAEMONS: dict[str, tuple[str, ...]] = {
+    "radosgw": ("-n", "client.rgw"),
+    "ceph-osd": ("-i", "0"),
+    "ceph-mon": ("-i", "a"),
+}
+"""Program → arguments; in the order in which they end best."""
 PROGRAMS = ("ceph-mon", "ceph-osd", "radosgw", "radosgw-admin", "monmaptool", "ceph")
 
 _CONFIG = """\
@@ -64,8 +74,11 @@ osd_pool_default_pg_num = 4
 osd_pool_default_pgp_num = 4
 osd_pool_default_pg_autoscale_mode = off
 osd_crush_chooseleaf_type = 0
-osd_objectstore = memstore
+osd_objectstore = {objectstore}
 memstore_device_bytes = 2147483648
+# A sparse file.
+bluestore_block_size = 8589934592
+osd_memory_target = 939524096
 # The default of 256 is shorter than S3's longest key.
 osd_max_object_name_len = 2048
 osd_class_load_list = *
@@ -102,21 +115,61 @@ def free_port() -> int:
         return port
 
 
-class Ceph:
-    """A cluster that lives in one directory; what it stores is gone when it stops."""
+@contextmanager
+def running_ceph(*, durable: bool = False) -> Generator[Ceph]:
+    """A cluster in a temporary directory, which is gone afterwards; see `Ceph`."""
+    home = Path(tempfile.mkdtemp(prefix="varve-ceph-"))
+    cluster = Ceph(home, durable=durable)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()
+        shutil.rmtree(home, ignore_errors=True)
 
-    def __init__(self, home: Path) -> None:
-        """`home` must be short: the paths of Unix sockets are limited to about 100 characters."""
+
+class Ceph:
+    """A cluster that lives in one directory, for one start from nothing."""
+
+    def __init__(self, home: Path, *, durable: bool = False) -> None:
+        """A cluster that does not run yet.
+
+        Args:
+            home: Must be short: the paths of Unix sockets are limited to about 100 characters.
+            durable: Objects are in a file below `home`, synced like a disk, and outlive the daemons; else in memory.
+        """
         if len(str(home)) > 70:
             raise ValueError(f"{home} is too long for Unix sockets; use a shorter directory")
         self._home = home
         self._config = home / "ceph.conf"
-        self._daemons: list[subprocess.Popen[bytes]] = []
+        self._objectstore = "bluestore" if durable else "memstore"
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
         self.port = free_port()
 
     @property
     def endpoint_url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
+
+    def storage_options(self, endpoint_url: str = "") -> dict[str, Any]:
+        """The options that fsspec needs for the gateway, or for a proxy in front of it."""
+        return {
+            "key": ACCESS_KEY,
+            "secret": SECRET_KEY,
+            "endpoint_url": endpoint_url or self.endpoint_url,
+            "client_kwargs": {"region_name": "us-east-1"},
+        }
+
+    def make_bucket(self, name: str) -> None:
+        """Create a bucket."""
+        client = botocore.session.get_session().create_client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name="us-east-1",
+        )
+        client.create_bucket(Bucket=name)
+        client.close()
 
     def start(self) -> None:
         """Start from nothing; returns when the gateway answers. Raises RuntimeError with the log if it does not."""
@@ -125,47 +178,55 @@ class Ceph:
             self._start_osd()
             self._run("radosgw-admin", "-n", "client.rgw", "user", "create", "--uid=varve", "--display-name=varve",
                       f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")  # fmt: skip
-            self._spawn("radosgw", "-n", "client.rgw")
+            self.restart("radosgw")
             self._await_gateway()
         except BaseException:
             self.stop()
             raise
 
     def stop(self) -> None:
-        """End every daemon, the last one first; there is nothing to save."""
-        for daemon in reversed(self._daemons):
+        """End every daemon for good."""
+        for program in DAEMONS:
+            self.kill(program)
+
+    def kill(self, program: str) -> None:
+        """SIGKILL one of `DAEMONS`; does nothing if it does not run."""
+        daemon = self._daemons.pop(program, None)
+        if daemon is not None:
             daemon.kill()
             daemon.wait(timeout=30)
-        self._daemons.clear()
+
+    def restart(self, program: str) -> None:
+        """Start one of `DAEMONS` that does not run; it answers some time later."""
+        with (self._home / "log" / f"{program}.out").open("ab") as log:
+            command = [program, "--conf", str(self._config), *DAEMONS[program], "-f"]
+            self._daemons[program] = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
     def _start_monitor(self) -> None:
         for directory in ("run", "log", "mon", "osd", "rgw"):
             (self._home / directory).mkdir(parents=True)
         fsid, mon_port = str(uuid.uuid4()), free_port()
-        self._config.write_text(_CONFIG.format(fsid=fsid, mon_port=mon_port, home=self._home, port=self.port))
+        self._config.write_text(
+            _CONFIG.format(fsid=fsid, mon_port=mon_port, home=self._home, port=self.port, objectstore=self._objectstore)
+        )
         monmap = str(self._home / "monmap")
         address = f"[v2:127.0.0.1:{mon_port}]"
         subprocess.run(["monmaptool", "--create", "--fsid", fsid, "--addv", "a", address, monmap],
                        check=True, capture_output=True, timeout=60)  # fmt: skip
         self._run("ceph-mon", "--mkfs", "-i", "a", "--monmap", monmap)
-        self._spawn("ceph-mon", "-i", "a")
+        self.restart("ceph-mon")
 
     def _start_osd(self) -> None:
         osd_uuid = str(uuid.uuid4())
         self._run("ceph", "--connect-timeout", "30", "osd", "new", osd_uuid)
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd_uuid)
-        self._spawn("ceph-osd", "-i", "0")
+        self.restart("ceph-osd")
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run([program, "--conf", str(self._config), *arguments],
                               check=False, capture_output=True, text=True, timeout=90)  # fmt: skip
         if done.returncode != 0:
             raise RuntimeError(f"{program} ended with {done.returncode}: {done.stderr[-2000:]}")
-
-    def _spawn(self, program: str, *arguments: str) -> None:
-        with (self._home / "log" / f"{program}.out").open("ab") as log:
-            command = [program, "--conf", str(self._config), *arguments, "-f"]
-            self._daemons.append(subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log))
 
     def _await_gateway(self) -> None:
         give_up = time.monotonic() + 60
@@ -174,7 +235,7 @@ class Ceph:
                 with urllib.request.urlopen(self.endpoint_url, timeout=2):
                     return
             except (urllib.error.URLError, OSError):
-                if self._daemons[-1].poll() is not None:
+                if self._daemons["radosgw"].poll() is not None:
                     break
                 time.sleep(0.05)
         log = (self._home / "log" / "radosgw.out").read_text(errors="replace")

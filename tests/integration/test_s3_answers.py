@@ -1,0 +1,232 @@
+"""What AWS answers when something is wrong, as far as moto and the proxy in front of it can say it."""
+
+from __future__ import annotations
+
+import json
+import threading
+import uuid
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import TYPE_CHECKING
+
+import botocore.auth
+import pytest
+
+from benchmarks.ceph import free_port
+from tests.lossy_proxy import BUSY, EXPIRED, FAILED_BUT_DONE, SKEWED, Answer, Fault, LossyProxy
+from tests.manual_clock import ManualClock
+from varve.storage.claim import Claim, claim
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varve.storage.fsspec_store import FsspecStore
+from varve.storage.preflight import check_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from tests.s3_servers import S3Server
+
+pytestmark = pytest.mark.s3
+ELSEWHERE = (("x-amz-bucket-region", "eu-west-1"),)
+"""As AWS says where a bucket is."""
+MINE = "a" * 32
+CONFLICT = Answer(409, "ConditionalRequestConflict")
+PASSING = (
+    BUSY,
+    Answer(500, "InternalError"),
+    FAILED_BUT_DONE,
+    Answer(400, "RequestTimeout"),
+    Answer(503, "ServiceUnavailable", done=True),
+    Answer(429, "TooManyRequests"),
+)
+LASTING = (
+    (SKEWED, "synchronise it"),
+    (EXPIRED, "correct key, secret or token"),
+    (Answer(403, "AccessDenied"), "grant list, read, write and delete"),
+    (Answer(301, "PermanentRedirect", headers=ELSEWHERE), "correct region and endpoint_url"),
+    (Answer(400, "AuthorizationHeaderMalformed"), "correct region and endpoint_url"),
+    (Answer(307, "TemporaryRedirect", headers=ELSEWHERE), "correct region and endpoint_url"),
+    (Answer(501, "NotImplemented"), "conditional writes"),
+    (Answer(405, "MethodNotAllowed"), "conditional writes"),
+)
+
+
+def name_of(value: object) -> str | None:
+    return f"{value.status}-{value.code}{'-done' * value.done}" if isinstance(value, Answer) else None
+
+
+@pytest.fixture
+def proxy(moto_server: S3Server) -> Iterator[LossyProxy]:
+    with LossyProxy(moto_server.endpoint_url) as running:
+        yield running
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    """Its pauses take no time, and are counted."""
+    return ManualClock()
+
+
+@pytest.fixture
+def store(moto_server: S3Server, proxy: LossyProxy, clock: ManualClock) -> FsspecStore:
+    opened = open_at(moto_server, proxy.url, clock)
+    opened.put("warm/up", b"before")
+    proxy.seen.clear()
+    return opened
+
+
+def open_at(server: S3Server, url: str, clock: ManualClock | None = None, read_timeout_s: float = 20) -> FsspecStore:
+    config = {"connect_timeout": 2, "read_timeout": read_timeout_s}
+    return FsspecStore(
+        server.new_location(), server.storage_options(endpoint_url=url, config_kwargs=config), clock=clock
+    )
+
+
+def check(store: FsspecStore) -> None:
+    check_store(store, SystemTokens(), SystemClock())
+
+
+@pytest.mark.parametrize("answer", PASSING, ids=name_of)
+def test_a_passing_answer_is_tried_again_with_pauses(
+    store: FsspecStore, proxy: LossyProxy, clock: ManualClock, answer: Answer
+) -> None:
+    proxy.faults.append(answer)
+    with pytest.raises(MayHaveHappenedError):
+        store.put_if_absent("chain/1", b"x")
+    proxy.faults.extend([answer] * 2)
+    store.put("a", b"x")
+    proxy.read_faults.extend([answer] * 2)
+    assert store.get("a") == b"x"
+    assert proxy.seen == ["PUT"] + ["PUT"] * 3 + ["GET"] * 3
+    assert clock.sleeps == [0.1, 0.2] * 2
+    proxy.read_faults.extend([answer] * 3)
+    with pytest.raises(DidNotHappenError, match="no answer from the storage; try again"):
+        store.get("a")
+
+
+@pytest.mark.parametrize("answer", [*PASSING, CONFLICT], ids=name_of)
+def test_a_claim_settles_whatever_is_answered_in_between(store: FsspecStore, proxy: LossyProxy, answer: Answer) -> None:
+    proxy.faults.extend([answer] * 3)
+    won = claim(store, "chain/1", MINE.encode(), MINE, ManualClock())
+    assert won == Claim(won=True, body=None)
+    assert store.get("chain/1") == MINE.encode()
+    proxy.faults.extend([answer] * 3)
+    assert claim(store, "chain/1", b"b" * 32, "b" * 32, ManualClock()) == Claim(won=False, body=MINE.encode())
+
+
+def test_a_refused_condition_is_a_lost_race(store: FsspecStore, proxy: LossyProxy) -> None:
+    assert store.put_if_absent("chain/1", b"x")
+    assert not store.put_if_absent("chain/1", b"y")
+    proxy.faults.append(CONFLICT)
+    assert not store.put_if_absent("chain/2", b"y"), "somebody is writing it: who has won is told by reading"
+    assert proxy.seen == ["PUT"] * 3
+
+
+@pytest.mark.parametrize(("answer", "advice"), LASTING, ids=name_of)
+def test_what_trying_again_cannot_cure_is_told_at_once_and_before_the_first_batch(
+    moto_server: S3Server, store: FsspecStore, proxy: LossyProxy, answer: Answer, advice: str
+) -> None:
+    proxy.always = answer
+    with pytest.raises(InvalidRequestError, match=advice) as raised:
+        check(store)
+    assert moto_server.secret not in str(raised.value)
+    for call in (
+        lambda: store.get("warm/up"),
+        lambda: store.put("a", b"x"),
+        lambda: store.put_if_absent("b", b"x"),
+        lambda: store.list(""),
+        lambda: store.delete(["a"]),
+    ):
+        with pytest.raises(InvalidRequestError, match=advice):
+            call()
+    proxy.always = None
+    assert [meta.name for meta in store.list("")] == ["warm/up"]
+    check(store)
+
+
+@pytest.mark.parametrize("size", [1000, 20 << 20])
+def test_a_body_that_ends_early_is_fetched_again(
+    store: FsspecStore, proxy: LossyProxy, tmp_path: Path, size: int
+) -> None:
+    source, back = tmp_path / "source", tmp_path / "back"
+    source.write_bytes(bytes(range(250)) * (size // 250))
+    store.put_file("file", source)
+    proxy.read_faults.extend([Fault.CUT] * 2)
+    store.get_file("file", back)
+    assert back.read_bytes() == source.read_bytes()
+    proxy.read_faults.append(Fault.CUT)
+    assert store.get_range("file", 100, 500) == source.read_bytes()[100:600]
+    proxy.read_faults.append(Fault.CUT)
+    assert [meta.name for meta in store.list("")] == ["file", "warm/up"]
+
+
+def test_a_clock_that_is_wrong_is_told_by_a_real_server(ceph_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = open_at(ceph_server, ceph_server.endpoint_url)
+    check(store)
+    monkeypatch.setattr(botocore.auth, "get_current_datetime", lambda: datetime.now(UTC) + timedelta(hours=1))
+    with pytest.raises(InvalidRequestError, match="clock of this machine differs"):
+        check(store)
+    with pytest.raises(InvalidRequestError, match="clock of this machine differs"):
+        store.put_if_absent("chain/1", b"x")
+
+
+def test_a_bucket_that_may_only_be_read_is_told_before_the_first_batch(ceph_server: S3Server) -> None:
+    bucket = f"read-only-{uuid.uuid4().hex}"
+    may_read = {"Effect": "Allow", "Principal": "*", "Action": ["s3:GetObject", "s3:ListBucket"],
+                "Resource": [f"arn:aws:s3:::{bucket}", f"arn:aws:s3:::{bucket}/*"]}  # fmt: skip
+    with ceph_server.client() as client:
+        client.create_bucket(Bucket=bucket)
+        client.put_object(Bucket=bucket, Key="job/there", Body=b"x")
+        client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [may_read]}))
+    store = FsspecStore(f"s3://{bucket}/job", {"anon": True, "endpoint_url": ceph_server.endpoint_url})
+    assert store.get("there") == b"x"
+    assert [meta.name for meta in store.list("")] == ["there"]
+    with pytest.raises(InvalidRequestError, match="grant list, read, write and delete"):
+        check(store)
+
+
+class NoS3(BaseHTTPRequestHandler):
+    """A web server that knows nothing of S3."""
+
+    def answer(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length", 0)))
+        body = b"<html>not found</html>"
+        self.send_response(404)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_GET = do_PUT = do_POST = do_HEAD = do_DELETE = answer  # noqa: N815 - http.server's names
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - its base names it so
+        pass
+
+
+def test_a_web_server_that_is_no_s3_is_refused(moto_server: S3Server) -> None:
+    with HTTPServer(("127.0.0.1", 0), NoS3) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        try:
+            with pytest.raises(InvalidRequestError, match="endpoint_url"):
+                check(open_at(moto_server, f"http://127.0.0.1:{server.server_address[1]}"))
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_an_endpoint_where_nobody_listens_is_told_before_the_first_batch(moto_server: S3Server) -> None:
+    clock = ManualClock()
+    with pytest.raises(DidNotHappenError, match="endpoint_url"):
+        check_store(open_at(moto_server, f"http://127.0.0.1:{free_port()}", clock), SystemTokens(), clock)
+
+
+def test_a_server_that_hangs_is_told_before_the_first_batch_in_few_requests(
+    moto_server: S3Server, proxy: LossyProxy, clock: ManualClock
+) -> None:
+    proxy.read_faults.extend([Fault.HANG] * 3)
+    with pytest.raises(DidNotHappenError, match="did not answer"):
+        check(open_at(moto_server, proxy.url, clock, read_timeout_s=0.5))
+    assert proxy.seen == ["GET"] * 3
+    proxy.released.set()
