@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from varve.changelog.restore import RestoreTarget, catch_up
+from varve.spark_integration.worker_figures import NOTHING_READ, LogRead
 from varve.storage.chain_reader import ChainReader
 from varve.storage.records import ORIGIN, Tile
 
@@ -34,6 +35,7 @@ class Reached:
     """current, caught-up or restored."""
     tile: Tile | None
     """Changelog off: the tile of the base, whose files the next checkpoint may name again."""
+    log_read: LogRead = NOTHING_READ
 
 
 class BaseRestorer:
@@ -69,12 +71,13 @@ class BaseRestorer:
             if store.version == base:
                 return Reached(store, "current", tile)
             if self._can_catch_up(store, view):
+                log_read = self._log_after(view, store.version.seq)
                 catch_up(view, self._target(), self._job_store, store)
-                return Reached(store, "caught-up", tile)
+                return Reached(store, "caught-up", tile, log_read)
             store.close()
         self.discard_local()
         restored = self._stores.restore(self._request, self._target(), view, self._job_store, self._directory)
-        return Reached(restored, "restored", tile)
+        return Reached(restored, "restored", tile, self._log_after(view, 0))
 
     def images(self, base: Link) -> tuple[ImageRef, ...]:
         """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
@@ -84,6 +87,12 @@ class BaseRestorer:
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""
         shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _log_after(self, view: LineView, seq: int) -> LogRead:
+        """The log of the own key groups that is newer than their tiles and than `seq`."""
+        replayed = view.segments_for(self._request.operator, self._low, self._high)
+        sizes = [one.ref.data.length for one in replayed if one.ref.seq_last > seq]
+        return LogRead(len(sizes), sum(sizes))
 
     def _target(self) -> RestoreTarget:
         return RestoreTarget(
