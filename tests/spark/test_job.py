@@ -59,7 +59,7 @@ def test_the_job_adopts_snapshots_of_an_embedded_materializer_and_restores_from_
     writer = stream.key_by("k").process(job.function, job.output, uid="sums").foreach_batch(job.collect)
     query = writer.query_name("job").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        deadline_s = time.monotonic() + 90
+        deadline_s = time.monotonic() + 180
         number = 0
         while not any(later.log_commits < earlier.log_commits for earlier, later in _pairs(query)):
             assert time.monotonic() < deadline_s, "no snapshot was adopted"
