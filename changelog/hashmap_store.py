@@ -30,6 +30,7 @@ from varve.changelog.schema_history import changes_at, first_version, migrating_
 from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.table_rows import table_of
+from varve.changelog.working_store import StoreSize
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN
 
@@ -199,6 +200,10 @@ class HashMapStore:
                     known = self._cleanups[schema.name] = HashMapCleanup(table)
                 removed += known.run(schema, now, done)
         return removed
+
+    def size_estimate(self) -> StoreSize | None:
+        """See `WorkingStore`; only counts, because sizes of Python objects are not known."""
+        return StoreSize(sum(table.count() for table in self._tables.values()), None)
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""

@@ -61,6 +61,10 @@ class HashMapTable(ABC, Generic[C]):
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         """Remove those values of a key; (how many it had, how many were removed)."""
 
+    def count(self) -> int:
+        """How many cells there are."""
+        return sum(map(len, self.groups.values()))
+
     def emptied(self) -> Self:
         """A table of the same key groups without cells."""
         return type(self)(min(self.groups), max(self.groups) + 1)

@@ -55,6 +55,10 @@ class HashMapTimerTable(HashMapTable[None]):
             for packed in self._timers[key_group]:
                 yield key_group, packed
 
+    def count(self) -> int:
+        """How many timers there are."""
+        return sum(map(len, self._timers.values()))
+
     @staticmethod
     def converted_cell(cell: None, convert: Callable[[Any], Any]) -> None:
         """Times have one type in all versions."""

@@ -41,6 +41,7 @@ from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_k
 from varve.changelog.stamped_type import is_stamped
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.ttl_record import record_of
+from varve.changelog.working_store import StoreSize
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.records import ORIGIN, Link
 
@@ -341,6 +342,10 @@ class RocksDBStore:
             return False
         self._database.compact()
         return True
+
+    def size_estimate(self) -> StoreSize | None:
+        """See `WorkingStore`; RocksDB's own estimates: its files, without what is still in memory."""
+        return StoreSize(self._database.count_estimate(), self._database.live_bytes_estimate())
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""

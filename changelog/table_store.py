@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
-    from varve.changelog.working_store import ListTable, MapTable, ValueTable
+    from varve.changelog.working_store import ListTable, MapTable, StoreSize, ValueTable
     from varve.storage.records import Link, StateSchema
 
 
@@ -206,6 +206,10 @@ class TableStore(ABC):
         """See `WorkingStore`; removes nothing unless a subclass does: what has expired is never read anyway."""
         del now, activity
         return 0
+
+    def size_estimate(self) -> StoreSize | None:
+        """See `WorkingStore`; a subclass that knows may say so."""
+        return None
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """See `WorkingStore`; from the `items` of all tables, expired ones included."""

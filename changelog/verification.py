@@ -2,8 +2,8 @@
 
 What is checked: `job.json`, the chain from the head's `keep_from` on, every retained commit of the head's line with its
 segments (each row is decoded), its images and its tiles' snapshots (each file is read), snapshots that may still be
-adopted, and the pins. Then, as long as the log that a snapshot was made from is still there, that log is replayed over
-the tile before it, and must give the snapshot's state, but for what has expired.
+adopted, savepoints and pins. Then, as long as the log that a snapshot was made from is still there, that log is
+replayed over the tile before it, and must give the snapshot's state, but for what has expired.
 
 Nothing is changed but for one pin, which keeps what is looked at.
 
@@ -23,6 +23,7 @@ from varve.changelog.checkpoints import line_commits
 from varve.changelog.image_source import read_images
 from varve.changelog.restore import tile_files
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.savepoint_check import check_savepoint
 from varve.changelog.segment import decode_segments
 from varve.changelog.segment_source import check_reference
 from varve.changelog.snapshot_files import fetch_snapshot
@@ -43,7 +44,7 @@ from varve.storage.errors import (
 from varve.storage.job import read_job
 from varve.storage.line_view import LineView, own_segments
 from varve.storage.pins import create_pin, list_pins, release_pin
-from varve.storage.records import ORIGIN
+from varve.storage.records import ORIGIN, Savepoint, decode_record
 from varve.storage.slice_reader import read_slice
 from varve.storage.snapshots import SnapshotReader
 
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import StoredCommit
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit, Entry, SegmentRef, SnapshotDescriptor, SnapshotFile, Tile
+    from varve.storage.records import Commit, Entry, ObjectSlice, SegmentRef, SnapshotDescriptor, SnapshotFile, Tile
 
     Track = Callable[[Sequence[Any], str], Iterable[Any]]
     """Passes items on, and tells somebody how many there are and what they are."""
@@ -88,9 +89,12 @@ class Verification:
     snapshot_files: int = 0
     snapshot_bytes: int = 0
     pins: int = 0
+    savepoints: int = 0
     compared: int = 0
     """Snapshots whose state was compared with that of an older base and the log."""
     problems: list[Problem] = field(default_factory=list[Problem])
+    damaged_savepoints: list[Savepoint] = field(default_factory=list["Savepoint"])
+    """Those that need something damaged; one that cannot be read itself is only a problem."""
 
     @property
     def ok(self) -> bool:
@@ -112,6 +116,7 @@ class Verifier:
         self._clock = clock
         self._tokens = tokens
         self._track = track
+        self._checked: set[ObjectSlice | str] = set()
         self.found = Verification(job=name)
 
     def run(self) -> Verification:
@@ -133,6 +138,8 @@ class Verifier:
                 with self._retained(head) as commits:
                     self._check_entries(head)
                     self._check_commits(head, commits)
+        for meta in self._track(list(self._store.list(layout.SAVEPOINTS)), "savepoints"):
+            self._check_savepoint(meta.name)
 
     @contextmanager
     def _retained(self, head: Entry) -> Generator[list[StoredCommit]]:
@@ -164,6 +171,17 @@ class Verifier:
             self.found.problems.append(
                 Problem(layout.chain(before.seq), "the line goes on here, but the entry is gone")
             )
+
+    def _check_savepoint(self, name: str) -> None:
+        with self._problem_of(name, may_be_gone=True):
+            savepoint = decode_record(self._store.get(name), Savepoint, name)
+            if layout.is_hold(savepoint.name):
+                return  # it may go at any time; what a clone needs is checked with the clone
+            self.found.savepoints += 1
+            self.found.damaged_savepoints.append(savepoint)
+            with self._problem_of(name):
+                check_savepoint(self._chain, savepoint, self._checked)
+                self.found.damaged_savepoints.remove(savepoint)
 
     def _check_entries(self, head: Entry) -> None:
         seqs = [seq for seq in self._chain.list_seqs(max(0, head.keep_from - 1)) if seq <= head.seq]
@@ -207,6 +225,7 @@ class Verifier:
                     object_name=ref.data.name,
                 )
             segment.changes()
+        self._checked.add(ref.data)
         self.found.segments += 1
         self.found.segment_bytes += ref.data.length
 
@@ -262,6 +281,7 @@ class Verifier:
     def _check_file(self, file: SnapshotFile) -> None:
         with TemporaryDirectory(prefix="varve-") as scratch:
             fetch_snapshot(self._store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
+        self._checked.add(file.name)
         self.found.snapshot_files += 1
         self.found.snapshot_bytes += file.size_bytes
 

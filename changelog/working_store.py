@@ -9,7 +9,7 @@ keys); I9 (a store may vanish at any time and is rebuilt from snapshot and log).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from varve.changelog.batch import BatchFolder
 
@@ -22,6 +22,14 @@ if TYPE_CHECKING:
     from varve.changelog.cleanup import StateActivity
     from varve.changelog.timer_form import TimerForm
     from varve.storage.records import Link, StateSchema
+
+
+class StoreSize(NamedTuple):
+    """About how much a store holds; None: not known."""
+
+    rows: int | None
+    """Values, map entries of one key together, lists, timers: what the store counts as one."""
+    size_bytes: int | None
 
 
 class ValueTable(Protocol):
@@ -196,6 +204,10 @@ class WorkingStore(BatchFolder, Protocol):
         The directory then holds SST files (immutable, named alike in later snapshots of the same store as long as
         they are unchanged), and the small files that RocksDB needs to open it.
         """
+        ...
+
+    def size_estimate(self) -> StoreSize | None:
+        """About how much the store holds, if that can be said without reading it; None if not."""
         ...
 
     def close(self) -> None:

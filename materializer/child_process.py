@@ -44,6 +44,10 @@ class MaterializerProcess:
         """Exit code, negative for a signal; None while it runs."""
         return self._process.poll()
 
+    def wait(self, timeout_s: float | None) -> int:
+        """The exit code, once it has ended. Raises `subprocess.TimeoutExpired` after so long; None waits for ever."""
+        return self._process.wait(timeout_s)
+
     def stop(self, timeout_s: float = DEFAULT_STOP_S) -> int:
         """End it: SIGTERM, and after `timeout_s` SIGKILL; returns the exit code. Stopping again does nothing."""
         self._process.terminate()

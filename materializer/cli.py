@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
+import msgspec
 from rich.console import Console
 
 from varve.materializer.child_process import decode_config
+from varve.materializer.command_output import show_lines
 from varve.materializer.config import MaterializerConfig, parse_properties
 from varve.materializer.demand import ask
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
@@ -123,7 +125,7 @@ def materialize(**options: Any) -> None:
 def _run(options: dict[str, Any]) -> int:
     config = _config(options)
     if options["now"]:
-        return _ask(config)
+        return _ask(config, as_json=options["as_json"])
     stop = StopSignal()
     stop_on_signals(stop)
     end_late(stop, config.stop_ms / 1_000)
@@ -135,7 +137,13 @@ def _run(options: dict[str, Any]) -> int:
     return 0 if ok else FAILED_EXIT_CODE
 
 
-def _ask(config: MaterializerConfig) -> int:
+class AskedLine(msgspec.Struct, frozen=True):
+    """A line of `varve materialize --now --json`."""
+
+    job: str
+
+
+def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
     """Leave a request for every job; whether a named job exists."""
     root = open_store(config.storage_url, config.storage_options)
     clock, tokens = SystemClock(), SystemTokens()
@@ -145,7 +153,10 @@ def _ask(config: MaterializerConfig) -> int:
             store = substore(root, name)
             read_job(store)
             ask(store, clock, tokens)
-            click.echo(f"{name}: asked for a materialization")
+            if as_json:
+                show_lines([AskedLine(name)], as_json=True)
+            else:
+                click.echo(f"{name}: asked for a materialization")
     except MissingObjectError as error:
         click.echo(f"there is no such job: {error}", err=True)
         return FAILED_EXIT_CODE

@@ -70,6 +70,8 @@ class Health:
 def _reasons(job: JobStatus) -> Iterable[str]:
     if job.trouble:
         yield f"{job.job}: {job.trouble}"
+    for failing in job.failing_steps:
+        yield f"{job.job}: {failing}"
     for one in job.ranges:
         if one.failing:
             yield f"{job.job} {one.key}: {one.failures} failed materializations in a row"

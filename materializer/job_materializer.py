@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from concurrent.futures import wait
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from varve.materializer.bandwidth import ThrottledReads
 from varve.materializer.base_sizes import BaseSizes
@@ -19,7 +19,7 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.demand import DemandWatch
 from varve.materializer.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
 from varve.materializer.interruptible_store import InterruptibleStore
-from varve.materializer.materialize_policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms
+from varve.materializer.materialize_policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
 from varve.materializer.publish_decision import Skip, is_adoptable, skip_without_listing
 from varve.materializer.range_materializer import RangeMaterializer, log_size
 from varve.materializer.range_plan import plan_ranges
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import JobRecord, SnapshotDescriptor
+    from varve.storage.records import JobRecord, Link, SnapshotDescriptor
 
 _Answer = TypeVar("_Answer")
 
@@ -68,6 +68,18 @@ class _Running(NamedTuple):
     future: Future[Outcome]
 
 
+class _Awaited(NamedTuple):
+    """A snapshot that the job may adopt."""
+
+    snapshot: SnapshotDescriptor
+    target: Link
+    """The newest final commit when it was last seen in the storage."""
+
+
+AWAITED_COMMITS_MAX: Final = 16
+"""A job that has made so many commits and not adopted a snapshot may be unable to read it: it is looked at again."""
+
+
 class JobMaterializer:
     """Materializes one job; for one thread."""
 
@@ -86,7 +98,7 @@ class JobMaterializer:
         self._running: dict[RangeKey, _Running] = {}
         self._followed: _Followed | None = None
         self._schedules: dict[RangeKey, RangeSchedule] = {}
-        self._published: dict[RangeKey, SnapshotDescriptor] = {}
+        self._published: dict[RangeKey, _Awaited] = {}
         self._troubles: dict[str, RangeSchedule] = {}
         self._trouble_texts: dict[str, str] = {}
         self._is_demanded = False
@@ -122,7 +134,13 @@ class JobMaterializer:
             ok &= self._materialize_due(self._followed, chain, on_demand=on_demand, wait_for_ranges=wait_for_ranges)
         if self._is_collection_due(on_demand=on_demand):
             ok &= self._try("collecting garbage", lambda: self._collect(chain), on_demand=on_demand)[0]
+        self._status.show_failing_steps(self._failing_steps())
         return ok
+
+    def _failing_steps(self) -> tuple[str, ...]:
+        """What went wrong with steps of the whole job that failed more often in a row than is allowed."""
+        failing = (what for what, trouble in self._troubles.items() if trouble.is_failing(self._policy))
+        return tuple(self._trouble_texts[what] for what in failing)
 
     def _materialize_due(
         self, followed: _Followed, chain: ChainView, *, on_demand: bool, wait_for_ranges: bool
@@ -203,7 +221,9 @@ class JobMaterializer:
         keys = {work.key for work in works}
         if keys != self._schedules.keys():
             now_ms = self._given.now_ms()
-            self._schedules = {key: self._schedules.get(key, RangeSchedule(seen_ms=now_ms)) for key in keys}
+            self._schedules = {
+                key: self._schedules.get(key) or RangeSchedule(seen_ms=now_ms, spread=key.spread) for key in keys
+            }
             self._published = {key: d for key, d in self._published.items() if key in keys}
             self._given.workspace.discard_others(job_id, keys | self._running.keys())
         if self._is_demanded:
@@ -239,7 +259,9 @@ class JobMaterializer:
     def _is_awaited(self, work: RangeWork) -> bool:
         """Whether a snapshot that this process knows of can still be adopted."""
         pending = self._published.get(work.key)
-        return pending is not None and is_adoptable(pending, work.view)
+        if pending is None or not is_adoptable(pending.snapshot, work.view):
+            return False
+        return work.view.target.seq < pending.target.seq + AWAITED_COMMITS_MAX
 
     def _settle(self, *, wait_for_ranges: bool) -> bool:
         """Take the outcomes of ranges that have ended; False if one failed. Raises `Stopped` if one was stopped."""
@@ -274,7 +296,7 @@ class JobMaterializer:
         if key in self._schedules:
             self._schedules[key] = self._schedules[key].succeeded(self._given.now_ms())
             if outcome.awaited is not None:
-                self._published[key] = outcome.awaited
+                self._published[key] = _Awaited(outcome.awaited, work.view.target)
         self._status.ended(work, outcome)
         if outcome.event is not None:
             self._report(outcome.event)
@@ -284,11 +306,11 @@ class JobMaterializer:
 
     def _note_adoption(self, work: RangeWork) -> None:
         """Report a snapshot that the job took, and forget one that it cannot take any more."""
-        pending = self._published.get(work.key)
-        if pending is None or is_adoptable(pending, work.view):
+        awaited = self._published.get(work.key)
+        if awaited is None or is_adoptable(awaited.snapshot, work.view):
             return
         del self._published[work.key]
-        tile = work.view.tile
+        pending, tile = awaited.snapshot, work.view.tile
         if (tile.low, tile.high, tile.snapshot) == (pending.low, pending.high, pending.number):
             self._report(
                 Adopted(
@@ -372,7 +394,8 @@ class JobMaterializer:
             raise
         except Exception as error:  # noqa: BLE001  one job's trouble must not stop the others
             self._trouble_texts[what] = f"{what} failed: {error}"
-            self._troubles[what] = trouble = (trouble or RangeSchedule(seen_ms=now_ms)).failed(self._given.now_ms())
+            trouble = trouble or RangeSchedule(seen_ms=now_ms, spread=spread_of(f"{self._name}/{what}"))
+            self._troubles[what] = trouble = trouble.failed(self._given.now_ms())
             self._report(
                 JobFailed(
                     job=self._name,

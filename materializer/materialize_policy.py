@@ -27,7 +27,18 @@ DEFAULT_REPLAY_MS: Final = 60_000
 DEFAULT_MAX_FAILURES: Final = 3
 RATIO_LOG_BYTES_MIN: Final = 1 << 20
 """A shorter log is never long compared with its base: a small state would be materialized all the time."""
+PAUSE_SPREAD: Final = 0.25
+"""Part of a pause that is added, at most, so that what failed together is not tried again together."""
 FAILURE_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
+
+
+def spread_of(name: str) -> float:
+    """The place of what has this name, at least 0 and below 1; the same in every process."""
+    return _hash(name) / (1 << 32)
+
+
+def _hash(name: str) -> int:
+    return zlib.crc32(name.encode())
 
 
 class Trigger(StrEnum):
@@ -55,7 +66,16 @@ class RangeKey:
 
     def jitter_ms(self, interval_ms: int) -> int:
         """Delay of the first materialization: the same in every process, at least 0, below `interval_ms`."""
-        return zlib.crc32(f"{self.job_id}/{self.operator}/{self.low}-{self.high}".encode()) % interval_ms
+        return _hash(self._identity) % interval_ms
+
+    @property
+    def spread(self) -> float:
+        """See `RangeSchedule`."""
+        return spread_of(self._identity)
+
+    @property
+    def _identity(self) -> str:
+        return f"{self.job_id}/{self.operator}/{self.low}-{self.high}"
 
 
 @dataclass(frozen=True)
@@ -123,6 +143,8 @@ class RangeSchedule:
     """Failures since the last success."""
     demanded: bool = False
     """Whether somebody asked for a materialization that has not come to an end yet."""
+    spread: float = 0.0
+    """Place among others that may fail together, at least 0 and below 1: their pauses are not equally long."""
 
     def succeeded(self, now_ms: int) -> RangeSchedule:
         """A materialization, or the finding that there is nothing to do, finished at `now_ms`."""
@@ -202,7 +224,7 @@ def is_pausing(schedule: RangeSchedule, policy: MaterializePolicy, now_ms: int) 
 
 
 def pause_ms(schedule: RangeSchedule, policy: MaterializePolicy) -> int:
-    """Pause after the last failure; 0 if there was none."""
+    """Pause after the last failure, up to `PAUSE_SPREAD` longer than the policy's; 0 if there was none."""
     if schedule.failures == 0:
         return 0
-    return round(policy.backoff.pause_s(schedule.failures) * 1_000)
+    return round(policy.backoff.pause_s(schedule.failures) * 1_000 * (1 + PAUSE_SPREAD * schedule.spread))

@@ -53,6 +53,9 @@ class MaterializerMetrics:
             "skipped_materialization", "Times that a range was due and there was no need.", *_RANGE, "reason"
         )
         self._adopted = self._counter("adopted_snapshots", "Snapshots that the job took as its base.", *_RANGE)
+        self._damaged = self._counter(
+            "damaged_snapshots", "Times that a published snapshot could not be read and was passed over.", *_RANGE
+        )
         self._job_failures = self._counter("job_failures", "Failed steps of a whole job.", "job", "step")
         self._collected = self._counter("collected_objects", "Objects that were deleted as garbage.", "job", "kind")
 
@@ -115,6 +118,10 @@ class MaterializerMetrics:
     def completed(self, job: str, key: RangeKey) -> None:
         """A materialization that had begun ended without a snapshot of its own; as in Flink that is completed."""
         self._completed.labels(*_labels(job, key)).inc()
+
+    def passed_over(self, job: str, key: RangeKey, count: int) -> None:
+        """So many published snapshots of a range could not be read."""
+        self._damaged.labels(*_labels(job, key)).inc(count)
 
     def replaying(self, job: str, key: RangeKey, part: float | None) -> None:
         """How much of its log a running fold has replayed, from 0 to 1; None: it has ended."""

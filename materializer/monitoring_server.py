@@ -1,7 +1,7 @@
-"""`GET /metrics`, `/healthz` and `/readyz`: a small HTTP server beside the materializer's loop.
+"""`GET /metrics`, `/healthz` and `/readyz`: a small HTTP server beside a materializer's loop or a driver's queries.
 
-It only reads what the loop has left in memory, so a slow client or a flood of requests costs the loop nothing but CPU;
-the number of connections is limited, and so is the time of each (I10). There is no authentication, as is usual for
+It only reads what those have left in memory, so a slow client or a flood of requests costs them nothing but CPU; the
+number of connections is limited, and so is the time of each (I10). There is no authentication, as is usual for
 metrics: bind it to an address that only monitoring reaches.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 from socketserver import TCPServer, ThreadingMixIn
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 import msgspec
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from typing import Self
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
-    from varve.materializer.health import Health, Verdict
-    from varve.materializer.metrics import MaterializerMetrics
+    from prometheus_client import CollectorRegistry
+
+    from varve.materializer.health import Verdict
 
 _log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -34,11 +35,23 @@ CONNECTIONS_MAX: Final = 16
 JSON: Final = ("Content-Type", "application/json")
 
 
-def monitoring_app(metrics: MaterializerMetrics, health: Health, now_ms: Callable[[], int]) -> WSGIApplication:
+class HealthSource(Protocol):
+    """Who knows how things stand; asked by any thread, must not block."""
+
+    def alive(self, now_ms: int) -> Verdict:
+        """Whether the process need not be started again."""
+        ...
+
+    def ready(self, now_ms: int) -> Verdict:
+        """Whether all its work is being done."""
+        ...
+
+
+def monitoring_app(registry: CollectorRegistry, health: HealthSource, now_ms: Callable[[], int]) -> WSGIApplication:
     """The WSGI application.
 
     Args:
-        metrics: Shown by `/metrics`.
+        registry: Shown by `/metrics`.
         health: Shown by `/healthz` and `/readyz`: 200 or 503, with a JSON object `{"ok": ..., "reasons": [...]}`.
         now_ms: The clock of `health`.
     """
@@ -47,7 +60,7 @@ def monitoring_app(metrics: MaterializerMetrics, health: Health, now_ms: Callabl
         match environ.get("PATH_INFO"):
             case "/metrics":
                 start_response("200 OK", [("Content-Type", CONTENT_TYPE_PLAIN_0_0_4)])
-                return [generate_latest(metrics.registry)]
+                return [generate_latest(registry)]
             case "/healthz":
                 return _answer(health.alive(now_ms()), start_response)
             case "/readyz":
@@ -103,13 +116,18 @@ class _Server(ThreadingMixIn, WSGIServer):
 class MonitoringServer:
     """The application on a port; a context manager."""
 
-    def __init__(self, app: WSGIApplication, host: str, port: int) -> None:
-        """Listen at once; port 0 takes a free one. Raises `InvalidRequestError` if that is not possible."""
+    def __init__(
+        self, app: WSGIApplication, host: str, port: int, *, settings: str = "--metrics-port or --metrics-host"
+    ) -> None:
+        """Listen at once; port 0 takes a free one.
+
+        Raises `InvalidRequestError` if that is not possible; `settings` are what the user has to change then.
+        """
         try:
             self._server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
         except OSError as error:
             raise InvalidRequestError(
-                f"metrics cannot be served on {host}:{port}: {error}; give another --metrics-port or --metrics-host"
+                f"metrics cannot be served on {host}:{port}: {error}; give another {settings}"
             ) from error
         self._thread = threading.Thread(target=self._server.serve_forever, name="varve-metrics", daemon=True)
         self._thread.start()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from varve.materializer.materialize_policy import LogLength, RangeKey, Trigger
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
+    from varve.storage.layout import SnapshotName
 
 COMPACT_BYTES_MIN: Final = 1 << 20
 """Smaller files are not worth it, and what is not rewritten need not be uploaded again."""
@@ -174,15 +175,14 @@ class RangeMaterializer:
         key, reader = work.key, SnapshotReader(self._store, self._job_id)
         listed = list_snapshots(self._store, key.operator)
         numbers = [n.number for n in listed if (n.low, n.high) == (key.low, key.high)]
-        found: list[SnapshotDescriptor] = []
-        for number in numbers:
-            if number <= work.view.floor:
-                continue
-            try:
-                found.append(reader.read(TileSnapshot(key.operator, key.low, key.high, number)))
-            except MissingObjectError:
-                continue  # collected since it was listed: the floor is above it now
-        return numbers, found
+        above = [n for n in listed if (n.low, n.high) == (key.low, key.high) and n.number > work.view.floor]
+        damaged: list[SnapshotName] = []
+        # One that is gone was collected since it was listed: the floor is above it now. One that is damaged can never
+        # be adopted, and the next one has a higher number.
+        found = reader.readable(above, damaged)
+        if damaged:
+            self._given.metrics.passed_over(self._job, key, len(damaged))
+        return numbers, list(found)
 
     def _upload(self, work: RangeWork, fold: Folded, decision: Publish) -> tuple[SnapshotDescriptor, UploadPlan]:
         """Checkpoint and upload; all files that the descriptor names are durable when this returns."""
@@ -235,7 +235,7 @@ class RangeMaterializer:
         try:
             reader = SnapshotReader(self._store, self._job_id)
             descriptor = reader.read(TileSnapshot(tile.operator, tile.low, tile.high, tile.snapshot))
-        except CorruptDataError:
+        except (CorruptDataError, MissingObjectError):
             return ()
         prefixes = {file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files}
         stored = {(m.name, m.size_bytes) for prefix in prefixes for m in self._store.list(prefix)}

@@ -54,6 +54,8 @@ class JobStatus:
     trouble: str = ""
     """Why the job could not be followed at the last look; empty if it could."""
     ranges: tuple[RangeStatus, ...] = ()
+    failing_steps: tuple[str, ...] = ()
+    """Why steps of the whole job, such as collecting garbage, failed more often in a row than is allowed."""
 
 
 def overdue(load: RangeLoad, age_ms: int, policy: MaterializePolicy) -> str:

@@ -20,6 +20,7 @@ from varve.materializer.monitoring_server import MonitoringServer, monitoring_ap
 from varve.materializer.stop_signal import Stopped
 from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace, default_working_directory
+from varve.storage.backoff import Backoff
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.open_store import open_store
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from varve.materializer.stop_signal import StopSignal
     from varve.storage.object_store import ObjectStore
 
+DISCOVERY_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
+"""Pauses after failed listings of the jobs, if they are longer than those between any two."""
 ROUNDS_MAX: Final = 3
 """`run_once` goes over the ranges up to so many times: a lost number, or a chain that moved on, is tried again."""
 
@@ -48,6 +51,7 @@ class MaterializerService:
         self._trouble = ""
         self._discovered_ms: int | None = None
         self._discovery_pause_ms = 0
+        self._discovery_failures = 0
         self._is_waiting = False
 
     def run(self) -> None:
@@ -106,9 +110,12 @@ class MaterializerService:
             self._follow(job_names(self._root))
         except VarveError as error:
             self._trouble = f"the jobs could not be listed: {error}"
+            self._discovery_failures += 1
+            pause_ms = round(DISCOVERY_BACKOFF.pause_s(self._discovery_failures) * 1_000)
+            self._discovery_pause_ms = max(self._discovery_pause_ms, pause_ms)
             self._report_failure(error)
             return False
-        self._trouble = ""
+        self._trouble, self._discovery_failures = "", 0
         if not self._jobs:
             self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
         if not self._jobs and not self._is_waiting:
@@ -131,7 +138,7 @@ class MaterializerService:
             error=str(error),
             error_type=type(error).__name__,
             object_name=object_name_of(error),
-            failures=1,
+            failures=self._discovery_failures,
             retry_ms=self._discovery_pause_ms,
         )
         self._given.reporter.report(event)
@@ -172,7 +179,7 @@ def _serve_metrics(given: Surroundings, stack: ExitStack) -> None:
     port = given.config.metrics_port
     if port is None:
         return
-    app = monitoring_app(given.metrics, given.health, given.now_ms)
+    app = monitoring_app(given.metrics.registry, given.health, given.now_ms)
     server = stack.enter_context(MonitoringServer(app, given.config.metrics_host, port))
     event = Waiting(
         job="",

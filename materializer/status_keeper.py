@@ -59,6 +59,11 @@ class StatusKeeper:
         """The job could not be followed, or does not exist; its ranges are shown as they were."""
         self._show(replace(self._shown, trouble=trouble))
 
+    def show_failing_steps(self, failing_steps: tuple[str, ...]) -> None:
+        """Steps beside following and materializing, such as the collection of garbage, that keep failing."""
+        if failing_steps != self._shown.failing_steps:
+            self._show(replace(self._shown, failing_steps=failing_steps))
+
     def followed(
         self,
         chain: ChainView,
@@ -88,6 +93,7 @@ class StatusKeeper:
                 batch=chain.newest.commit.batch,
                 retained_from=chain.head.keep_from,
                 ranges=ranges,
+                failing_steps=self._shown.failing_steps,
             )
         )
         for one in ranges:

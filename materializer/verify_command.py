@@ -1,4 +1,4 @@
-"""`varve verify`: is everything there and whole that the retained checkpoints of a job need?
+"""`varve verify`: is everything there and whole that the retained checkpoints of a job need, and can it be repaired?
 
 Exit codes: 0 nothing is wrong; 1 something is, or the storage could not be read; 2 the options are wrong.
 """
@@ -16,9 +16,10 @@ from rich.progress import track
 from varve.changelog.verification import Verification, verify
 from varve.materializer.command_output import show_lines
 from varve.materializer.jobs import job_names
+from varve.materializer.repair_report import RepairChoice, repair_job
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import VarveError
+from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
 
@@ -39,6 +40,7 @@ class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
     snapshots: int
     snapshot_files: int
     snapshot_bytes: int
+    savepoints: int
     compared: int
     problems: int
 
@@ -54,30 +56,67 @@ class ProblemLine(msgspec.Struct, frozen=True, kw_only=True):
 @click.command(name="verify")
 @click.argument("job", required=False)
 @storage_parameters(required=True)
+@click.option("--repair", is_flag=True, help="Say what can be rebuilt of what is damaged; with --apply, do it.")
+@click.option("--apply", "applies", is_flag=True, help="Repair: publish new snapshots, which the running job adopts.")
+@click.option(
+    "--stopped", is_flag=True, help="The job is stopped: write a new entry, from which its next start goes on."
+)
+@click.option("--checkpoint", "seq", type=click.IntRange(1), help="With --stopped: go on from this checkpoint.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: one per job, then one per problem.")
-def verify_command(job: str | None, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
-    """Check every checksum and reference of JOB's retained checkpoints, and compare its snapshots with its log.
+def verify_command(
+    job: str | None,
+    storage_url: str,
+    storage_options: dict[str, Any] | None,
+    *,
+    repair: bool,
+    applies: bool,
+    stopped: bool,
+    seq: int | None,
+    as_json: bool,
+) -> None:
+    """Check every checksum and reference of JOB's retained checkpoints and savepoints, and its snapshots with its log.
 
-    Without JOB, all jobs of the storage. Reads all that is checked, and changes nothing; the exit code is 1 if
-    something is wrong. Keeps the checkpoints while it looks at them, which writes a small object and removes it again.
+    Without JOB, all jobs of the storage. Reads all that is checked, and changes nothing unless it is told to --apply a
+    repair; the exit code is 1 if something is wrong. Keeps the checkpoints while it looks at them, which writes a small
+    object and removes it again.
     """
     try:
+        choice = _choice(job, repair=repair, applies=applies, stopped=stopped, seq=seq)
         root = open_store(storage_url, storage_options)
         found = [
             verify(JobStore(root, name), name, SystemClock(), SystemTokens(), _track)
             for name in ([job] if job else job_names(root))
         ]
+        show_lines([_line(one) for one in found], as_json=as_json)
+        damaged = [one for one in found if one.problems]
+        if damaged:
+            show_lines(_problems(damaged), as_json=as_json)
+        if choice is not None:
+            for one in damaged:
+                repair_job(JobStore(root, one.job), one, choice, as_json=as_json)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([_line(one) for one in found], as_json=as_json)
-    problems = [
+    if damaged:
+        sys.exit(1)
+
+
+def _choice(job: str | None, *, repair: bool, applies: bool, stopped: bool, seq: int | None) -> RepairChoice | None:
+    """What is to be done about damage; None: nothing. Raises `InvalidRequestError` for options without a sense."""
+    if (applies or stopped or seq is not None) and not repair:
+        raise InvalidRequestError("--apply, --stopped and --checkpoint go with --repair")
+    if applies and job is None:
+        raise InvalidRequestError("a repair needs the JOB")
+    if seq is not None and not stopped:
+        raise InvalidRequestError("--checkpoint goes with --stopped: a running job has its checkpoint")
+    return RepairChoice(applies=applies, stopped=stopped, seq=seq) if repair else None
+
+
+def _problems(found: Sequence[Verification]) -> list[ProblemLine]:
+    return [
         ProblemLine(job=one.job, object_name=problem.object_name, problem=problem.problem)
         for one in found
         for problem in one.problems
     ]
-    if problems:
-        show_lines(problems, as_json=as_json)
-        sys.exit(1)
 
 
 def _line(found: Verification) -> VerifyLine:

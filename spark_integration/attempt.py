@@ -181,6 +181,9 @@ class Attempt:
             broadcast_digest=self._runner.broadcast_digest,
             timings_ms=self.timings_ms,
             restored=self._how,
+            log_read=owner.log_read,
+            uploads=owner.uploads.take(),
+            state_size=owner.state_size,
             **parts,
         )
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from varve.changelog.copy_restore import caught_up, newest_copy
 from varve.changelog.restore import RestoreTarget
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.spark_integration.worker_figures import NOTHING_READ, LogRead
 from varve.storage.chain_reader import ChainReader
 from varve.storage.records import ORIGIN, Tile
 
@@ -40,6 +41,7 @@ class Reached:
     """current, caught-up or restored."""
     tile: Tile | None
     """Changelog off: the tile of the base, whose files the next checkpoint may name again."""
+    log_read: LogRead = NOTHING_READ
 
 
 class BaseRestorer:
@@ -74,7 +76,7 @@ class BaseRestorer:
         tile = self._own_tile(view)
         found = self._open_local(view) if store is None else None
         try:
-            how, reached = self._brought(view, store or found)
+            how, reached, log_read = self._brought(view, store or found)
         except BaseException:
             if found is not None:
                 found.close()
@@ -82,17 +84,18 @@ class BaseRestorer:
         if isinstance(reached, RocksDBStore) and self._request.backend != "rocksdb":
             shutil.rmtree(self._directory, ignore_errors=True)
             reached = self._stores.filled(self._request, self._target(), reached, self._directory)
-        return Reached(reached, how, tile)
+        return Reached(reached, how, tile, log_read)
 
-    def _brought(self, view: LineView, store: WorkingStore | None) -> tuple[str, WorkingStore]:
-        """How the view's commit was reached, and the store."""
+    def _brought(self, view: LineView, store: WorkingStore | None) -> tuple[str, WorkingStore, LogRead]:
+        """How the view's commit was reached, the store, and the log that was read for it."""
         if store is not None:
             if store.version == view.base:
-                return "current", store
+                return "current", store, NOTHING_READ
+            log_read = self._log_after(view, store.version.seq)
             if self._caught_up(store, view):
-                return "caught-up", store
+                return "caught-up", store, log_read
             store.close()
-        return "restored", self._restored(view)
+        return "restored", self._restored(view), self._log_after(view, 0)
 
     @property
     def directory(self) -> Path:
@@ -148,6 +151,12 @@ class BaseRestorer:
         if self._local is None or (view.base == ORIGIN and not self._uses_copy()):
             return self._stores.restore(*given, self._directory)
         return self._stores.restore_copy(*given, self._local.directory, reuse=self._local.reusable())
+
+    def _log_after(self, view: LineView, seq: int) -> LogRead:
+        """The log of the own key groups that is newer than their tiles and than `seq`."""
+        replayed = view.segments_for(self._request.operator, self._low, self._high)
+        sizes = [one.ref.data.length for one in replayed if one.ref.seq_last > seq]
+        return LogRead(len(sizes), sum(sizes))
 
     def _target(self) -> RestoreTarget:
         return RestoreTarget(

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from varve.changelog.schema_history import words
-from varve.materializer.child_process import start_materializer_process
 from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_origin, has_commit_of, is_location
+from varve.materializer.supervised_process import SupervisedMaterializer
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
@@ -26,6 +26,8 @@ from varve.spark_integration.checkpoint_statistics import BatchTimes, Statistics
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.heartbeat import without_heartbeat
 from varve.spark_integration.input_watermarks import InputWatermarks
+from varve.spark_integration.job_gauges import JobCheckpoint
+from varve.spark_integration.job_monitoring import JobMonitor
 from varve.spark_integration.map_side_combine import MapSideCombining
 from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
@@ -51,7 +53,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from varve.materializer.child_process import MaterializerProcess
     from varve.materializer.state_origin import StateOrigin
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.job_plan import JobPlan
@@ -115,7 +116,7 @@ class Coordinator:
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
         self._watch = SnapshotWatch(run.store, run.record.job_id)
-        self._materializer: MaterializerProcess | None = None
+        self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._combining = MapSideCombining()
         self._origin: StateOrigin | None = None
@@ -123,6 +124,7 @@ class Coordinator:
         self.statistics = StatisticsLog()
         self.user_error: BaseException | None = None
         """What the user's function raised, if that ended the query."""
+        self._monitor = JobMonitor(plan.job, plan.config.metrics_host or "", plan.config.metrics_ports)
 
     @classmethod
     def create(
@@ -180,8 +182,13 @@ class Coordinator:
         """Fence older runs off; before the query is started."""
         self._sink.prepare(self._run.record.job_id)
         fence = self._take_over_chain()
+        self._monitor.started(fence.epoch)
         if self._plan.config.materializer_mode == "embedded":
-            self._materializer = start_materializer_process(self._plan.materializer_config)
+            self._materializer = SupervisedMaterializer(
+                self._plan.materializer_config,
+                started=self._monitor.materializer_started,
+                trouble=self._monitor.trouble,
+            )
         _log.info("job %s: run %d took the chain over at %s", self._plan.job, fence.epoch, self._run.store.url)
 
     def _take_over_chain(self) -> Fence:
@@ -200,6 +207,11 @@ class Coordinator:
             return clone_origin(origin, run.record, source, clock=clock, tokens=tokens)
         return copy_origin(origin, run.record, run.store, slot, clock=clock, tokens=tokens)
 
+    @property
+    def metrics_port(self) -> int | None:
+        """Where this process serves the query's metrics; None if it does not."""
+        return self._monitor.port
+
     def attach(self, query: StreamingQuery) -> None:
         """The query that calls `process_batch` has been started."""
         _log.info("job %s: query %s started", self._plan.job, query.id)
@@ -216,6 +228,7 @@ class Coordinator:
         self._watch.close()
         if self._materializer is not None:
             self._materializer.stop()
+        self._monitor.close()
         self._run.close()
         for function in self._functions.values():
             function.destroy()
@@ -231,7 +244,8 @@ class Coordinator:
             if self._stop_requested.is_set():
                 raise StopRequestedError("the query is being stopped", batch=batch)
             try:
-                self._process(rows, batch)
+                with self._monitor.batch():
+                    self._process(rows, batch)
             except VarveError as error:
                 context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}
                 raise error.with_context(**context) from error.__cause__
@@ -258,20 +272,21 @@ class Coordinator:
         self._combining.after(executed.summaries)
         self._run.batch_done()
         ended_s = self._clock.monotonic_s()
-        self.statistics.add(
-            statistics_of(
-                executed.acknowledged,
-                executed.summaries,
-                BatchTimes(
-                    ack_ms=executed.ack_ms,
-                    operators_ms=executed.operators_ms,
-                    sink_ms=(ended_s - sink_s) * 1000,
-                    batch_ms=(ended_s - started_s) * 1000,
-                ),
-                attempts=executed.attempts,
-                log_commits=len({r.seq_last for r in self._run.state.view.segments}),
-            )
+        statistics = statistics_of(
+            executed.acknowledged,
+            executed.summaries,
+            BatchTimes(
+                ack_ms=executed.ack_ms,
+                operators_ms=executed.operators_ms,
+                sink_ms=(ended_s - sink_s) * 1000,
+                batch_ms=(ended_s - started_s) * 1000,
+            ),
+            attempts=executed.attempts,
+            log_commits=len({r.seq_last for r in self._run.state.view.segments}),
         )
+        self.statistics.add(statistics)
+        commit, view = executed.acknowledged.commit, self._run.state.view
+        self._monitor.acknowledged(JobCheckpoint(statistics, executed.summaries, commit, view, self._watch.base_sizes))
 
     def _begin(self, batch: int) -> bool:
         """Find the base of the run's first batch; False if the batch is already committed and written (adopted)."""

@@ -117,6 +117,10 @@ class JobConfig:
     """What functions read with `get_job_parameter`; not shown, because people put anything there."""
     worker_idle_timeout_ms: int
     """Milliseconds without a request after which a state worker ends."""
+    metrics_ports: range | None
+    """Ports of which the driver serves its metrics on the first that is free; None serves nothing."""
+    metrics_host: str | None
+    """Address that they are served on; None: all of this machine's."""
 
     def __post_init__(self) -> None:
         """Relations between options. Raises `InvalidRequestError`."""

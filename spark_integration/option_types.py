@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.materializer.config import PORT_MAX
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.state_origin import CLONE, NO_CLAIM
 from varve.spark_integration.predefined_options import PredefinedOptions
@@ -174,6 +175,21 @@ def _restore_point(given: Any) -> str | int:
     )
 
 
+def _ports(given: Any) -> range:
+    """Flink's form of a reporter's port: one, or `first-last`."""
+    text = str(given).strip() if isinstance(given, (str, int)) and not isinstance(given, bool) else ""
+    first, dash, last = text.partition("-")
+    if first.isdecimal() and (not dash or last.isdecimal()):
+        found = range(int(first), int(last or first) + 1)
+        if found and found[-1] <= PORT_MAX and (found[0] > 0 or not dash):
+            return found
+    raise InvalidRequestError(f"{given!r} is no port; use 0 to {PORT_MAX}, or a range like 9250-9260")
+
+
+def _show_ports(ports: range) -> str:
+    return f"{ports[0]}" if len(ports) == 1 else f"{ports[0]}-{ports[-1]}"
+
+
 def _claim_mode(given: Any) -> str:
     mode = _text(given).upper()
     if mode in (NO_CLAIM, CLONE):
@@ -285,4 +301,5 @@ URL: Final = OptionType("URL or path", _url)
 DIRECTORIES: Final = OptionType("paths, separated by commas", _directories, ",".join)
 PARAMETERS: Final = OptionType("map `key:value,...`", _parameters, lambda value: ",".join(map(":".join, value.items())))
 RESTORE_POINT: Final = OptionType("`latest`, a seq, or the name or location of a savepoint", _restore_point)
+PORTS: Final = OptionType("port, or range `first-last`", _ports, _show_ports)
 CLAIM_MODE: Final = OptionType(f"`{NO_CLAIM}` or `{CLONE}`", _claim_mode)

@@ -21,6 +21,7 @@ from varve.spark_integration.option_types import (
     LOG_STORAGE,
     MEMORY_SIZE,
     PARAMETERS,
+    PORTS,
     POSITIVE_NUMBER,
     RESTORE_POINT,
     STRING,
@@ -327,6 +328,21 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         field="worker_idle_timeout_ms",
         description="A state worker without a request for so long ends. Keep it well above the time between two "
         "batches: the next batch has to start the worker and restore its state.",
+    ),
+    ConfigOption(
+        key="metrics.reporter.prom.port",
+        type=PORTS,
+        default=None,
+        field="metrics_ports",
+        description="Port on which the driver serves `/metrics`, `/healthz` and `/readyz`, for all queries of its "
+        "process that name the same; 0 takes a free one, of a range the first that is free. Not set: it serves none.",
+    ),
+    ConfigOption(
+        key="metrics.reporter.prom.host",
+        type=STRING,
+        default=None,
+        field="metrics_host",
+        description="Address that they are served on. Not set: all addresses of the machine.",
     ),
 )
 

@@ -17,6 +17,8 @@ import msgspec
 import pyarrow as pa
 
 from varve.changelog.local_copies import LocalRecovery
+from varve.changelog.working_store import StoreSize
+from varve.spark_integration.worker_figures import NOTHING_READ, LogRead, UploadFigures
 from varve.storage.download import DownloadPolicy
 from varve.storage.records import JobStorage, Link, ObjectSlice, SnapshotFile, StateSchema
 from varve.storage.upload import UploadPolicy
@@ -187,6 +189,12 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     timings_ms: dict[str, float] = {}
     restored: str = ""
     """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
+    log_read: LogRead = NOTHING_READ
+    """What it read of the log for that."""
+    uploads: UploadFigures | None = None
+    """The worker's uploads since its last summary, for metrics; None if there were none."""
+    state_size: StoreSize | None = None
+    """About the state that the worker holds; None if its store cannot say cheaply."""
 
 
 def encode_message(message: Any) -> bytes:

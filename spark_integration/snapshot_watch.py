@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import logging
 import threading
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varve.storage import layout
 from varve.storage.adopt_decision import TileSnapshot, decide_adoption
 from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
 from varve.storage.errors import VarveError
 from varve.storage.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import SnapshotDescriptor, SnapshotFloor
@@ -22,6 +25,14 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 POLL_S: Final = 2.0
 """One LIST in so many seconds; it is off the acknowledge path."""
+
+
+class BaseSize(NamedTuple):
+    """Stored bytes of a snapshot."""
+
+    full_bytes: int
+    inc_bytes: int
+    """What was uploaded for it; the rest was there already."""
 
 
 class SnapshotWatch:
@@ -34,6 +45,7 @@ class SnapshotWatch:
         self._lock = threading.Lock()
         self._found: tuple[SnapshotDescriptor, ...] = ()
         self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
+        self._base_sizes: dict[TileSnapshot, BaseSize] = {}
         self._view: LineView | None = None
         self._floors: tuple[SnapshotFloor, ...] = ()
         self._stopped = threading.Event()
@@ -53,6 +65,11 @@ class SnapshotWatch:
             return NOTHING_ADOPTED
         return decide_adoption(view, floors, found, tile_files, self._job_id)
 
+    @property
+    def base_sizes(self) -> Mapping[TileSnapshot, BaseSize]:
+        """Of the snapshots that the view's tiles name, as of the last look."""
+        return self._base_sizes
+
     def close(self) -> None:
         """End the thread."""
         self._stopped.set()
@@ -66,10 +83,21 @@ class SnapshotWatch:
             if view is None:
                 continue
             try:
-                tile_files = self._reader.tile_files(view)
+                bases = self._reader.tile_snapshots(view)
                 found = self._reader.candidates(floors)
             except VarveError as error:
                 _log.warning("looking for snapshots failed, the log stays longer: %s", error)
                 continue
             with self._lock:
-                self._found, self._tile_files = found, tile_files
+                self._found = found
+                self._tile_files = {name: frozenset(file.name for file in one.files) for name, one in bases.items()}
+                self._base_sizes = {name: base_size(one) for name, one in bases.items()}
+
+
+def base_size(d: SnapshotDescriptor) -> BaseSize:
+    """The size of a snapshot."""
+    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
+    return BaseSize(
+        sum(file.size_bytes for file in d.files),
+        sum(file.size_bytes for file in d.files if file.name.startswith(own)),
+    )

@@ -29,6 +29,7 @@ from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
+from varve.spark_integration.worker_figures import NOTHING_READ, UploadRecorder
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.clock import SystemClock
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from varve.changelog.working_store import WorkingStore
+    from varve.changelog.working_store import StoreSize, WorkingStore
     from varve.spark_integration.protocol import BatchRequest, OperatorRequest, TaskRequest
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
@@ -140,6 +141,12 @@ class OperatorState:
         self.checksums = FileChecksums()
         self.change_sizes = ChangeSizes()
         """What the attempts so far taught of the sizes of changes."""
+        self.uploads = UploadRecorder()
+        """Counts the uploads until a summary takes them along."""
+        self.log_read = NOTHING_READ
+        """What the pending attempt's base needed of the log."""
+        self.state_size: StoreSize | None = None
+        """About the confirmed state, as of the end of the attempt before."""
         self._function = b""
         self._runner: OperatorRunner | None = None
         self._backend: KeyedStateBackend | None = None
@@ -207,6 +214,7 @@ class OperatorState:
         pending = self._pending
         if pending is not None and pending.finished and self._backend is not None:
             self._backend.clean_up()  # first, because it would undo what is prepared
+            self.state_size = self._backend.store.size_estimate()
             if not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
@@ -216,7 +224,7 @@ class OperatorState:
         limit = ATTEMPTS_AT_ONCE * self.request.upload.uploads
         if self._upload_threads is None or self._upload_threads.limit != limit:
             self._upload_threads = AttemptThreads(limit)
-        return Uploader(self.job_store, self.clock, self.request.upload, threads=self._upload_threads)
+        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, threads=self._upload_threads)
 
     def aborted(self, attempt: Attempt) -> None:
         """The attempt will never be confirmed."""
@@ -240,6 +248,7 @@ class OperatorState:
     def _reach_base(self, task: TaskRequest) -> str:
         """Bring the store to the base; answers how."""
         base, pending = task.batch.base, self._pending
+        self.log_read = NOTHING_READ
         if pending is not None:
             confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
             won = confirmed[self.partition] if self.partition < len(confirmed) else ""
@@ -252,7 +261,7 @@ class OperatorState:
             return "current"
         reached = self._restorer.reach(base, self._store)
         self._drop_runner()
-        self._store, self.tile = reached.store, reached.tile
+        self._store, self.tile, self.log_read = reached.store, reached.tile, reached.log_read
         return reached.how
 
     def _reach_non_keyed(self, batch: BatchRequest) -> None:

@@ -34,6 +34,11 @@ class QueryRun(Protocol):
 
     statistics: StatisticsLog
 
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the driver serves the query's metrics; None if it does not."""
+        ...
+
     def request_stop(self) -> None:
         """Begin no further batch, and wait until the one that is running is over."""
         ...
@@ -99,6 +104,11 @@ class VarveStreamingQuery(StreamingQuery):
     def checkpoint_statistics(self) -> StatisticsLog:
         """Figures of this run's last checkpoints: `history()`, `summary()`."""
         return self._run.statistics
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of `/metrics`, `/healthz` and `/readyz`; None without `metrics.reporter.prom.port`."""
+        return self._run.metrics_port
 
     def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
         """Wait for the query's end, at most `timeout` seconds; then True if it has ended, else False.

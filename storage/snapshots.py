@@ -9,23 +9,27 @@ Invariants: I7 (a number is claimed once; descriptors never change), I8.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.adopt_decision import tile_snapshots
 from varve.storage.chain_reader import in_parallel
 from varve.storage.claim import claim
 from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.layout import SnapshotName
 from varve.storage.records import SnapshotDescriptor, decode_record, encode_record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from varve.storage.clock import Clock
-    from varve.storage.layout import SnapshotName
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import SnapshotFloor
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Publication(NamedTuple):
@@ -73,20 +77,35 @@ class SnapshotReader:
         self._store = store
         self._job_id = job_id
         self._known: dict[SnapshotName, SnapshotDescriptor] = {}
+        self._said: set[SnapshotName] = set()
 
     def candidates(self, floors: Sequence[SnapshotFloor]) -> tuple[SnapshotDescriptor, ...]:
-        """All descriptors whose number is above their range's floor, aborted ones included: one LIST, one GET each."""
+        """All descriptors whose number is above their range's floor, aborted ones included: one LIST, one GET each.
+
+        One that is damaged is left out, and said once: it can never be adopted, and the next snapshot has a higher
+        number.
+        """
         floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
         listed = list_snapshots(self._store)
         self._forget_all_but(listed)
-        return self.read_all([n for n in listed if n.number > floor_of.get(n[:3], 0)])
+        return self.readable([n for n in listed if n.number > floor_of.get(n[:3], 0)])
+
+    def tile_snapshots(self, view: LineView) -> dict[SnapshotName, SnapshotDescriptor]:
+        """The descriptors that the view's tiles name; those that are gone or damaged are left out, and said once.
+
+        The next snapshot of such a tile may be adopted if all of its files are its own.
+        """
+        wanted = tile_snapshots(view)
+        found = {SnapshotName(d.operator, d.low, d.high, d.number): d for d in self.readable(wanted)}
+        for name in wanted:
+            if name not in found:
+                self._say(name, "the base of the job is gone or damaged: `varve verify --repair` says what can be done")
+        return found
 
     def tile_files(self, view: LineView) -> dict[SnapshotName, frozenset[str]]:
-        """The object names in the descriptors that the view's tiles name.
-
-        Raises `MissingObjectError` if one is gone: the state of that tile is lost.
-        """
-        return {name: frozenset(f.name for f in self.read(name).files) for name in tile_snapshots(view)}
+        """The object names in the descriptors of `tile_snapshots`."""
+        found = self.tile_snapshots(view)
+        return {name: frozenset(file.name for file in one.files) for name, one in found.items()}
 
     def list_all(self) -> tuple[SnapshotDescriptor, ...]:
         """Every descriptor that exists."""
@@ -107,9 +126,35 @@ class SnapshotReader:
         self._known.update({name: d for name, d in found if d is not None})
         return tuple(self._known[name] for name in wanted if name in self._known)
 
+    def readable(
+        self, wanted: Sequence[SnapshotName], damaged: list[SnapshotName] | None = None
+    ) -> tuple[SnapshotDescriptor, ...]:
+        """Those of the descriptors that exist and are not damaged, in order; `damaged` is given the others' names."""
+        missing = [name for name in wanted if name not in self._known]
+        for name, found in zip(missing, in_parallel(self._find_or_error, missing), strict=True):
+            if isinstance(found, CorruptDataError):
+                self._say(name, f"it is passed over: {found}")
+                if damaged is not None:
+                    damaged.append(name)
+            elif found is not None:
+                self._known[name] = found
+        return tuple(self._known[name] for name in wanted if name in self._known)
+
+    def _find_or_error(self, key: SnapshotName) -> SnapshotDescriptor | CorruptDataError | None:
+        try:
+            return self._find(key)
+        except CorruptDataError as error:
+            return error
+
+    def _say(self, key: SnapshotName, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            _log.warning("snapshot %d of %s %d-%d: %s", key.number, key.operator, key.low, key.high, text)
+
     def _forget_all_but(self, listed: Sequence[SnapshotName]) -> None:
         """What is remembered is never more than what exists (I10)."""
         self._known = {name: self._known[name] for name in listed if name in self._known}
+        self._said.intersection_update(listed)
 
     def _find(self, key: SnapshotName) -> SnapshotDescriptor | None:
         try:

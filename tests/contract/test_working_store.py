@@ -364,3 +364,10 @@ def test_every_store_gives_the_same_state(tmp_path: Path) -> None:
     assert found[0]["seen"][0, b"\xa1a"] == [b"\xa1x", b"\xa1y"] * 3
     for store in stores:
         store.close()
+
+
+def test_a_store_that_tells_its_size_knows_of_what_it_holds(store: WorkingStore) -> None:
+    """For metrics: about, and None where it would have to be counted."""
+    store.apply(all_kinds(), Link(1, "t1"))
+    size = store.size_estimate()
+    assert size is None or (size.rows or 0) >= 9

@@ -93,11 +93,17 @@ def test_an_attempt_that_wins_has_all_its_parts_in_the_next_batch(worker: Worker
     assert values == [1, 3, 6, 10, 15, 21]
     assert [one.name for one in summary.uploaded] == worker.uploaded(first)
     assert (len(summary.uploaded), summary.inline, summary.mutations) == (3, b"", 6)
+    assert summary.uploads is not None
+    assert (summary.uploads.requests, summary.uploads.failures) == (3, 0)
+    assert sorted(end.size_bytes for end in summary.uploads.ended) == sorted(s.length for s in summary.uploaded)
     assert eventually(no_upload_thread, 20)
     worker.worker.idle()
     second = worker.begin(3, base=Link(2, "t"), confirmed=first.task.tag)
     values, summary = run(second, 7)
     assert (values, summary.restored) == ([28, 36], "confirmed")
+    assert summary.uploads is not None
+    assert summary.uploads.requests == 1, "only what was uploaded since the last summary"
+    assert summary.state_size is not None
 
 
 def test_an_attempt_whose_pump_goes_away_leaves_neither_state_nor_threads(worker: Worker) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import itertools
 import time
 from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
@@ -48,26 +51,49 @@ def test_backend_and_changelog_can_be_switched_at_every_restart(spark: SparkSess
 def test_the_job_adopts_snapshots_of_an_embedded_materializer_and_restores_from_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Its metrics tell of it meanwhile, and are gone with the query."""
     interval = {"materializer.mode": "embedded", "state.changelog.periodic-materialize.interval": "1 s"}
+    interval |= {"metrics.reporter.prom.port": "0", "metrics.reporter.prom.host": "127.0.0.1"}
     job = KeyedJob(spark, tmp_path, backend=BACKENDS["rocksdb"], changelog=True, conf=interval)
     stream = job.environment().from_dataframe(job.stream.read())
     writer = stream.key_by("k").process(job.function, job.output, uid="sums").foreach_batch(job.collect)
     query = writer.query_name("job").option("checkpointLocation", str(tmp_path / "checkpoint")).start()
     try:
-        deadline_s = time.monotonic() + 90
+        deadline_s = time.monotonic() + 180
         number = 0
         while not any(later.log_commits < earlier.log_commits for earlier, later in _pairs(query)):
             assert time.monotonic() < deadline_s, "no snapshot was adopted"
             job.add((f"key-{number % 7}", number), ("a", 1))
             query.processAllAvailable()
             number += 1
+        page = f"http://127.0.0.1:{query.metrics_port}"
+        metrics = _samples(f"{page}/metrics")
+        assert metrics["varve_checkpoints_total"] == len(query.checkpoint_statistics.history())
+        assert metrics["varve_rows_in_total"] == 2 * number
+        assert metrics["varve_adopted_snapshots_total"] >= 1
+        assert metrics["varve_embedded_materializer_starts_total"] == 1
+        assert metrics["varve_last_full_size_of_non_materialization_bytes"] > 0
+        with urlopen(f"{page}/readyz", timeout=30) as answer:
+            assert answer.status == 200
     finally:
         query.stop()
+    with pytest.raises(URLError):
+        urlopen(f"{page}/healthz", timeout=30)
     kill_state_workers(spark)
     job.conf = {}
     job.add(("a", 2), ("key-1", 5))
     job.run()
     assert job.rows() == in_order(job.expected)
+
+
+def _samples(url: str) -> dict[str, float]:
+    """Name → the sum of its samples."""
+    with urlopen(url, timeout=30) as answer:
+        families = list(text_string_to_metric_families(answer.read().decode()))
+    found: dict[str, float] = {}
+    for sample in (sample for family in families for sample in family.samples):
+        found[sample.name] = found.get(sample.name, 0.0) + sample.value
+    return found
 
 
 def _pairs(query: object) -> list[tuple[object, object]]:

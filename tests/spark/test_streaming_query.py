@@ -26,6 +26,7 @@ class Run:
 
     def __init__(self, batch: Callable[[DataFrame, int], None]) -> None:
         self.statistics = StatisticsLog()
+        self.metrics_port: int | None = None
         self.released = 0
         self._batch = batch
         self._stopping = threading.Event()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 from prometheus_client import generate_latest
@@ -24,7 +22,6 @@ LABELS = ("flights", "0-63", "per-plane")
 EVENT = {"job": "flights", "time_ms": 0}
 OF_RANGE = {**EVENT, "operator": "per-plane", "low": 0, "high": 64}
 NOTHING = LogSize(batches=0, segments=0, bytes=0)
-PAGE = Path(__file__).parents[3] / "docs" / "materializer.md"
 
 
 def status(key: RangeKey = KEY, **changed: object) -> RangeStatus:
@@ -151,11 +148,3 @@ def test_a_job_that_cannot_be_followed_is_seen(trouble: str, expected: float) ->
     metrics = MaterializerMetrics()
     metrics.show(job(trouble=trouble))
     assert value(metrics, "varve_job_followed") == expected
-
-
-def test_every_metric_is_documented() -> None:
-    page = PAGE.read_text()
-    metrics = MaterializerMetrics()
-    own = [f.name for f in metrics.registry.collect() if f.name.startswith("varve_")]
-    assert len(own) > 30
-    assert [name for name in own if f"`{name}" not in page] == []

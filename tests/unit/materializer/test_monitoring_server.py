@@ -28,7 +28,7 @@ class Site:
     def __init__(self) -> None:
         self.health = Health()
         self.now_ms = 0
-        app = monitoring_app(MaterializerMetrics(), self.health, lambda: self.now_ms)
+        app = monitoring_app(MaterializerMetrics().registry, self.health, lambda: self.now_ms)
         self.server = MonitoringServer(app, LOCAL, 0)
 
     def get(self, path: str) -> tuple[int, str, str]:
@@ -89,4 +89,4 @@ def test_silent_connections_do_not_keep_the_others_out_for_ever(site: Site) -> N
 
 def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(site: Site) -> None:
     with pytest.raises(InvalidRequestError, match="--metrics-port"):
-        MonitoringServer(monitoring_app(MaterializerMetrics(), Health(), lambda: 0), LOCAL, site.server.port)
+        MonitoringServer(monitoring_app(MaterializerMetrics().registry, Health(), lambda: 0), LOCAL, site.server.port)

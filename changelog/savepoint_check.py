@@ -1,0 +1,50 @@
+"""Checking that a savepoint is complete and whole: a part of `varve verify`.
+
+Invariants that are checked: I7 (what a savepoint names is there), I8.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from varve.changelog.image_source import read_images
+from varve.changelog.restore import tile_files
+from varve.changelog.segment import decode_segments
+from varve.changelog.snapshot_files import fetch_snapshot
+from varve.storage.records import SnapshotFile
+from varve.storage.slice_reader import read_slice
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from varve.storage.chain_reader import ChainReader
+    from varve.storage.records import ObjectSlice, Savepoint
+
+
+def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collection[ObjectSlice | str]) -> None:
+    """Read everything that the savepoint needs.
+
+    Args:
+        chain: Of the job that it is in.
+        savepoint: Which one.
+        checked: Slices, and names of whole files, that were read already.
+
+    Raises `VarveError` that names the first object that is gone or damaged.
+    """
+    store = chain.store
+    images = savepoint.images
+    files = tuple(SnapshotFile("file", one.name, one.size_bytes, one.crc32) for one in savepoint.files)
+    if savepoint.format == "native":
+        view = chain.load_line(savepoint.commit.link, savepoint.commit.max_parallelism).view
+        for ref in view.segments:
+            if ref.data not in checked:
+                decode_segments(read_slice(store, ref.data), ref.data.name)
+        images = view.images
+        files = tuple(file for tile in view.tiles for file in tile_files(store, tile))
+    read_images(store, images)
+    for file in files:
+        if file.name not in checked:
+            with TemporaryDirectory(prefix="varve-") as scratch:
+                fetch_snapshot(store, [file], Path(scratch) / "file", threads=1)

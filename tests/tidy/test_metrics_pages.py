@@ -1,0 +1,108 @@
+"""Every metric is documented, and pages, alert rules and dashboard name only metrics that there are."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.manual_clock import ManualClock
+from varve.materializer.metrics import MaterializerMetrics
+from varve.spark_integration.job_metrics import JobMetrics
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "metrics.md"
+MONITORING = ROOT / "deploy" / "monitoring"
+NAME = re.compile(r"\bvarve_[a-z_]+\b")
+FLINKS = [
+    "startedMaterialization",
+    "completedMaterialization",
+    "failedMaterialization",
+    "lastDurationOfMaterialization",
+    "lastFullSizeOfMaterialization",
+    "lastIncSizeOfMaterialization",
+    "lastFullSizeOfNonMaterialization",
+    "lastIncSizeOfNonMaterialization",
+    "numberOfUploadRequests",
+    "numberOfUploadFailures",
+    "attemptsPerUpload",
+    "totalAttemptsPerUpload",
+    "uploadBatchSizes",
+    "uploadLatenciesNanos",
+    "uploadSizes",
+    "uploadQueueSize",
+    "changelogBusyTimeMsPerSecond",
+]
+
+
+def samples(registry: Any) -> set[str]:
+    """Names of what a process shows, as queries name them."""
+    found: set[str] = set()
+    for family in registry.collect():
+        if family.name.startswith("varve_"):
+            suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
+            found |= {family.name + suffix for suffix in suffixes}
+    return found
+
+
+DRIVER = samples(JobMetrics(ManualClock()).registry)
+MATERIALIZER = samples(MaterializerMetrics().registry)
+
+
+def documented() -> set[str]:
+    """Names on the page; a histogram stands there without suffix."""
+    return set(NAME.findall(PAGE.read_text()))
+
+
+def test_there_are_metrics_of_both_processes() -> None:
+    assert len(DRIVER) > 50
+    assert len(MATERIALIZER) > 40
+
+
+@pytest.mark.parametrize("registry", [DRIVER, MATERIALIZER], ids=["driver", "materializer"])
+def test_every_metric_is_documented(registry: set[str]) -> None:
+    names = documented()
+    assert sorted(name for name in registry if not {name, re.sub("_(bucket|sum|count)$", "", name)} & names) == []
+
+
+def test_every_documented_metric_exists() -> None:
+    known = {re.sub("_(bucket|sum|count)$", "", name) for name in DRIVER | MATERIALIZER}
+    assert sorted(documented() - known) == []
+
+
+def test_all_metrics_of_flink_are_on_the_page() -> None:
+    rows = re.findall(r"^\| `([a-z]+[A-Z]\w+)` \|", PAGE.read_text(), flags=re.MULTILINE)
+    assert rows == FLINKS
+
+
+def test_the_alert_rules_ask_for_metrics_that_exist() -> None:
+    rules = [r for g in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for r in g["rules"]]
+    assert len({rule["alert"] for rule in rules}) == len(rules) > 8
+    for rule in rules:
+        names = set(NAME.findall(rule["expr"]))
+        assert names, rule
+        assert names <= DRIVER | MATERIALIZER, rule["alert"]
+        assert rule["annotations"]["summary"], rule["alert"]
+
+
+def test_the_dashboard_asks_for_metrics_that_exist() -> None:
+    dashboard = json.loads((MONITORING / "grafana-varve.json").read_text())
+    panels = dashboard["panels"]
+    assert (
+        len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels}) == len({p["id"] for p in panels}) == len(panels)
+    )
+    for panel in panels:
+        for target in panel["targets"]:
+            names = set(NAME.findall(target["expr"]))
+            assert names, panel["title"]
+            assert names <= DRIVER | MATERIALIZER, panel["title"]
+
+
+def test_the_scrape_configuration_names_the_rules_and_keeps_varves_labels() -> None:
+    config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    assert all((MONITORING / name).exists() for name in config["rule_files"])
+    assert all(scraped["honor_labels"] for scraped in config["scrape_configs"])
