@@ -208,10 +208,14 @@ def chained_rows(result: OperatorResult) -> DataFrame:
 
 
 def _tagged_rows(result: OperatorResult) -> DataFrame:
+    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {winner_condition(result.summaries)}")
+
+
+def winner_condition(summaries: Sequence[Summary]) -> str:
+    """SQL that is true for rows of these attempts, and fails the query at any other row."""
     # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
     # long list becomes a set beside the code. No tag is negative.
-    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(result.summaries) + 1))
-    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in result.summaries), *padding))
+    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(summaries) + 1))
+    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in summaries), *padding))
     lost = "varve: a cached output block was lost after the commit; the query must be restarted to redo the batch"
-    is_winner = f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
-    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {is_winner}")
+    return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
