@@ -32,7 +32,7 @@ from varve.spark_integration.protocol import (
     decode_message,
 )
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.worker_home import executor_home
+from varve.spark_integration.worker_home import executor_home, import_path
 from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarveError
@@ -106,7 +106,7 @@ class Pump:
         if context is None:
             raise InvalidRequestError("the pump runs outside of a Spark task; give it to DataFrame.mapInArrow")
         environment = PumpEnvironment(
-            sys_path=tuple(p for p in sys.path if Path(p).is_absolute()), files_directory=SparkFiles.getRootDirectory()
+            sys_path=import_path(sys.path), files_directory=str(Path(SparkFiles.getRootDirectory()).absolute())
         )
         task = task_request(self._request, context.partitionId(), context.taskAttemptId(), SystemTokens())
         connector = WorkerConnector(executor_home(os.environ), self._launch)

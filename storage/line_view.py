@@ -11,7 +11,7 @@ entry, segment, image, pack and directly named file that the view refers to), I8
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -261,7 +261,7 @@ class _Same(Generic[_T]):
         return id(self.value)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is other.value
+        return isinstance(other, _Same) and self.value is cast("_Same[object]", other).value
 
 
 @lru_cache(maxsize=16)

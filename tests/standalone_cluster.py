@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_HOST = 11
 """Worker i listens on 127.0.0.(11 + i)."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 @dataclass
