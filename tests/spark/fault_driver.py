@@ -103,8 +103,6 @@ def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> N
     writer = tokens.foreach_batch(sink).query_name("job").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     query.awaitTermination()
-    attempts = [s.attempts for s in query.checkpoint_statistics.history()]
-    (directory / "attempts.json").write_text(json.dumps(attempts))
     spark.stop()
 
 
