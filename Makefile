@@ -22,7 +22,7 @@ DEMO := examples.flights
 DEMO_ARGS ?=
 # Options of a benchmark: make bench-smoke BENCH_ARGS='--workload map-update'
 BENCH_ARGS ?=
-BENCHMARKS := smoke state_access changelog_cost timers windows
+BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost
 
 .PHONY: help
 help: ## List the commands

@@ -1,4 +1,4 @@
-"""The command `varve`: materialize, and look at what is stored.
+"""The command `varve`: materialize, look at what is stored, package for a cluster.
 
 Exit codes of `materialize`: 0 ended when asked to, or `--once` did everything, or `--now` left its requests; 1 `--once`
 left something undone, or the named job does not exist; 2 the options, the storage or the working directory are wrong;
@@ -24,6 +24,7 @@ from varve.materializer.demand import ask
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.jobs import job_names
+from varve.materializer.package_command import package
 from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
 from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
@@ -71,7 +72,7 @@ CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "
 @click.group(name="varve", context_settings=CONTEXT)
 @click.version_option(package_name="varve")
 def main() -> None:
-    """Keyed state with a changelog for Spark Structured Streaming: tools for the storage."""
+    """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
 
 
 @click.command(context_settings={**CONTEXT, "auto_envvar_prefix": "VARVE_MATERIALIZE"})
@@ -202,6 +203,6 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
 
 
 for _command in (
-    materialize, standby, jobs, checkpoints, sweep, savepoint, restore, describe, state, diff, verify_command,
+    materialize, standby, jobs, checkpoints, sweep, savepoint, restore, describe, state, diff, verify_command, package,
 ):  # fmt: skip
     main.add_command(_command)

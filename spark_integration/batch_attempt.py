@@ -76,7 +76,10 @@ class BatchAttempt:
         self._functions = functions
         master = spark.sparkContext.master or ""
         is_local = master == "local" or master.startswith("local[")
-        self._execution = BatchExecution(LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL, combining)
+        # Spark copies a task only to another host.
+        has_copies = not is_local and str(spark.conf.get("spark.speculation", "false")).lower() == "true"
+        level = LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL
+        self._execution = BatchExecution(level, combining, has_copies=has_copies)
         self._prepared: DataFrame | None = None
         self.latest_ms: dict[int, int] = {}
         """By branch of the preparation: the largest event time of the batch."""

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from varve.spark_integration.column_name import quoted
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
+    PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
     UPSTREAM_TAG_COLUMN,
@@ -78,9 +79,11 @@ def answer_struct(output: StructType) -> StructType:
 class BatchExecution:
     """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
 
-    def __init__(self, level: StorageLevel, combining: MapSideCombining) -> None:
+    def __init__(self, level: StorageLevel, combining: MapSideCombining, *, has_copies: bool = False) -> None:
+        """`has_copies`: Spark may run copies of a task at the same time (`spark.speculation`)."""
         self._level = level
         self._combining = combining
+        self._has_copies = has_copies
         self._cached: list[DataFrame] = []
 
     def run(
@@ -113,8 +116,7 @@ class BatchExecution:
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism)
         pump = make_pump(encode_message(request), function, executed)
-        answer = keyed.mapInArrow(pump, answer_struct(plan.output_schema)).persist(self._level)
-        self._cached.append(answer)
+        answer = self._kept(keyed.mapInArrow(pump, answer_struct(plan.output_schema)), parallelism)
         summaries = self._collect(answer)
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
@@ -125,8 +127,7 @@ class BatchExecution:
 
     def cache(self, rows: DataFrame) -> DataFrame:
         """Execute and keep rows that no operator reads."""
-        cached = rows.persist(self._level)
-        self._cached.append(cached)
+        cached = self._kept(rows, None)
         cached.count()
         return cached
 
@@ -134,6 +135,23 @@ class BatchExecution:
         """Free the cached answers."""
         while self._cached:
             self._cached.pop().unpersist()
+
+    def _kept(self, rows: DataFrame, partitions: int | None) -> DataFrame:
+        """The rows, to be cached when they are first executed; `partitions` is their number if it must stay.
+
+        Of a task and its copy both may leave their cached block, and a reader gets either. Of a shuffle's map outputs
+        Spark reads those of one attempt, the one whose summary it gives the driver, too: so a shuffle makes them one.
+        """
+        if self._has_copies:
+            rows = rows.withColumn(PARTITION_COLUMN, F.spark_partition_id())
+            if partitions is None:
+                rows = rows.repartition(PARTITION_COLUMN)
+            else:
+                rows = rows.repartitionById(partitions, PARTITION_COLUMN)
+            rows = rows.drop(PARTITION_COLUMN)
+        cached = rows.persist(self._level)
+        self._cached.append(cached)
+        return cached
 
     @staticmethod
     def _collect(answer: DataFrame) -> list[Summary]:
@@ -208,10 +226,14 @@ def chained_rows(result: OperatorResult) -> DataFrame:
 
 
 def _tagged_rows(result: OperatorResult) -> DataFrame:
+    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {winner_condition(result.summaries)}")
+
+
+def winner_condition(summaries: Sequence[Summary]) -> str:
+    """SQL that is true for rows of these attempts, and fails the query at any other row."""
     # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
     # long list becomes a set beside the code. No tag is negative.
-    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(result.summaries) + 1))
-    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in result.summaries), *padding))
+    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(summaries) + 1))
+    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in summaries), *padding))
     lost = "varve: a cached output block was lost after the commit; the query must be restarted to redo the batch"
-    is_winner = f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
-    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {is_winner}")
+    return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"

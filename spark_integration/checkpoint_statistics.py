@@ -118,23 +118,30 @@ def statistics_of(
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
-    slices = (s for summary in summaries for s in (*summary.uploaded, summary.image_uploaded) if s is not None)
-    sizes = {s.name: s.length for s in slices}
+    first, last = (commit.operators[0].uid, commit.operators[-1].uid) if commit.operators else ("", "")
     own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
-    files = (f for summary in summaries for f in summary.files or ())
-    sizes.update({f.name: f.size_bytes for f in files if f.name.startswith(own)})
+    sizes: dict[str, int] = {}
     worker_ms: dict[str, float] = {}
     restored: dict[str, int] = {}
+    rows_in = rows_out = mutations = 0
     for summary in summaries:
+        mutations += summary.mutations
+        rows_in += summary.rows_in if summary.operator == first else 0
+        rows_out += summary.rows_out if summary.operator == last else 0
         restored[summary.restored] = restored.get(summary.restored, 0) + 1
         for phase, spent_ms in summary.timings_ms.items():
-            worker_ms[phase] = max(spent_ms, worker_ms.get(phase, 0.0))
+            if spent_ms > worker_ms.get(phase, -1.0):
+                worker_ms[phase] = spent_ms
+        if summary.uploaded or summary.image_uploaded is not None:
+            sizes |= {s.name: s.length for s in (*summary.uploaded, summary.image_uploaded) if s is not None}
+        if summary.files:
+            sizes |= {f.name: f.size_bytes for f in summary.files if f.name.startswith(own)}
     return CheckpointStatistics(
         batch=commit.batch,
         seq=commit.seq,
-        rows_in=sum(s.rows_in for s in summaries if s.operator == commit.operators[0].uid),
-        rows_out=sum(s.rows_out for s in summaries if s.operator == commit.operators[-1].uid),
-        mutations=sum(s.mutations for s in summaries),
+        rows_in=rows_in,
+        rows_out=rows_out,
+        mutations=mutations,
         ack_ms=times.ack_ms,
         operators_ms=times.operators_ms,
         sink_ms=times.sink_ms,

@@ -21,6 +21,7 @@ from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, fi
 from varve.materializer.supervised_process import SupervisedMaterializer
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
+from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.function_shipment import ship
@@ -29,13 +30,13 @@ from varve.spark_integration.input_watermarks import InputWatermarks
 from varve.spark_integration.job_gauges import JobCheckpoint
 from varve.spark_integration.job_monitoring import JobMonitor
 from varve.spark_integration.map_side_combine import MapSideCombining
-from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
+from varve.spark_integration.operator_requests import operator_request, with_states
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.spark_integration.task_errors import task_error
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.storage.base_decision import Adopt
-from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
+from varve.storage.batch_result import entry_time
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
@@ -110,6 +111,7 @@ class Coordinator:
             operator_request(plan, o, self._functions[o.uid].function_hash, run.record) for o in plan.operators
         ]
         self._winners: dict[str, tuple[str, ...]] = {}
+        """By operator: the winning tag of each partition at the base."""
         self._query_id = ""
         self._first_base = ORIGIN
         """What the run's first batch is executed on."""
@@ -282,7 +284,7 @@ class Coordinator:
                 batch_ms=(ended_s - started_s) * 1000,
             ),
             attempts=executed.attempts,
-            log_commits=len({r.seq_last for r in self._run.state.view.segments}),
+            log_commits=self._run.state.log_commits,
         )
         self.statistics.add(statistics)
         commit, view = executed.acknowledged.commit, self._run.state.view
@@ -298,7 +300,7 @@ class Coordinator:
         base = decision.commit if isinstance(decision, Adopt) else decision.base
         self._check_operators(base)
         self._requests = [with_states(request, base) for request in self._requests]
-        self._note_winners(base)
+        self._winners = winners_of(base)
         self._first_base = self._run.state.view.base
         self._watch.start(self._run.state.view, self._run.state.floors)
         if isinstance(decision, Adopt):
@@ -354,7 +356,7 @@ class Coordinator:
         acknowledged = self._commit(summaries, batch, source_hash, (time_ms, watermark_ms), commit_token)
         acked_s = self._clock.monotonic_s()
         self._inputs = inputs
-        self._note_winners(acknowledged.commit)
+        self._winners = winners_of(acknowledged.commit)
         output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
         return Executed(
             rows=output,
@@ -375,25 +377,9 @@ class Coordinator:
     ) -> Acknowledged:
         time_ms, watermark_ms = times_ms
         base = self._run.state.base
-        facts = BatchFacts(
-            batch=batch,
-            query_id=self._query_id,
-            source_hash=source_hash,
-            time_ms=time_ms,
-            watermark_ms=watermark_ms,
-            watermark_before_ms=base.watermark_ms if base else None,
-            operators=tuple(operator_layout(r, summaries) for r in self._requests),
-            results=tuple(partition_result(s) for s in summaries),
-            dropped=self._dropped(),
-        )
+        stamp = BatchStamp(batch, self._query_id, source_hash, time_ms, base.watermark_ms if base else None)
+        facts = batch_facts(stamp, self._requests, summaries, watermark_ms, self._dropped())
         return self._run.commit(facts, token, self._watch.adoption)
-
-    def _note_winners(self, commit: Commit | None) -> None:
-        """By operator: the winning tag of each partition at the base, which lets workers confirm (I4)."""
-        self._winners = {}
-        parts = sorted(commit.parts, key=lambda p: p.partition) if commit else []
-        for part in parts:
-            self._winners[part.operator] = (*self._winners.get(part.operator, ()), part.tag)
 
     def _check_operators(self, base: Commit | None) -> None:
         """Operators whose state would be lost and keys whose type changed are errors before anything is executed."""
@@ -456,23 +442,6 @@ def _check_stored_as_wanted(run: JobRun, config: JobConfig, tokens: TokenSource)
     check_job_storage(record, encrypted=config.encryption_key_provider is not None, log=config.log_location)
     if record.storage is not None and record.storage.log is not None:
         check_log(run.store, tokens.token())
-
-
-def partition_result(summary: Summary) -> PartitionResult:
-    """A summary as the commit plan takes it."""
-    return PartitionResult(
-        operator=summary.operator,
-        partition=summary.partition,
-        low=summary.low,
-        high=summary.high,
-        tag=summary.tag,
-        mutations=summary.mutations,
-        inline=summary.inline,
-        uploaded=summary.uploaded,
-        files=summary.files,
-        image=summary.image,
-        image_uploaded=summary.image_uploaded,
-    )
 
 
 def next_watermark(

@@ -20,11 +20,12 @@ from varve.materializer.service import MaterializerService
 from varve.materializer.stop_signal import StopSignal
 from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace
-from varve.spark_integration.coordinator import next_watermark, partition_result
+from varve.spark_integration.batch_commit import BatchStamp, batch_facts
+from varve.spark_integration.coordinator import next_watermark
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.harness_plan import JOB
 from varve.spark_integration.input_watermarks import InputWatermarks
-from varve.spark_integration.operator_requests import operator_layout, operator_request, with_states
+from varve.spark_integration.operator_requests import operator_request, with_states
 from varve.spark_integration.protocol import SUMMARY_COLUMN, BatchRequest, Summary, TaskRequest, decode_message
 from varve.spark_integration.state_worker import OperatorState
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
@@ -32,7 +33,7 @@ from varve.spark_integration.worker_home import WorkerHome
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.adopt_decision import decide_adoption
 from varve.storage.base_decision import SparkProgress
-from varve.storage.batch_result import BatchFacts, entry_time
+from varve.storage.batch_result import entry_time
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.commit_plan import NOTHING_ADOPTED
 from varve.storage.errors import MayHaveHappenedError
@@ -217,16 +218,8 @@ class HarnessJob:
         found = (self.watermark_ms, next_watermark(base, plan, summaries, inputs))
         watermark_ms = max((time for time in found if time is not None), default=None)
         batch = self.next_batch
-        facts = BatchFacts(
-            batch=batch,
-            query_id=QUERY,
-            source_hash=_hash(batch),
-            time_ms=self.now.time_ms,
-            watermark_ms=watermark_ms,
-            watermark_before_ms=self.now.watermark_ms,
-            operators=(operator_layout(self.request, summaries),),
-            results=tuple(map(partition_result, summaries)),
-        )
+        stamp = BatchStamp(batch, QUERY, _hash(batch), self.now.time_ms, self.now.watermark_ms)
+        facts = batch_facts(stamp, (self.request,), summaries, watermark_ms)
         run.commit(facts, self._commit_token, self._adoption)
         run.batch_done()
         self._winners = tuple(summary.tag for summary in summaries)

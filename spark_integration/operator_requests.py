@@ -66,9 +66,12 @@ def operator_layout(request: OperatorRequest, summaries: Sequence[Summary]) -> O
     Raises `IncompatibleError` if the partitions do not agree about a state's schema.
     """
     states: dict[str, list[StateSchema]] = {}
+    seen: tuple[StateSchema, ...] = ()
     for summary in summaries:
-        if summary.operator == request.operator:
-            for schema in summary.states:
+        # Thousands of partitions that say the same are looked at once.
+        if summary.operator == request.operator and summary.states != seen:
+            seen = summary.states
+            for schema in seen:
                 states.setdefault(schema.name, []).append(schema)
     return OperatorLayout(
         uid=request.operator,

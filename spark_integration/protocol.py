@@ -156,7 +156,7 @@ class UserError(msgspec.Struct, frozen=True, kw_only=True):
     """The step of a chain of functions that raised it, and the element."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True):
+class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What one attempt of one (operator, partition) did."""
 
     operator: str

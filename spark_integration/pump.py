@@ -33,7 +33,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.task_errors import WORKER_NOTE
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.worker_home import executor_home
+from varve.spark_integration.worker_home import executor_home, import_path
 from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarveError
@@ -65,8 +65,9 @@ class ExecutionNotes(AccumulatorParam[list[ExecutionNote]]):
         return []
 
     def addInPlace(self, value1: list[ExecutionNote], value2: list[ExecutionNote]) -> list[ExecutionNote]:  # noqa: N802
-        """Both; a new list, since `zero`'s may be shared."""
-        return [*value1, *value2]
+        """Both, in the first list: the driver adds those of thousands of tasks to one, and `zero` shares none."""
+        value1 += value2
+        return value1
 
 
 def make_pump(
@@ -107,7 +108,7 @@ class Pump:
         if context is None:
             raise InvalidRequestError("the pump runs outside of a Spark task; give it to DataFrame.mapInArrow")
         environment = PumpEnvironment(
-            sys_path=tuple(p for p in sys.path if Path(p).is_absolute()), files_directory=SparkFiles.getRootDirectory()
+            sys_path=import_path(sys.path), files_directory=str(Path(SparkFiles.getRootDirectory()).absolute())
         )
         task = task_request(self._request, context.partitionId(), context.taskAttemptId(), SystemTokens())
         connector = WorkerConnector(executor_home(os.environ), self._launch)

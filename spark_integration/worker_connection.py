@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from varve.spark_integration.executor_jvm import ProcessWatch, find_jvm
@@ -20,6 +19,7 @@ from varve.spark_integration.worker_home import (
     WorkerHome,
     connect,
     exclusive,
+    import_path,
     listen,
     worker_name,
     worker_socket,
@@ -163,7 +163,7 @@ class WorkerConnector:
             descriptors.append(jvm.descriptor)
         inherited = {k: v for k, v in os.environ.items() if not k.startswith(_SECRETS)}
         environment = {**_SINGLE_THREAD, **inherited}
-        environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if Path(p).is_absolute())
+        environment["PYTHONPATH"] = os.pathsep.join(import_path(sys.path))
         with self._home.log_path.open("ab") as log:
             # The process forks and ends at once, so nothing of ours is left to be waited for.
             subprocess.run(  # noqa: S603  our own interpreter and module

@@ -36,7 +36,7 @@ except ImportError as error:
     raise ImportError("varve's state workers need fork, flock and Unix sockets: run executors on Linux") from error
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Mapping
+    from collections.abc import Generator, Iterable, Mapping
 
 WIRE_VERSION: Final = 1
 """Version of what pump, parent and worker say to each other; part of the directory's name."""
@@ -101,6 +101,14 @@ def executor_home(environment: Mapping[str, str]) -> WorkerHome:
             "call this in a Spark task, or pass a WorkerHome"
         )
     return WorkerHome(Path(directories[0]) / f"varve-{_environment_hash()}")
+
+
+def import_path(entries: Iterable[str]) -> tuple[str, ...]:
+    """Entries of `sys.path` for a process with another working directory.
+
+    Spark puts what `--py-files` brings there relative to the executor's directory.
+    """
+    return tuple(os.path.abspath(entry) for entry in entries if entry)  # noqa: PTH100  `Path.resolve` follows links
 
 
 def worker_name(job_id: str, partition: int) -> str:

@@ -142,9 +142,10 @@ def _raised_floors(
     by_range: dict[tuple[str, int, int], list[SnapshotDescriptor]] = defaultdict(list)
     for d in new:
         by_range[d.operator, d.low, d.high].append(d)
+    taken_numbers = {(d.operator, d.low, d.high): d.number for d in sorted(taken, key=lambda s: s.number)}
     floors: list[SnapshotFloor] = []
     for key, snapshots in sorted(by_range.items()):
-        number = max((d.number for d in taken if (d.operator, d.low, d.high) == key), default=0)
+        number = taken_numbers.get(key, 0)
         for d in sorted(snapshots, key=lambda s: s.number):
             if d.number > number and not _is_hopeless(d, cover):
                 break

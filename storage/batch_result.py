@@ -35,7 +35,7 @@ class ConsumedTag(NamedTuple):
     tag: str
 
 
-class PartitionResult(msgspec.Struct, frozen=True, kw_only=True):
+class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """What the winning attempt of one (operator, partition) did in the batch.
 
     No inline bytes, no uploaded slices and no files: the state of key groups `[low, high)` did not change. Neither kind
@@ -133,6 +133,8 @@ def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> No
         raise InvariantError("a result has both files and segments", **where)
     if result.image and result.image_uploaded is not None:
         raise InvariantError("a result has two images", operator=result.operator, partition=result.partition)
+    if not result.uploaded and not result.files and result.image_uploaded is None:
+        return
     own = f"{layout.SEGMENTS}{slot:0{layout.DIGITS}d}/"
     names = [s.name for s in (*result.uploaded, result.image_uploaded) if s is not None]
     names += [f.name for f in result.files or () if f.name not in reusable]

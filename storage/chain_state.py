@@ -31,8 +31,9 @@ class CommitPolicy:
     full_every: int = 32
     """A full entry is due after this many commits since the last one, and after a quarter of them (rounded down, but at
     least one) if a snapshot was adopted since: what the last one names of the bases before can be deleted only then."""
-    pack_bytes: int = 16 << 20
-    """A full entry is also due when this many inline bytes have gathered."""
+    pack_bytes: int = 8 << 20
+    """A full entry is also due when this many inline bytes have gathered; the driver has them in memory until then, and
+    twice while it packs them."""
     inline_max_bytes: int = INLINE_BYTES_MAX
     """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
     path_max: int = 128
@@ -67,6 +68,8 @@ class ChainState:
     """Bytes of segments in the view that are still slices of chain entries."""
     has_adopted: bool = False
     """Whether a snapshot was adopted since the newest full entry."""
+    log_commits: int = 0
+    """Commits, or packed runs of them, whose segments a restore replays."""
 
     @property
     def slot(self) -> int:
@@ -95,6 +98,7 @@ class ChainState:
         if (commit.seq, commit.epoch) != (self.slot, self.epoch):
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
         view = advance(self.view, stored) if view is None else view
+        packable_bytes, log_commits = self._counted(commit, view)
         return replace(
             self,
             last_seq=commit.seq,
@@ -103,9 +107,17 @@ class ChainState:
             base=commit,
             view=view,
             retained=(*self.retained, commit.needs_from)[-policy.retained :],
-            packable_bytes=_packable_bytes(view.segments),
+            packable_bytes=packable_bytes,
+            log_commits=log_commits,
             has_adopted=not commit.is_full and (self.has_adopted or _adopts(commit)),
         )
+
+    def _counted(self, commit: Commit, view: LineView) -> tuple[int, int]:
+        """`packable_bytes` and `log_commits` after the commit; ordinarily only what the commit adds is looked at."""
+        if commit.is_full or view.tiles is not self.view.tiles:
+            return _packable_bytes(view.segments), _log_commits(view.segments)
+        added = view.segments[len(self.view.segments) :]
+        return self.packable_bytes + _packable_bytes(added), self.log_commits + _log_commits(added)
 
 
 def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:
@@ -130,6 +142,7 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         view=view,
         retained=tuple(c.needs_from for c in commits[-policy.retained :]),
         packable_bytes=_packable_bytes(view.segments),
+        log_commits=_log_commits(view.segments),
         has_adopted=any(_adopts(c) for c in commits if c.seq > view.full.seq),
     )
 
@@ -140,3 +153,7 @@ def _adopts(commit: Commit) -> bool:
 
 def _packable_bytes(segments: Iterable[SegmentRef]) -> int:
     return sum(ref.data.length for ref in segments if is_packable(ref))
+
+
+def _log_commits(segments: Iterable[SegmentRef]) -> int:
+    return len({ref.seq_last for ref in segments})

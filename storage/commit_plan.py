@@ -26,7 +26,7 @@ from varve.storage.batch_result import (
 )
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
-from varve.storage.line_view import LineView, StoredCommit, advance
+from varve.storage.line_view import LineView, StoredCommit, advance, counted, cover_of, needs_after
 from varve.storage.pack import is_packable, replace_packed, replace_packed_images
 from varve.storage.records import (
     BlobSlice,
@@ -154,6 +154,8 @@ def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adop
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
     off = {t.operator for t in written}
     adopted = [t for t in adoption.tiles if t.operator in known & set(uids) and t.operator not in off]
+    if not begun and not written and not adopted and len(kept) == len(state.view.tiles):
+        return cover_of(state.view)
     cover = replace_tiles(replace_tiles(TileCover([*kept, *begun]), adopted), written)
     cover.check(state.view.max_parallelism)
     return cover
@@ -164,6 +166,8 @@ def _file_tile(result: PartitionResult, link: Link) -> Tile:
 
 
 def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
+    if cover.tiles is view.tiles:
+        return ()
     before = set(view.tiles)
     return tuple(t for t in cover.tiles if t not in before)
 
@@ -236,13 +240,14 @@ def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pa
 def _log(state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[SegmentRef, ...]:
     """Every segment before the entry that still counts for some key group."""
     segments = state.view.segments if pack is None else replace_packed(state.view.segments, pack)
-    return tuple(s for s in segments if cover.floors(s.operator, s.low, s.high, s.seq_last))
+    return tuple(segments) if cover.tiles is state.view.tiles else counted(segments, cover)
 
 
 def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> Commit:
     if pack is not None and pack.slot != state.slot:
         raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
-    if pack is not None and not pack.packed <= frozenset(state.view.segments):
+    planned_here = pack is not None and pack.planned_from is state.view.segments
+    if pack is not None and not planned_here and not pack.packed <= frozenset(state.view.segments):
         raise InvariantError("the pack holds segments that are not on the base's line", object_name=pack.name)
     if pack is not None and not {old for old, _ in pack.images} <= frozenset(state.view.images):
         raise InvariantError("the pack holds images that are not on the base's line", object_name=pack.name)
@@ -261,7 +266,7 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
 
 def _with_needs(draft: Commit, state: ChainState, policy: CommitPolicy) -> Commit:
     """Fill in `needs_from` and `keep_from`; neither depends on where the blob begins."""
-    needs_from = advance(state.view, StoredCommit(draft, 0)).needs_from
+    needs_from = needs_after(state.view, draft)
     retained = (*state.retained, needs_from)[-policy.retained :]
     complete = len(retained) == policy.retained
     keep_from = max(state.keep_from, min(retained)) if complete else state.keep_from

@@ -21,9 +21,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.errors import CorruptDataError, IncompatibleError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 MAGIC: Final = b"varve\0"
 _PREFIX: Final = struct.Struct(">6s4sHIQII")
@@ -43,6 +46,19 @@ def frame(kind: bytes, version: int, header: bytes, blob: bytes = b"") -> bytes:
     """Put a header and a blob into the container."""
     prefix = _PREFIX.pack(MAGIC, kind, version, len(header), len(blob), zlib.crc32(header), zlib.crc32(blob))
     return b"".join((prefix, _CRC.pack(zlib.crc32(prefix)), header, blob))
+
+
+def frame_pieces(kind: bytes, version: int, header: bytes, pieces: Iterable[bytes]) -> bytes:
+    """The same for a blob that comes in pieces, of which only one is in memory beside the frame."""
+    body = bytearray(PREFIX_BYTES) + header
+    crc32 = 0
+    for piece in pieces:
+        crc32 = zlib.crc32(piece, crc32)
+        body += piece
+    length = len(body) - PREFIX_BYTES - len(header)
+    prefix = _PREFIX.pack(MAGIC, kind, version, len(header), length, zlib.crc32(header), crc32)
+    body[:PREFIX_BYTES] = prefix + _CRC.pack(zlib.crc32(prefix))
+    return bytes(body)
 
 
 def blob_offset(header: bytes) -> int:

@@ -11,7 +11,7 @@ entry, segment, image, pack and directly named file that the view refers to), I8
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -24,6 +24,7 @@ from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, repla
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+_T = TypeVar("_T")
 LINE_MAX: Final = 8192
 """Links of the line that a view keeps. A snapshot or a worker whose commit is older counts as off the line."""
 
@@ -115,26 +116,57 @@ def advance(view: LineView, stored: StoredCommit) -> LineView:
         )
     if commit.is_full:
         return _from_full(stored)
-    operators = frozenset(o.uid for o in commit.operators)
-    cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
-    kept = kept_images(view.images, commit)
-    is_changed = bool(commit.tiles) or operators != cover.operators()
-    if is_changed:
-        cover = _changed_cover(cover, commit, operators)
-        segments = tuple(_not_covered(segments, cover))
-    if is_changed or _holds_back(view, kept):
-        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, kept)
+    kept = _kept(view, commit)
     return LineView(
         max_parallelism=view.max_parallelism,
         base=commit.link,
         full=view.full,
         path=(*view.path, commit.link),
-        tiles=cover.tiles,
-        segments=segments + own_segments(stored),
-        images=joined_images(kept, own_images(commit, stored.blob_offset)),
-        line=_cut_line((*view.line, commit.link), cover),
-        needs_from=needs_from,
+        tiles=kept.cover.tiles,
+        segments=kept.segments + own_segments(stored),
+        images=joined_images(kept.images, own_images(commit, stored.blob_offset)),
+        line=_cut_line((*view.line, commit.link), kept.cover),
+        needs_from=kept.needs_from,
     )
+
+
+def needs_after(view: LineView, commit: Commit) -> int:
+    """`needs_from` of the view after this commit: it does not depend on where the entry's blob begins."""
+    if commit.is_full:  # what the batch itself has written is of the commit's own slot
+        return _lowest_slot(commit.seq, commit.tiles, commit.log, commit.images)
+    return _kept(view, commit).needs_from
+
+
+class _Kept(NamedTuple):
+    """What of a view counts after the next commit, which is not full."""
+
+    cover: TileCover
+    segments: tuple[SegmentRef, ...]
+    images: tuple[ImageRef, ...]
+    needs_from: int
+
+
+def _kept(view: LineView, commit: Commit) -> _Kept:
+    operators = frozenset(o.uid for o in commit.operators)
+    cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
+    images = kept_images(view.images, commit)
+    is_changed = bool(commit.tiles) or operators != cover.operators()
+    if is_changed:
+        cover = _changed_cover(cover, commit, operators)
+        segments = counted(segments, cover)
+    if is_changed or _holds_back(view, images):
+        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
+    return _Kept(cover, segments, images, needs_from)
+
+
+def counted(segments: Iterable[SegmentRef], cover: TileCover) -> tuple[SegmentRef, ...]:
+    """Those segments that are newer than some tile they touch."""
+    return tuple(s for s in segments if cover.counts(s.operator, s.low, s.high, s.seq_last))
+
+
+def cover_of(view: LineView) -> TileCover:
+    """The view's tiles, to be found by key group."""
+    return _cover(view.tiles)
 
 
 def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
@@ -193,11 +225,6 @@ def _corrupt(error: InvariantError, commit: Commit) -> CorruptDataError:
     return CorruptDataError(text, object_name=layout.chain(commit.seq), batch=commit.batch, **error.context)
 
 
-def _not_covered(segments: Iterable[SegmentRef], cover: TileCover) -> Iterable[SegmentRef]:
-    """Those segments that are newer than some tile they touch."""
-    return (s for s in segments if cover.floors(s.operator, s.low, s.high, s.seq_last))
-
-
 def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
     """The line without what is older than every tile, and not above the limit."""
     line = line[-LINE_MAX:]
@@ -222,11 +249,34 @@ def _lowest_slot(
     return min({full_seq, *(layout.object_slot(name) for name in names if not layout.is_shared(name))})
 
 
-@lru_cache(maxsize=64)
-def _cover(tiles: tuple[Tile, ...]) -> TileCover:
-    return TileCover(tiles)
+class _Same(Generic[_T]):
+    """A tuple as a key by its identity: hashing the thousands of values in it costs more than a commit may."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: _T) -> None:
+        self.value = value
+
+    def __hash__(self) -> int:
+        return id(self.value)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and self.value is cast("_Same[object]", other).value
 
 
 @lru_cache(maxsize=16)
+def _same_cover(tiles: _Same[tuple[Tile, ...]]) -> TileCover:
+    return TileCover(tiles.value)
+
+
+def _cover(tiles: tuple[Tile, ...]) -> TileCover:
+    return _same_cover(_Same(tiles))
+
+
+@lru_cache(maxsize=16)
+def _same_links(line: _Same[tuple[Link, ...]]) -> frozenset[Link]:
+    return frozenset(line.value)
+
+
 def _links(line: tuple[Link, ...]) -> frozenset[Link]:
-    return frozenset(line)
+    return _same_links(_Same(line))

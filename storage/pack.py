@@ -16,14 +16,17 @@ import msgspec
 
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.frame import blob_offset, frame, unframe
+from varve.storage.frame import blob_offset, frame, frame_pieces, unframe
 from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 VERSION: Final = 1
 _KIND: Final = b"PACK"
+
+_Range = tuple[str, int, int]
+"""Operator and key groups."""
 
 
 class PackHeader(Record, frozen=True, kw_only=True):
@@ -46,6 +49,10 @@ class Pack(NamedTuple):
     """The references that `refs` replace."""
     images: tuple[tuple[ImageRef, ImageRef], ...] = ()
     """Images: the reference until now, and the one into the pack."""
+    planned_from: Sequence[SegmentRef] = ()
+    """The view's segments that it was planned from."""
+    replaced: tuple[SegmentRef, ...] = ()
+    """These with `refs` in place of what was packed, see `replace_packed`."""
 
 
 class PackFrame(NamedTuple):
@@ -71,27 +78,35 @@ def plan_pack(
     Raises `InvariantError` if bytes do not match their reference.
     """
     runs = _runs(segments, data)
-    name, offset = layout.pack(header.slot, header.token), pack_blob_offset(header)
+    head = msgspec.json.encode(header)
+    name, offset = layout.pack(header.slot, header.token), blob_offset(head)
     refs: list[SegmentRef] = []
-    blobs: list[bytes] = []
-    for run in runs:
-        blob = b"".join(_checked(ref.data, data[ref], ref.operator) for ref in run)
-        place = ObjectSlice(name, offset, len(blob), zlib.crc32(blob))
-        first = run[0]
-        refs.append(SegmentRef(first.operator, first.low, first.high, first.seq_first, run[-1].seq_last, place))
-        blobs.append(blob)
-        offset += len(blob)
-    packed = frozenset(ref for run in runs for ref in run)
     copied: list[tuple[ImageRef, ImageRef]] = []
-    places: dict[ObjectSlice, ObjectSlice] = {}
-    for image, body in (images or {}).items():
-        if image.data not in places:
-            blobs.append(_checked(image.data, body, image.operator))
-            places[image.data] = ObjectSlice(name, offset, len(body), image.data.crc32)
-            offset += len(body)
-        copied.append((image, msgspec.structs.replace(image, data=places[image.data])))
-    body = encode_pack(header, b"".join(blobs))
-    return Pack(header.slot, name, body, tuple(refs), packed, tuple(copied))
+
+    def pieces() -> Iterator[bytes]:
+        nonlocal offset
+        for run in runs:
+            begin, crc32 = offset, 0
+            for ref in run:
+                piece = _checked(ref.data, data[ref], ref.operator)
+                crc32 = zlib.crc32(piece, crc32)
+                offset += len(piece)
+                yield piece
+            place = ObjectSlice(name, begin, offset - begin, crc32)
+            first = run[0]
+            refs.append(SegmentRef(first.operator, first.low, first.high, first.seq_first, run[-1].seq_last, place))
+        places: dict[ObjectSlice, ObjectSlice] = {}
+        for image, body in (images or {}).items():
+            if image.data not in places:
+                yield _checked(image.data, body, image.operator)
+                places[image.data] = ObjectSlice(name, offset, len(body), image.data.crc32)
+                offset += len(body)
+            copied.append((image, msgspec.structs.replace(image, data=places[image.data])))
+
+    body = frame_pieces(_KIND, VERSION, head, pieces())
+    packed = frozenset(ref for run in runs for ref in run)
+    pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied))
+    return pack._replace(planned_from=segments, replaced=replace_packed(segments, pack))
 
 
 def encode_pack(header: PackHeader, blob: bytes) -> bytes:
@@ -119,6 +134,8 @@ def replace_packed(segments: Sequence[SegmentRef], pack: Pack) -> tuple[SegmentR
     A run begins at a seq where nothing unpacked of its key groups follows within the run; what is left unpacked at the
     same seq (uploaded parts) precedes the inline part, and the sort is stable, so it stays in front.
     """
+    if segments is pack.planned_from and pack.replaced:
+        return pack.replaced
     left = [ref for ref in segments if ref not in pack.packed]
     return tuple(sorted([*left, *pack.refs], key=lambda ref: ref.seq_first))
 
@@ -131,14 +148,15 @@ def replace_packed_images(images: Sequence[ImageRef], pack: Pack) -> tuple[Image
 
 def _runs(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> list[list[SegmentRef]]:
     """Maximal runs of one operator and range, in order of operator, range and seq."""
-    open_runs: dict[tuple[str, int, int], list[SegmentRef]] = {}
+    open_runs: dict[_Range, list[SegmentRef]] = {}
     runs: list[list[SegmentRef]] = []
+    crossing = _crossing({(ref.operator, ref.low, ref.high) for ref in segments})
     for ref in sorted(segments, key=lambda r: r.seq_first):
         key = (ref.operator, ref.low, ref.high)
-        packs = ref in data
-        for other in [k for k in open_runs if _overlap(k, key) and (k != key or not packs)]:
-            del open_runs[other]
-        if not packs:
+        for other in crossing.get(key, ()):
+            open_runs.pop(other, None)
+        if ref not in data:
+            open_runs.pop(key, None)
             continue
         if key not in open_runs:
             open_runs[key] = []
@@ -147,8 +165,18 @@ def _runs(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> l
     return sorted(runs, key=lambda run: (run[0].operator, run[0].low, run[0].high, run[0].seq_first))
 
 
-def _overlap(a: tuple[str, int, int], b: tuple[str, int, int]) -> bool:
-    return a[0] == b[0] and a[1] < b[2] and b[1] < a[2]
+def _crossing(ranges: set[_Range]) -> dict[_Range, list[_Range]]:
+    """By range: the others that share a key group with it. Without a change of the parallelism there are none."""
+    found: dict[_Range, list[_Range]] = {}
+    ordered = sorted(ranges)
+    for number, one in enumerate(ordered, 1):
+        while number < len(ordered) and ordered[number][0] == one[0] and ordered[number][1] < one[2]:
+            other = ordered[number]
+            if one[1] < other[2]:
+                found.setdefault(one, []).append(other)
+                found.setdefault(other, []).append(one)
+            number += 1  # noqa: PLW2901  where the next one that may cross stands
+    return found
 
 
 def _checked(place: ObjectSlice, data: bytes, operator: str) -> bytes:

@@ -8,24 +8,27 @@ the commit waits, so that full entries do come (I10).
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final
 
+from varve.storage import layout
 from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.errors import VarveError
-from varve.storage.image_refs import images_to_copy, own_images
-from varve.storage.line_view import own_segments
+from varve.storage.image_refs import images_to_copy
 from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
+from varve.storage.records import SegmentRef
 from varve.storage.slice_reader import read_slices
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from concurrent.futures import Future
 
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import TokenSource
     from varve.storage.line_view import LineView, StoredCommit
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import ObjectSlice, SegmentRef
+    from varve.storage.records import ObjectSlice
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
@@ -44,23 +47,24 @@ class PackUpload:
         self._tokens = tokens
         self._policy = policy
         self._threads = AttemptThreads(1, "varve-pack")
-        self._inline: dict[ObjectSlice, bytes] = {}
-        """Bytes of chain entries of this run that a pack may want."""
+        self._blobs: dict[str, tuple[int, bytes]] = {}
+        """By chain entry of this run that a pack may want: where its blob begins, and the blob."""
         self._upload: tuple[int, Future[Pack]] | None = None
         self._misses = 0
 
     def remember(self, stored: StoredCommit, body: bytes) -> None:
         """Keep what is inline in a commit that was just put, so that a pack need not read it back."""
-        for ref in (*own_segments(stored), *own_images(stored.commit, stored.blob_offset)):
-            if is_packable(ref):
-                self._inline[ref.data] = body[ref.data.offset : ref.data.offset + ref.data.length]
+        if len(body) > stored.blob_offset:
+            self._blobs[layout.chain(stored.commit.seq)] = stored.blob_offset, body[stored.blob_offset :]
 
     def start(self, state: ChainState) -> None:
         """If the next entry should be full, begin to make and upload its pack."""
+        if not state.is_full_due(self._policy):
+            return
         packable = state.packable()
-        wanted = {ref.data for ref in (*packable, *state.view.images)}
-        self._inline = {place: data for place, data in self._inline.items() if place in wanted}
-        if not wanted or not state.is_full_due(self._policy):
+        wanted = {ref.data.name for ref in (*packable, *state.view.images)}
+        self._blobs = {name: blob for name, blob in self._blobs.items() if name in wanted}
+        if not wanted:
             return
         header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
         view = state.view
@@ -95,12 +99,43 @@ class PackUpload:
 
     def _make(self, view: LineView, packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
         images = images_to_copy(view.images)
-        places = dict.fromkeys(ref.data for ref in (*packable, *images))
-        inline = self._inline
-        data = {place: inline[place] for place in places if place in inline}
-        for read in read_slices(self._store, [place for place in places if place not in data]):
-            data[read.slice] = bytes(read.data)
-        segments = {ref: data[ref.data] for ref in packable}
-        pack = plan_pack(view.segments, segments, header, {image: data[image.data] for image in images})
+        held = _HeldBytes(packable, self._blobs)
+        missing = dict.fromkeys(ref.data for ref in (*packable, *images) if not held.has(ref.data))
+        for read in read_slices(self._store, list(missing)):
+            held.read[read.slice] = bytes(read.data)
+        pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
         self._store.put(pack.name, pack.body)
         return pack
+
+
+class _HeldBytes(Mapping["SegmentRef", bytes]):
+    """The bytes of segments that are to be packed, cut out of what is held only when they are asked for."""
+
+    def __init__(self, segments: tuple[SegmentRef, ...], blobs: dict[str, tuple[int, bytes]]) -> None:
+        self._segments = segments
+        self._blobs = blobs
+        self.read: dict[ObjectSlice, bytes] = {}
+
+    def has(self, place: ObjectSlice) -> bool:
+        """Whether the bytes need not be read."""
+        return place.name in self._blobs
+
+    def at(self, place: ObjectSlice) -> bytes:
+        """The bytes there."""
+        held = self._blobs.get(place.name)
+        if held is None:
+            return self.read[place]
+        begin, blob = held
+        return blob[place.offset - begin : place.offset - begin + place.length]
+
+    def __getitem__(self, ref: SegmentRef) -> bytes:
+        return self.at(ref.data)
+
+    def __contains__(self, ref: object) -> bool:
+        return isinstance(ref, SegmentRef) and is_packable(ref)
+
+    def __iter__(self) -> Iterator[SegmentRef]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)

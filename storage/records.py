@@ -30,7 +30,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records."""
 
 
-class Link(msgspec.Struct, frozen=True, array_like=True):
+# `gc=False`: they are many, and none can be part of a cycle, so the collector of cycles need not look at them.
+class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One entry of the chain: its seq and its writer's token. `Link(0, "")` is the empty beginning."""
 
     seq: int
@@ -40,7 +41,7 @@ class Link(msgspec.Struct, frozen=True, array_like=True):
 ORIGIN: Final = Link(0, "")
 
 
-class ObjectSlice(msgspec.Struct, frozen=True, array_like=True):
+class ObjectSlice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Bytes `[offset, offset + length)` of an object, with their CRC-32."""
 
     name: str
@@ -49,7 +50,7 @@ class ObjectSlice(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
-class BlobSlice(msgspec.Struct, frozen=True, array_like=True):
+class BlobSlice(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Bytes `[offset, offset + length)` of the entry's own blob, with their CRC-32."""
 
     offset: int
@@ -57,7 +58,7 @@ class BlobSlice(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
-class ValueVersion(Record, frozen=True, kw_only=True):
+class ValueVersion(Record, frozen=True, kw_only=True, gc=False):
     """An earlier version of a state's value schema."""
 
     value_type: str
@@ -65,7 +66,7 @@ class ValueVersion(Record, frozen=True, kw_only=True):
     """As in `StateSchema`: of the step that led to this version."""
 
 
-class StateSchema(Record, frozen=True, kw_only=True):
+class StateSchema(Record, frozen=True, kw_only=True, gc=False):
     """One keyed state of an operator, self-describing: all that replay and materialization need to know."""
 
     name: str
@@ -99,7 +100,7 @@ class OperatorLayout(Record, frozen=True, kw_only=True):
     states: tuple[StateSchema, ...] = ()
 
 
-class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotFile(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One file of a RocksDB snapshot: its name in the RocksDB directory and the object that holds it."""
 
     file: str
@@ -108,7 +109,7 @@ class SnapshotFile(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
-class Tile(Record, frozen=True, kw_only=True):
+class Tile(Record, frozen=True, kw_only=True, gc=False):
     """The base of key groups `[low, high)` of an operator: their state after commit `at`.
 
     `at == ORIGIN` with neither snapshot nor files is the empty state. `snapshot` numbers a published descriptor;
@@ -123,7 +124,7 @@ class Tile(Record, frozen=True, kw_only=True):
     files: tuple[SnapshotFile, ...] = ()
 
 
-class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
+class SegmentRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Segments of one operator's key groups `[low, high)`, seqs `seq_first` to `seq_last` (inclusive), in order."""
 
     operator: str
@@ -134,7 +135,7 @@ class SegmentRef(msgspec.Struct, frozen=True, array_like=True):
     data: ObjectSlice
 
 
-class ImageRef(msgspec.Struct, frozen=True, array_like=True):
+class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The whole non-keyed state of one partition of an operator, as commit `seq` wrote it."""
 
     operator: str
@@ -145,7 +146,7 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True):
     data: ObjectSlice
 
 
-class PartitionCommit(Record, frozen=True, kw_only=True):
+class PartitionCommit(Record, frozen=True, kw_only=True, gc=False):
     """What the winning attempt of one (operator, partition) changed in the batch (I2).
 
     No inline and no uploaded slices: the partition's state did not change. The uploaded parts precede the inline one.
@@ -165,7 +166,7 @@ class PartitionCommit(Record, frozen=True, kw_only=True):
     """The same, if it is large."""
 
 
-class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True):
+class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Highest snapshot number that was ever adopted for this range; only higher ones may be adopted (I7)."""
 
     operator: str

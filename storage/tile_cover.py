@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from itertools import groupby
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.errors import InvariantError
 from varve.storage.records import Tile
@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from varve.storage.records import Link
+
+
+_NO_TILE: Final = 1 << 62
+"""Above every seq."""
 
 
 class KeyGroupFloor(NamedTuple):
@@ -37,10 +41,13 @@ def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[i
 class TileCover:
     """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
 
-    __slots__ = ("_by_operator", "_lows", "tiles")
+    __slots__ = ("_by_operator", "_lows", "_oldest", "tiles")
 
     def __init__(self, tiles: Iterable[Tile]) -> None:
-        self.tiles: tuple[Tile, ...] = tuple(sorted(tiles, key=lambda t: (t.operator, t.low)))
+        ordered = tuple(sorted(tiles, key=lambda t: (t.operator, t.low)))
+        # The very tuple, if it is in order: that tiles have not changed is then seen without comparing them.
+        self.tiles: tuple[Tile, ...] = tiles if isinstance(tiles, tuple) and tiles == ordered else ordered
+        self._oldest: dict[tuple[str, int, int], int] = {}
         self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=lambda t: t.operator)}
         self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
 
@@ -64,6 +71,15 @@ class TileCover:
             for t in self.over(operator, low, high)
             if t.at.seq < newer_than
         )
+
+    def counts(self, operator: str, low: int, high: int, seq: int) -> bool:
+        """Whether a segment of `[low, high)` up to `seq` is newer than some tile that it touches; as `floors`."""
+        key = operator, low, high
+        oldest = self._oldest.get(key)
+        if oldest is None:
+            oldest = min((t.at.seq for t in self.over(operator, low, high)), default=_NO_TILE)
+            self._oldest[key] = oldest
+        return oldest < seq
 
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""
@@ -94,15 +110,13 @@ def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
     """
     if not changed:
         return cover
-    by_operator: dict[str, list[Tile]] = {}
-    for tile in changed:
-        by_operator.setdefault(tile.operator, []).append(tile)
-    kept = [t for t in cover.tiles if t.operator not in by_operator or not _is_replaced(t, by_operator[t.operator])]
-    return TileCover([*kept, *changed])
+    new = TileCover(changed)
+    return TileCover([*(tile for tile in cover.tiles if not _is_replaced(tile, new)), *changed])
 
 
-def _is_replaced(tile: Tile, changed: Sequence[Tile]) -> bool:
-    covered = sum(max(0, min(tile.high, c.high) - max(tile.low, c.low)) for c in changed)
+def _is_replaced(tile: Tile, new: TileCover) -> bool:
+    changed = new.over(tile.operator, tile.low, tile.high)
+    covered = sum(min(tile.high, c.high) - max(tile.low, c.low) for c in changed)
     if covered not in (0, tile.high - tile.low):
         raise InvariantError(
             f"new tiles replace only part of the tile {tile.low}-{tile.high}; change all of its key groups together",

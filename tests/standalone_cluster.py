@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_HOST = 11
 """Worker i listens on 127.0.0.(11 + i)."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 300.0
 
 
 @dataclass
@@ -67,7 +67,13 @@ def _is_executor(process: psutil.Process) -> bool:
 
 @contextmanager
 def standalone_cluster(
-    directory: Path, *, workers: int = 3, cores: int = 1, memory: str = "1g", python: str = sys.executable
+    directory: Path,
+    *,
+    workers: int = 3,
+    cores: int = 1,
+    memory: str = "1g",
+    python: str = sys.executable,
+    python_path: str | None = None,
 ) -> Iterator[StandaloneCluster]:
     """A cluster until the block ends; its logs and work directories are under `directory`.
 
@@ -77,12 +83,15 @@ def standalone_cluster(
         cores: Of each worker.
         memory: Of each worker.
         python: The interpreter of the executors, unless the application names another.
+        python_path: Their PYTHONPATH; None: they import what the tests import.
     """
     directory.mkdir(parents=True, exist_ok=True)
     port = free_port()
     cluster = StandaloneCluster(directory, f"spark://127.0.0.1:{port}")
+    environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": python}
+    environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p) if python_path is None else python_path
     addresses = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
-    master = _start("master", directory, python, "org.apache.spark.deploy.master.Master", *addresses)
+    master = _start("master", directory, environment, "org.apache.spark.deploy.master.Master", *addresses)
     try:
         _wait_for(lambda: _listens(port), master, cluster)
         for index in range(workers):
@@ -91,7 +100,7 @@ def standalone_cluster(
             work = ("--work-dir", str(directory / f"work-{index}"), cluster.url)
             name = f"worker-{index}"
             cluster.workers.append(
-                _start(name, directory, python, "org.apache.spark.deploy.worker.Worker", *own, *work)
+                _start(name, directory, environment, "org.apache.spark.deploy.worker.Worker", *own, *work)
             )
         for index, worker in enumerate(cluster.workers):
             log = directory / f"worker-{index}.log"
@@ -101,16 +110,12 @@ def standalone_cluster(
         _end([*cluster.workers, master])
 
 
-def _start(name: str, directory: Path, python: str, *command: str) -> subprocess.Popen[bytes]:
-    home = Path(pyspark.__file__).parent
-    environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "SPARK_NO_DAEMONIZE": "1"}
-    environment["SPARK_LOCAL_DIRS"] = str(directory / f"local-{name}")
-    environment["SPARK_LOG_DIR"] = str(directory)
+def _start(name: str, directory: Path, environment: dict[str, str], *command: str) -> subprocess.Popen[bytes]:
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
-            [str(home / "bin" / "spark-class"), *command],
+            [f"{environment['SPARK_HOME']}/bin/spark-class", *command],
             cwd=directory,
-            env=environment,
+            env={**environment, "SPARK_LOCAL_DIRS": str(directory / f"local-{name}")},
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,

@@ -16,8 +16,8 @@ from tests.manual_clock import ManualClock
 from tests.state_worker_setup import split, task_request
 from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor
 from varve.changelog.types import Types
+from varve.spark_integration.batch_commit import partition_result
 from varve.spark_integration.checkpointed_function import CheckpointedFunction
-from varve.spark_integration.coordinator import partition_result
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.operator_requests import operator_layout, with_states
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN

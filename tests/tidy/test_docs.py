@@ -60,6 +60,10 @@ COVERED: dict[str, str] = {
         ),
         "tests/unit/materializer/test_tools_document.py::test_the_commands_of_the_page_run",
     ),
+    "varve package --output lib":
+        "tests/unit/materializer/test_package_command.py::test_the_command_of_the_page_runs",
+    "python -m benchmarks.driver_cost":
+        "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
     "varve savepoint create flights before-upgrade --storage file:///var/lib/varve":

@@ -11,6 +11,7 @@ from varve.spark_integration.worker_home import (
     connect,
     exclusive,
     executor_home,
+    import_path,
     listen,
     socket_inode,
     worker_name,
@@ -88,3 +89,15 @@ def test_a_lock_is_exclusive_also_after_its_file_was_deleted(tmp_path: Path) -> 
             assert fresh
             with exclusive(path, wait=False) as third:
                 assert not third
+
+
+def test_modules_that_spark_has_put_beside_the_executor_are_found_from_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--py-files` are on `sys.path` as ./name; a state worker with another directory did not find them."""
+    monkeypatch.chdir(tmp_path)
+    assert import_path(["", "./varve.zip", ".", "/usr/lib/python3"]) == (
+        f"{tmp_path}/varve.zip",
+        str(tmp_path),
+        "/usr/lib/python3",
+    )

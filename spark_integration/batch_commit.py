@@ -1,0 +1,87 @@
+"""What the driver makes of the answers of a batch's tasks, around its commit; pure.
+
+Invariants: I2 (what is committed is the summaries, one per partition; their tags are the winners), I10 (the work is in
+proportion to the partitions of the batch, not to those of the log).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.spark_integration.operator_requests import operator_layout
+from varve.storage.batch_result import BatchFacts, PartitionResult
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.spark_integration.protocol import OperatorRequest, Summary
+    from varve.storage.records import Commit
+
+
+class BatchStamp(NamedTuple):
+    """What of a batch is known before it is executed."""
+
+    batch: int
+    """Spark's number of it."""
+    query_id: str
+    source_hash: str
+    """Of its end offsets, see `Commit.source_hash`."""
+    time_ms: int
+    """As the tasks are told it."""
+    watermark_before_ms: int | None
+    """The watermark that it begins with."""
+
+
+def batch_facts(
+    stamp: BatchStamp,
+    requests: Sequence[OperatorRequest],
+    summaries: Sequence[Summary],
+    watermark_ms: int | None,
+    dropped: frozenset[str] = frozenset(),
+) -> BatchFacts:
+    """What is to be committed.
+
+    Args:
+        stamp: The batch.
+        requests: Of the operators.
+        summaries: One per operator and partition.
+        watermark_ms: Of the next batch.
+        dropped: Operators whose state is given up.
+    """
+    uids = {request.operator: request.operator for request in requests}  # one text for thousands of references to it
+    return BatchFacts(
+        batch=stamp.batch,
+        query_id=stamp.query_id,
+        source_hash=stamp.source_hash,
+        time_ms=stamp.time_ms,
+        watermark_ms=watermark_ms,
+        watermark_before_ms=stamp.watermark_before_ms,
+        operators=tuple(operator_layout(request, summaries) for request in requests),
+        results=tuple(partition_result(summary, uids.get(summary.operator)) for summary in summaries),
+        dropped=dropped,
+    )
+
+
+def partition_result(summary: Summary, operator: str | None = None) -> PartitionResult:
+    """A summary as the commit plan takes it; `operator` is the same name as in it, to be used in its place."""
+    return PartitionResult(
+        operator=operator or summary.operator,
+        partition=summary.partition,
+        low=summary.low,
+        high=summary.high,
+        tag=summary.tag,
+        mutations=summary.mutations,
+        inline=summary.inline,
+        uploaded=summary.uploaded,
+        files=summary.files,
+        image=summary.image,
+        image_uploaded=summary.image_uploaded,
+    )
+
+
+def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
+    """By operator: the tag that won in each partition, in order; tells workers what is confirmed (I4)."""
+    tags: dict[str, list[str]] = {}
+    for part in sorted(commit.parts, key=lambda p: p.partition) if commit else ():
+        tags.setdefault(part.operator, []).append(part.tag)
+    return {operator: tuple(found) for operator, found in tags.items()}

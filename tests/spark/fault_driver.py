@@ -1,0 +1,110 @@
+"""A driver process on a cluster whose tasks are copied and whose executors come and go: one run of a job of tokens.
+
+`python -m tests.spark.fault_driver <directory> <master> <scenario> [key=value ...]`. The input lies in
+`<directory>/input`; the rows of each batch that the sink has got are written to `<directory>/sink`. The scenario says
+what happens between and in batches; pauses of the function and settings of Spark come from the test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.spark.conftest import SETTINGS
+from tests.spark.keyed_jobs import INPUT, UID
+from tests.spark.token_functions import TOKEN_OUTPUT, Tokens, note, wait_for
+from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
+
+EXECUTOR = "CoarseGrainedExecutorBackend"
+IDLE_AFTER = (1, 2)
+"""Batches after which the scenario `executors` waits until one has gone because it had nothing to do."""
+
+
+def executors() -> list[psutil.Process]:
+    """The JVMs of executors below this process (`local-cluster`)."""
+    found: list[psutil.Process] = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if any(EXECUTOR in word for word in process.cmdline()):
+                found.append(process)
+        except psutil.NoSuchProcess:
+            continue
+    return found
+
+
+def wait_until(condition: Callable[[], bool], what: str) -> None:
+    """Wait; ends the process if it takes two minutes."""
+    deadline = time.monotonic() + 120
+    while not condition():
+        if time.monotonic() > deadline:
+            sys.exit(f"it did not happen: {what}")
+        time.sleep(0.1)
+
+
+def after_batch(scenario: str, batch: int) -> None:
+    """What happens between two batches."""
+    if scenario == "executors" and batch in IDLE_AFTER:
+        before = len(executors())
+        wait_until(lambda: len(executors()) < max(2, before), "an idle executor goes")
+
+
+def kill_in_pause(notes: Path, v: int) -> None:
+    """SIGKILL the executor that runs the row's first execution; the other executions go on without it."""
+    if not wait_for(note(notes, "first", v)):
+        return
+    directories = note(notes, "first", v).read_text()
+    for process in executors():
+        if any(own in directories for own in process.environ().get("SPARK_EXECUTOR_DIRS", "-").split(os.pathsep)):
+            process.kill()
+            note(notes, "killed", v).touch()
+
+
+def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> None:
+    """Process everything in `directory/input`, a file per batch."""
+    builder = SparkSession.builder.master(master).appName("varve-faults")
+    events = directory / "events"
+    events.mkdir(exist_ok=True)
+    log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}
+    for key, value in {**SETTINGS, **log, **conf}.items():
+        builder = builder.config(key, value)
+    spark = builder.config("spark.local.dir", str(directory / "local")).getOrCreate()
+    env = StreamExecutionEnvironment.get_execution_environment(spark)
+    env.set_state_backend(EmbeddedRocksDBStateBackend()).enable_changelog_state_backend(True).set_parallelism(2)
+    env.configure("execution.checkpointing.dir", str(directory / "state")).configure("materializer.mode", "off")
+    notes, sunk = directory / "notes", directory / "sink"
+    for path in (notes, sunk):
+        path.mkdir(exist_ok=True)
+    pauses: dict[int, str] = {int(v): kind for v, kind in json.loads(os.environ["FAULT_PAUSES"]).items()}
+
+    def sink(rows: DataFrame, batch: int) -> None:
+        found: list[tuple[Any, ...]] = [tuple(row) for row in rows.collect()]
+        again = [tuple(row) for row in rows.collect()]
+        if sorted(found) != sorted(again):
+            sys.exit(f"batch {batch}: two reads gave {found} and {again}")
+        (sunk / f"{batch}.json").write_text(json.dumps(found))
+        for row in found:
+            note(notes, "sunk", row[1]).touch()
+        after_batch(scenario, batch)
+
+    if scenario == "executors":
+        for v in pauses:
+            threading.Thread(target=kill_in_pause, args=(notes, v), daemon=True).start()
+    stream = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).json(str(directory / "input"))
+    tokens = env.from_dataframe(stream).key_by("k").process(Tokens(notes, pauses), TOKEN_OUTPUT, uid=UID)
+    writer = tokens.foreach_batch(sink).query_name("job").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    query.awaitTermination()
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2], sys.argv[3], dict(word.split("=", 1) for word in sys.argv[4:]))
