@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import gc
+import math
 import sys
 import time
 import traceback
@@ -20,10 +22,16 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--steps", type=int, default=STEPS)
     parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
     given = parser.parse_args()
-    began, steps, failed = time.monotonic(), 0, 0
+    gc.freeze()  # what the modules hold stays: looking through it again and again would take most of the time
+    gc.set_threshold(50_000, 20, 100)
+    began, steps, failed, run = time.monotonic(), 0, 0, 0
     counts: Counter[str] = Counter()
     for seed in range(given.seed, given.seed + given.seeds):
+        if time.monotonic() - began > given.seconds:
+            break
+        run += 1
         trace: list[str] | None = [] if given.trace else None
         try:
             done = simulate(seed, replace(options_of(seed), steps=given.steps), trace=trace)
@@ -37,7 +45,7 @@ def main() -> int:
         if trace is not None:
             sys.stdout.write("\n".join(trace) + "\n")
     took = time.monotonic() - began
-    print(f"{given.seeds} seeds, {failed} failed, {steps} steps, {took:.1f} s")  # noqa: T201
+    print(f"{run} seeds, {failed} failed, {steps} steps, {took:.1f} s")  # noqa: T201
     print(", ".join(f"{what}: {number}" for what, number in sorted(counts.items())))  # noqa: T201
     return 1 if failed else 0
 

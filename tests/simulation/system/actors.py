@@ -89,6 +89,7 @@ class DriverRun:
         try:
             coordinator.take_over()
             self._run = run
+            system.oracle.took_over(run.fence)
             if options.forges and system.location.acked and self._rng.random() < 0.3:
                 self._start_wrong(coordinator, session)
             else:

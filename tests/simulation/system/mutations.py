@@ -14,7 +14,9 @@ from typing import Any, Final
 from unittest import mock
 
 from tests.simulation.system.options import Options
+from tests.simulation.system.store import StoreFaults
 from varve.changelog import snapshot_files, state_reader
+from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.state_worker import OperatorState
 from varve.storage import adopt_decision, base_decision, chain, collector, layout
@@ -135,6 +137,11 @@ def _caught_up_from_anywhere(_original: Any, _self: BaseRestorer, store: Any, vi
     return 0 < store.version.seq < view.base.seq
 
 
+def _newest_is_final(original: Any, self: ChainFollower) -> Any:
+    chain_view = original(self)
+    return chain_view and chain_view._replace(final=chain_view.newest)
+
+
 def _adopted_on_any_base(_original: Any, d: Any, _view: Any, cover: Any, _files: Any) -> bool:
     tiles = cover.over(d.operator, d.low, d.high)
     return d.status == "published" and bool(tiles) and all(d.at.seq > tile.at.seq for tile in tiles)
@@ -165,9 +172,12 @@ REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "re
 READS: Final[dict[str, Any]] = {
     "readers": 2, "collectors": 2, "stalls": 0.01, "stall_max_s": 10.0, "step_s": 0.1, "steps": 1000
 }  # fmt: skip
+HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.9, "drivers": 4, "steps": 2000, "burst": 5.0}
+FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
+FLIPS: Final[dict[str, Any]] = {"faults": StoreFaults(flips=0.05), "materializers": 1, "crashes": 0.003}
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "a fence in a hole owns the chain": (
-        Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | {"stalls": 0.01}),
+        Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | HOLES),
     ),
     "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
@@ -200,12 +210,13 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
             REDONE | {"backend": "rocksdb", "changelog": True},
         ),
     ),
-    "a snapshot of another base is adopted": (
-        Mutation(adopt_decision, "_is_possible", _adopted_on_any_base, "I", STALLS | {"materializers": 2}),
+    "a snapshot off the line is adopted": (
+        Mutation(adopt_decision, "_is_possible", _adopted_on_any_base, "I", REDONE | FOLDED),
+        Mutation(ChainFollower, "read", _newest_is_final, "I"),
     ),
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
     "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
-    "fetched files are not verified": (Mutation(snapshot_files, "_fetch", _fetched_unverified, "I", {}),),
+    "fetched files are not verified": (Mutation(snapshot_files, "_fetch", _fetched_unverified, "I", FLIPS),),
 }
 """What is wrong → the variant."""

@@ -44,6 +44,9 @@ class Options:
     """RocksDB is the real one, which takes some thirty times as long."""
     changelog: bool
     drivers: int
+    """Runs at the same time, at most."""
+    takeovers: float
+    """How likely another one is started while one works, per look of the supervisor."""
     executors: int
     materializers: int
     collectors: int
@@ -94,6 +97,7 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         real_rocksdb=rng.random() < REAL_ROCKSDB,
         changelog=rng.random() < 0.85,
         drivers=rng.randint(1, 3),
+        takeovers=rng.choice([0.01, 0.1]),
         executors=rng.randint(1, 2),
         materializers=rng.choice([0, 1, 1, 2]),
         collectors=rng.choice([0, 1, 2]),

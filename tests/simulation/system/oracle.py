@@ -156,6 +156,11 @@ class Oracle:
             self.fail(f"entry {seq} was written again (I6)")
         self.count(f"{type(entry).__name__.lower()} in a hole")
 
+    def took_over(self, fence: Fence) -> None:
+        """A run believes that it owns the chain: its fence must have been the head."""
+        if self.entries.get(fence.seq) != fence:
+            self.fail(f"a run owns the chain by fence {fence.seq}, which stands in the hole of a collected commit (I6)")
+
     def _check_after(self, entry: Entry, head: Entry) -> None:
         """What holds between an entry and the one before."""
         floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}

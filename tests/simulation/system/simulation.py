@@ -164,7 +164,8 @@ class Simulation:
         options = self.options
         drivers = [p for p in self._processes if p.name.startswith("driver")]
         awake = [p for p in drivers if p.stalled_until_s <= self.scheduler.now_s]
-        if not drivers or (len(drivers) < options.drivers and self._rng.random() < (0.03 if awake else 0.4)):
+        another = self._rng.random() < (options.takeovers if awake else 0.4)
+        if not drivers or (len(drivers) < options.drivers and another):
             self._start_driver()
         self._start_missing("executor", options.executors, self._start_executor)
         self._start_missing("materializer", options.materializers, self._start_materializer)
