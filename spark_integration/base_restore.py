@@ -1,7 +1,7 @@
 """Brings a state worker's store to the base of a request: go on, catch up from the log, or restore (design 5).
 
 Invariants: I5 (tile, then the newer segments of the line), I9 (local files are used only if their version is a commit
-of the line; otherwise they are thrown away).
+of the line; otherwise they are thrown away), I4 (nor are they used if an attempt left them that was not confirmed).
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from varve.changelog.restore import RestoreTarget, catch_up
+from varve.spark_integration.unconfirmed_mark import UnconfirmedMark
 from varve.storage.chain_reader import ChainReader
 from varve.storage.records import ORIGIN, Tile
 
@@ -53,6 +54,8 @@ class BaseRestorer:
         self._job_store = store
         self._reader = ChainReader(store, request.job_id)
         self._directory = directory
+        self.unconfirmed = UnconfirmedMark(directory)
+        """Whether the directory holds what did not win for certain."""
         self._low, self._high = low, high
 
     def reach(self, base: Link, store: WorkingStore | None) -> Reached:
@@ -63,6 +66,8 @@ class BaseRestorer:
         """
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)
+        if store is None and self.unconfirmed.is_set:
+            self.discard_local()
         if store is None:
             store = self._stores.open_local(self._request, self._target(), self._directory)
         if store is not None:
@@ -84,6 +89,8 @@ class BaseRestorer:
     def discard_local(self) -> None:
         """Delete the local files; their store must be closed."""
         shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._directory.exists():
+            self.unconfirmed.clear()
 
     def _target(self) -> RestoreTarget:
         return RestoreTarget(

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.working_store import WorkingStore
     from varve.spark_integration.protocol import BatchRequest, OperatorRequest, TaskRequest
+    from varve.spark_integration.unconfirmed_mark import UnconfirmedMark
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
@@ -193,6 +194,11 @@ class OperatorState:
             self._backend.clean_up()  # first, because it would undo what is prepared
             if not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
+
+    @property
+    def unconfirmed(self) -> UnconfirmedMark:
+        """Changelog off: set while the local files hold an attempt that is not confirmed."""
+        return self._restorer.unconfirmed
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits."""

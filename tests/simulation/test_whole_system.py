@@ -107,6 +107,17 @@ def test_a_seed_is_the_same_run_again() -> None:
         assert list(map(int, done.stdout.split())) == here[::2]
 
 
+def test_the_command_tells_what_happens() -> None:
+    said = check([start(7, 1, "--trace")])
+    assert "driver.1 starts" in said
+    assert "put_if_absent job/chain/00000000000000000001" in said
+
+
+def test_the_command_ends_in_time() -> None:
+    said = check([start(100_000, 1_000_000, "--steps", "3000", "--seconds", "0.1")])
+    assert "1 seeds, 0 failed" in said
+
+
 @pytest.mark.parametrize("what", NAMED)
 def test_what_a_seed_has_found_stays_mended(what: str) -> None:
     simulate(NAMED[what])

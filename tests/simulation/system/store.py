@@ -1,9 +1,9 @@
 """The simulated object storage: one disk, and for each process its own unreliable way to it.
 
-It is what DESIGN's protocol asks for and no better: a completed write is seen by every later read and LIST, and that is
-all. What may happen, as the seed says: a call fails without effect; it has its effect and the reply is lost; its effect
-comes long after the caller has given up, even when that process is gone; a LIST takes several pages, between which
-others go on; a read returns a flipped bit.
+It is what the commit protocol asks for and no better: a completed write is seen by every later read and LIST, and that
+is all. What may happen, as the seed says: a call fails without effect; it has its effect and the reply is lost; its
+effect comes long after the caller has given up, even when that process is gone; a LIST takes several pages, between
+which others go on; a read returns a flipped bit.
 """
 
 from __future__ import annotations
