@@ -14,7 +14,7 @@ from typing import Any, Final
 from unittest import mock
 
 from tests.simulation.system.options import Options
-from tests.simulation.system.store import StoreFaults
+from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varve.changelog import snapshot_files, state_reader
 from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration.base_restore import BaseRestorer
@@ -170,7 +170,7 @@ STALLS: Final[dict[str, Any]] = {
 }  # fmt: skip
 REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "sink_tells": False}
 READS: Final[dict[str, Any]] = {
-    "readers": 2, "collectors": 2, "stalls": 0.01, "stall_max_s": 10.0, "step_s": 0.1, "steps": 1000
+    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS
 }  # fmt: skip
 HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.9, "drivers": 4, "steps": 2000, "burst": 5.0}
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
@@ -182,8 +182,8 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
     "pins are read before the head": (
-        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS),
-        Mutation(collector, "list_pins", _pins_of_before, "I7", READS),
+        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS | {"stalls": 0.003, "stall_max_s": 20.0}),
+        Mutation(collector, "list_pins", _pins_of_before, "I7"),
     ),
     "pins do not count": (Mutation(collector, "cut_of", _without_pins, "I7", READS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),

@@ -16,7 +16,7 @@ from varve.storage.chain_state import CommitPolicy
 
 STEPS: Final = 400
 """Of a short simulation."""
-REAL_ROCKSDB: Final = 0.01
+REAL_ROCKSDB: Final = 0.02
 """Share of the seeds that use RocksDB itself."""
 
 
@@ -41,7 +41,7 @@ class Options:
     """Every run of the driver chooses its parallelism."""
     backend: str
     real_rocksdb: bool
-    """RocksDB is the real one, which takes some thirty times as long."""
+    """RocksDB is the real one, which takes some four times as long."""
     changelog: bool
     drivers: int
     """Runs at the same time, at most."""
