@@ -170,11 +170,16 @@ STALLS: Final[dict[str, Any]] = {
 }  # fmt: skip
 REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "sink_tells": False}
 READS: Final[dict[str, Any]] = {
-    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS
+    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS,
+    "changelog": False, "backend": "hashmap",
 }  # fmt: skip
+"""With the changelog off what a commit needs is deleted soon after it."""
+SLOW: Final[dict[str, Any]] = {"stalls": 0.005, "stall_max_s": 20.0}
 HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.9, "drivers": 4, "steps": 2000, "burst": 5.0}
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
-FLIPS: Final[dict[str, Any]] = {"faults": StoreFaults(flips=0.05), "materializers": 1, "crashes": 0.003}
+FLIPS: Final[dict[str, Any]] = {
+    "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
+}  # fmt: skip
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "a fence in a hole owns the chain": (
         Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | HOLES),
@@ -182,12 +187,14 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
     "pins are read before the head": (
-        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS | {"stalls": 0.003, "stall_max_s": 20.0}),
+        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS | SLOW),
         Mutation(collector, "list_pins", _pins_of_before, "I7"),
     ),
     "pins do not count": (Mutation(collector, "cut_of", _without_pins, "I7", READS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
-    "a pin's owner does not look at the head": (Mutation(state_reader, "create_pin", _pinned_unseen, "I7", READS),),
+    "a pin's owner does not look at the head": (
+        Mutation(state_reader, "create_pin", _pinned_unseen, "I7", READS | SLOW),
+    ),
     "the cut is the head": (Mutation(collector, "cut_of", _from_the_head, "I7", {"collectors": 2}),),
     "what a retained entry names is collected": (
         Mutation(collector, "names_of", _without_objects, "I7", {"collectors": 2, "inline_bytes_max": 0}),

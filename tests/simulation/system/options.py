@@ -41,7 +41,7 @@ class Options:
     """Every run of the driver chooses its parallelism."""
     backend: str
     real_rocksdb: bool
-    """RocksDB is the real one, which takes some four times as long."""
+    """RocksDB is the real one: four times as slow, and not the same run again."""
     changelog: bool
     drivers: int
     """Runs at the same time, at most."""
