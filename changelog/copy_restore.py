@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from varve.changelog.restore import catch_up, restore_store, stages_to
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.snapshot_files import DOWNLOADS
+from varve.changelog.unconfirmed_mark import UnconfirmedMark
 from varve.storage.errors import MissingObjectError, VarveError
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ class FoundCopy(NamedTuple):
 
 
 def open_copy(directory: Path, target: RestoreTarget, options: RocksDBOptions | None) -> RocksDBStore | None:
-    """The store in that directory; None if there is none of use."""
-    if not directory.exists():
+    """The store in that directory; None if there is none of use (I4: nor if it may be of an attempt that lost)."""
+    if not directory.exists() or UnconfirmedMark(directory).is_set:
         return None
     try:
         return RocksDBStore.open(directory, target.operator, target.key_type, target.low, target.high, options)
@@ -112,6 +113,7 @@ def restore_copy(
     directory.parent.mkdir(parents=True, exist_ok=True)
     if directory.exists():
         directory.rename(stale)
+    UnconfirmedMark(directory).clear()
     try:
         return restore_store(
             view, target, reader.store, directory, scratch, options, downloads=downloads, reuse=(stale, *reuse)

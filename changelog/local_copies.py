@@ -88,7 +88,7 @@ class LocalCopy:
         shutil.rmtree(self.directory, ignore_errors=True)
         for path in self.directory.parent.glob(f"{self.directory.name}.*"):
             if path.suffix != _LOCK_SUFFIX:
-                shutil.rmtree(path, ignore_errors=True)
+                _remove(path)
 
     def remove(self) -> None:
         """Remove the copy and give it up."""
@@ -240,6 +240,13 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
         except FileNotFoundError:
             pass
         os.close(lock)
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory or a file; what cannot be removed stays."""
+    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):
+        path.unlink()
 
 
 def _segment(text: str) -> str:

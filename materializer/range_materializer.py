@@ -237,7 +237,7 @@ class RangeMaterializer:
             descriptor = reader.read(TileSnapshot(tile.operator, tile.low, tile.high, tile.snapshot))
         except (CorruptDataError, MissingObjectError):
             return ()
-        prefixes = {file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files}
+        prefixes = sorted({file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files})
         stored = {(m.name, m.size_bytes) for prefix in prefixes for m in self._store.list(prefix)}
         return tuple(file for file in descriptor.files if (file.name, file.size_bytes) in stored)
 

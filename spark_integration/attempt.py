@@ -130,6 +130,7 @@ class Attempt:
         """The attempt won: its changes become the confirmed state, at version `at`."""
         if self.folded:
             self._owner.tile = self._tile
+            self._owner.unconfirmed.clear()
         else:
             self._backend.fold(at)
         self._owner.non_keyed.confirm(self._sections, at)
@@ -228,6 +229,7 @@ class Attempt:
         batch = self.task.batch
         self.folded = True
         owner, at = self._owner, Link(batch.slot, batch.commit_token)
+        owner.unconfirmed.set()
         self._backend.fold(at)
         snapshot = CheckpointSnapshot(owner.uploader, owner.checksums)
         files = snapshot.write(self._backend.store, owner.directory, self.task, owner.tile)

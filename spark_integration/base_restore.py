@@ -4,7 +4,7 @@ With local recovery on, the state of any backend has a copy on the host that out
 RocksDB directory. For the RocksDB backend it is the working store itself; others are filled from it when they begin.
 
 Invariants: I5 (tile, then the newer segments of the line), I9 (local files are used only if their version is a commit
-of the line; otherwise they are thrown away).
+of the line; otherwise they are thrown away), I4 (nor are they used if an attempt left them that was not confirmed).
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from varve.changelog.copy_restore import caught_up, newest_copy
 from varve.changelog.restore import RestoreTarget
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.unconfirmed_mark import UnconfirmedMark
 from varve.spark_integration.worker_figures import NOTHING_READ, LogRead
 from varve.storage.chain_reader import ChainReader
 from varve.storage.records import ORIGIN, Tile
@@ -102,6 +103,11 @@ class BaseRestorer:
         """Of the working store, where it has one."""
         return self._local.directory if self._local is not None and self._uses_copy() else self._directory
 
+    @property
+    def unconfirmed(self) -> UnconfirmedMark:
+        """Whether the working store's directory holds what did not win for certain."""
+        return UnconfirmedMark(self.directory)
+
     def images(self, base: Link) -> tuple[ImageRef, ...]:
         """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
         view = self._reader.load_line(base, self._request.max_parallelism).view
@@ -112,6 +118,8 @@ class BaseRestorer:
         if self._local is not None:
             self._local.discard()
         shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._directory.exists():
+            UnconfirmedMark(self._directory).clear()
 
     def keep_up(self, store: WorkingStore | None) -> None:
         """Keep the local copy up while nobody waits."""

@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from varve.changelog.unconfirmed_mark import UnconfirmedMark
     from varve.changelog.working_store import StoreSize, WorkingStore
     from varve.spark_integration.protocol import BatchRequest, OperatorRequest, TaskRequest
     from varve.spark_integration.worker_home import WorkerHome
@@ -218,6 +219,11 @@ class OperatorState:
             if not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
+
+    @property
+    def unconfirmed(self) -> UnconfirmedMark:
+        """Changelog off: set while the local files hold an attempt that is not confirmed."""
+        return self._restorer.unconfirmed
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits. Attempts that hang are of the process, however many batches fail."""

@@ -35,6 +35,10 @@ COVERED: dict[str, str] = {
     "python -m benchmarks.windows":
         "tests/unit/benchmarks/test_windows.py::test_the_log_is_no_larger_than_what_changed",
     ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
+    "python -m tests.simulation.system 7 --trace":
+        "tests/simulation/test_whole_system.py::test_the_command_tells_what_happens",
+    "python -m tests.simulation.system 100000 --seeds 1000000 --steps 3000 --seconds 3600":
+        "tests/simulation/test_whole_system.py::test_the_command_ends_in_time",
     "varve materialize --storage file:///var/lib/varve --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
     "varve materialize --storage file:///var/lib/varve --job flights --now":

@@ -1,0 +1,54 @@
+"""`python -m tests.simulation.system SEED --trace`: one seed; `--seeds 1000`: so many, from SEED on."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import math
+import sys
+import time
+import traceback
+from collections import Counter
+from dataclasses import replace
+
+from tests.simulation.system.options import STEPS, options_of
+from tests.simulation.system.scheduler import Violation
+from tests.simulation.system.simulation import simulate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.simulation.system", description=__doc__)
+    parser.add_argument("seed", type=int)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--trace", action="store_true")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
+    given = parser.parse_args()
+    gc.freeze()  # what the modules hold stays: looking through it again and again would take most of the time
+    gc.set_threshold(50_000, 20, 100)
+    began, steps, failed, run = time.monotonic(), 0, 0, 0
+    counts: Counter[str] = Counter()
+    for seed in range(given.seed, given.seed + given.seeds):
+        if time.monotonic() - began > given.seconds:
+            break
+        run += 1
+        trace: list[str] | None = [] if given.trace else None
+        try:
+            done = simulate(seed, replace(options_of(seed), steps=given.steps), trace=trace)
+            steps += done.scheduler.steps
+            counts.update(done.oracle.counts)
+        except (Exception, Violation) as error:  # noqa: BLE001  every kind is told
+            failed += 1
+            print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)  # noqa: T201
+            if given.seeds == 1:
+                traceback.print_exception(error)
+        if trace is not None:
+            sys.stdout.write("\n".join(trace) + "\n")
+    took = time.monotonic() - began
+    print(f"{run} seeds, {failed} failed, {steps} steps, {took:.1f} s")  # noqa: T201
+    print(", ".join(f"{what}: {number}" for what, number in sorted(counts.items())))  # noqa: T201
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

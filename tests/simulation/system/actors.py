@@ -1,0 +1,261 @@
+"""Who works in the simulated system: drivers, materializers, collectors and readers, each a process of its own.
+
+Their code is the product's; here is only what starts it, and what Spark, a supervisor or a user would do around it.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tests.simulation.system.function import KEY_GROUPS
+from tests.simulation.system.options import job_plan
+from tests.simulation.system.oracle import JOB, state_of
+from tests.simulation.system.scheduler import Crash, Process, ProcessClock
+from tests.simulation.system.spark import CheckpointLocation, InputRows, RunCheckpoint, Session, SimulatedSink
+from varve.changelog.state_reader import StateReader
+from varve.materializer.config import MaterializerConfig
+from varve.materializer.metrics import MaterializerMetrics
+from varve.materializer.service import MaterializerService
+from varve.materializer.stop_signal import StopSignal
+from varve.materializer.surroundings import Surroundings
+from varve.materializer.workspace import Workspace
+from varve.spark_integration.coordinator import Coordinator
+from varve.storage.base_decision import SparkProgress
+from varve.storage.chain_reader import ChainReader
+from varve.storage.collector import Collector
+from varve.storage.errors import GapError, LineageError, RewindError, VarveError
+from varve.storage.job import read_job
+from varve.storage.job_run import JobRun
+from varve.storage.job_store import JobStore
+from varve.storage.records import ORIGIN
+from varve.storage.savepoints import create_native, delete_savepoint
+
+if TYPE_CHECKING:
+    from tests.simulation.system.simulation import Simulation
+
+KEYS = ("a", "b", "c", "d", "ab", "ba", "")
+ROWS_MAX = 5
+INTERVAL_MS = 3_000
+POLL_MS = 1_000
+
+
+def batch_rows(seed: int, batch: int) -> list[tuple[str, int]]:
+    """The input of a batch: (key, what to do)."""
+    rng = random.Random(f"rows {seed} {batch}")
+    return [(rng.choice(KEYS), rng.randrange(30)) for _ in range(rng.randint(0, ROWS_MAX))]
+
+
+class DriverRun:
+    """One run of the driver, until it fails or is killed."""
+
+    def __init__(self, system: Simulation, process: Process, number: int) -> None:
+        self._system = system
+        self._scheduler = system.scheduler
+        self._process = process
+        self._rng = random.Random(f"driver {system.seed} {number}")
+        self._name = f"run {number}"
+        self._checkpoint = RunCheckpoint(system.location)
+        self._run: JobRun | None = None
+        self._coordinator: Coordinator | None = None
+
+    @property
+    def epoch(self) -> int:
+        """0 before it has taken over."""
+        return self._run.fence.epoch if self._run is not None else 0
+
+    def __call__(self) -> None:
+        system, options = self._system, self._system.options
+        clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
+        store = JobStore(system.store_of(self._process), JOB)
+        parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
+        plan = job_plan(parallelism, options.backend, changelog=options.changelog)
+        run = JobRun.open(store, JOB, KEY_GROUPS, options.policy, clock, tokens)
+        sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
+        session: Any = Session()
+        coordinator = Coordinator(session, plan, sink, run, clock, tokens)
+        replaced: Any = coordinator
+        replaced._checkpoint = self._checkpoint
+        replaced._requests = [
+            msgspec.structs.replace(
+                request,
+                inline_bytes_max=options.inline_bytes_max,
+                preemptive_persist_threshold_bytes=options.part_bytes,
+            )
+            for request in coordinator._requests
+        ]
+        try:
+            coordinator.take_over()
+            self._run = run
+            system.oracle.took_over(run.fence)
+            if options.forges and system.location.acked and self._rng.random() < 0.3:
+                self._start_wrong(coordinator, session)
+            else:
+                self._query(coordinator, session, system.location)
+        finally:
+            coordinator.stop()
+
+    def _query(self, coordinator: Coordinator, session: Session, location: CheckpointLocation) -> None:
+        """Batch after batch, as Spark does it."""
+        self._scheduler.pause("query starts")
+        batch = location.acked
+        is_planned = batch < len(location.offsets)
+        while True:
+            if not is_planned:
+                location.plan(batch, self._name)
+            is_planned = False
+            self._scheduler.pause(f"batch {batch}")
+            rows: Any = InputRows(session, self._system.cluster, batch_rows(self._system.seed, batch))
+            self._system.oracle.check_acknowledged()
+            coordinator.process_batch(rows, batch)
+            self._scheduler.pause(f"commits {batch}")
+            location.acknowledge(batch)
+            self._system.oracle.check_acknowledged()
+            self._system.oracle.count("acknowledged")
+            batch += 1
+            if self._rng.random() < 0.2:
+                self._scheduler.sleep(self._rng.random() * 20)
+            elif self._rng.random() < 0.1:
+                self._scheduler.pause(f"plans {batch}")
+
+    def _start_wrong(self, coordinator: Coordinator, session: Session) -> None:
+        """With a checkpoint location that is not the state's: must be an error that says so (I11)."""
+        assert self._run is not None
+        newest = self._run.fence.commit
+        if newest == ORIGIN:
+            return
+        forged, expected = self._forged(self._system.oracle.commit(newest).batch)
+        self._checkpoint.forged = forged
+        rows: Any = InputRows(session, self._system.cluster, [])
+        try:
+            coordinator.process_batch(rows, forged.batch)
+        except expected:
+            self._system.oracle.count("refused start")
+        else:
+            self._scheduler.fail(f"{forged} was executed on the state of batch {forged.batch} (I11)")
+
+    def _forged(self, newest: int) -> tuple[SparkProgress, type[VarveError]]:
+        location = self._system.location
+        kind = self._rng.choice(["lost", "rewound", "ahead", "offsets"])
+        if kind == "lost":
+            return SparkProgress(0, "query-2", "new", None), LineageError
+        if kind == "rewound" and newest > 0:
+            batch = self._rng.randrange(newest)
+            return SparkProgress(batch, location.query_id, location.offsets[batch], "any"), RewindError
+        if kind == "ahead":
+            return SparkProgress(newest + 2, location.query_id, "next", "unknown"), GapError
+        return SparkProgress(newest + 1, location.query_id, "next", "others"), LineageError
+
+
+class MaterializerLife(Crash):
+    """A materializer from its start until it is killed."""
+
+    metrics: MaterializerMetrics | None = None
+    """Of all of this process: their registries are slow to make."""
+
+    def __init__(self, system: Simulation, process: Process) -> None:
+        self._system = system
+        self._process = process
+        MaterializerLife.metrics = MaterializerLife.metrics or MaterializerMetrics()
+        self._workspace: Workspace | None = None
+
+    def crash(self) -> None:
+        """The system frees the lock."""
+        if self._workspace is not None:
+            self._workspace.close()
+            self._workspace = None
+
+    def report(self, event: object) -> None:
+        self._system.oracle.count(type(event).__name__)
+        self._system.note(f"{self._process.name}: {event}")
+
+    def __call__(self) -> None:
+        system = self._system
+        clock = ProcessClock(system.scheduler, self._process)
+        self._workspace = workspace = Workspace(self._process.directory / "work")
+        self._process.resources.append(self)
+        config = MaterializerConfig(
+            storage_url="memory://simulated",
+            job=JOB,
+            interval_ms=INTERVAL_MS,
+            log_ratio=None,
+            collect_ms=4_000,
+            grace_ms=round(system.options.grace_s * 1_000),
+            share=system.options.materializers > 1,
+        )
+        assert MaterializerLife.metrics is not None
+        given = Surroundings(
+            config, clock, system.tokens, self, workspace, StopSignal(), metrics=MaterializerLife.metrics
+        )
+        service = MaterializerService(system.store_of(self._process), given)
+        while True:
+            service.step(wait_for_ranges=False)
+            clock.sleep(POLL_MS / 1_000)
+
+
+def collect(system: Simulation, process: Process) -> None:
+    """`varve sweep` again and again."""
+    clock = ProcessClock(system.scheduler, process)
+    store = JobStore(system.store_of(process), JOB)
+    while True:
+        clock.sleep(3.0)
+        try:
+            reader = ChainReader(store, read_job(store).job_id)
+            collector = Collector(reader, clock, system.tokens, system.options.grace_s)
+            for _ in range(3):
+                collector.collect()
+                clock.sleep(5.0)
+        except VarveError as error:
+            system.note(f"{process.name}: {error}")
+
+
+def read(system: Simulation, process: Process) -> None:
+    """Read the state under a pin, or make a savepoint and delete it later."""
+    rng = random.Random(f"reader {system.seed} {process.name}")
+    clock = ProcessClock(system.scheduler, process)
+    store = JobStore(system.store_of(process), JOB)
+    process.directory.mkdir(parents=True, exist_ok=True)
+    while True:
+        clock.sleep(rng.random() * 15)
+        try:
+            if rng.random() < 0.6:
+                _read_state(system, store, process, clock, rng.random() * 10)
+            else:
+                _save(system, store, clock, rng)
+        except VarveError as error:
+            system.note(f"{process.name}: {error}")
+
+
+def _read_state(system: Simulation, store: JobStore, process: Process, clock: ProcessClock, waits_s: float) -> None:
+    reader = StateReader(store, clock=clock, tokens=system.tokens, directory=process.directory)
+    if reader.checkpoint.link not in system.oracle.models:
+        system.scheduler.fail(f"a reader found {reader.checkpoint.link}, which is no commit")
+    with reader:
+        who = f"reader {process.name}"
+        system.oracle.need(who, reader.checkpoint.link)
+        try:
+            clock.sleep(waits_s)
+            found: dict[str, Any] = {}
+            for part in reader.ranges():
+                found.update(state_of(part.store))
+        finally:
+            system.oracle.let_go(who)
+    if found != system.oracle.models[reader.checkpoint.link]:
+        system.scheduler.fail(f"a reader of commit {reader.checkpoint.seq} has another state (I5)")
+    system.oracle.count("read")
+
+
+def _save(system: Simulation, store: JobStore, clock: ProcessClock, rng: random.Random) -> None:
+    reader = ChainReader(store, read_job(store).job_id)
+    head = reader.head()
+    link = getattr(head, "commit", None) or (head.link if head is not None else ORIGIN)
+    if link == ORIGIN:
+        return
+    name = f"s{system.tokens.token()}"
+    commit = reader.read_commit(link).commit
+    create_native(reader, commit, name, job=JOB, holder="simulation", clock=clock, tokens=system.tokens)
+    clock.sleep(rng.random() * 60)
+    if rng.random() < 0.7:
+        delete_savepoint(store, name)

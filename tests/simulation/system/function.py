@@ -1,0 +1,164 @@
+"""What the simulated job computes, and the model of it: every attempt at a batch changes the state in its own way.
+
+The values come from the attempt's tag, so that two executions of one batch never agree: state that mixes them, or that
+comes from one that did not win, cannot pass for right. Whatever the function reads is compared with the model of the
+commit that the batch is executed on, at once.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tests.simulation.system import threads
+from varve import ListStateDescriptor, MapStateDescriptor, TimeDomain, Types, ValueStateDescriptor
+from varve.datastream import KeyedProcessFunction, RuntimeContext
+from varve.storage.records import Link
+
+KEY_GROUPS = 8
+OPERATOR = "changer"
+TOTAL = ValueStateDescriptor("total", Types.LONG())
+BY_NAME = MapStateDescriptor("by_name", Types.LONG(), Types.LONG())
+EVENTS = ListStateDescriptor("events", Types.LONG())
+TIMER_AFTER_MS = 20_000
+
+
+class KeyState(NamedTuple):
+    """The state of one key."""
+
+    total: int | None = None
+    by_name: tuple[tuple[int, int], ...] = ()
+    events: tuple[int, ...] = ()
+    timers: tuple[int, ...] = ()
+    """Processing time, milliseconds; ascending."""
+
+
+EMPTY = KeyState()
+State = dict[str, KeyState]
+"""By key; a key without state is not there."""
+
+
+def key_group(key: str) -> int:
+    """The key group of a key."""
+    return zlib.crc32(key.encode()) % KEY_GROUPS
+
+
+@dataclass
+class AttemptModel:
+    """What one attempt of a partition has read and changed."""
+
+    tag: str
+    base: Link
+    before: State
+    """The model's, at the base."""
+    partition: int
+    parallelism: int
+    slot: int
+    time_ms: int
+    changed: State = field(default_factory=dict[str, KeyState])
+    emitted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    fired: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    finished: bool = False
+    _numbers: int = 0
+
+    def at(self, key: str) -> KeyState:
+        """The state of a key now."""
+        found = self.changed.get(key)
+        return self.before.get(key, EMPTY) if found is None else found
+
+    def number(self, op: int) -> int:
+        """A value that no other attempt makes."""
+        self._numbers += 1
+        return zlib.crc32(f"{self.tag} {self._numbers} {op}".encode())
+
+
+def current_attempt() -> AttemptModel:
+    """Of the task that runs."""
+    task = threads.scheduler().current
+    assert task is not None
+    assert isinstance(task.context, AttemptModel)
+    return task.context
+
+
+class Changer(KeyedProcessFunction[str, Any, Any]):
+    """Changes state of every kind as each element says."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.total = runtime_context.get_state(TOTAL)
+        self.by_name = runtime_context.get_map_state(BY_NAME)
+        self.events = runtime_context.get_list_state(EVENTS)
+        self.memory: dict[str, int | None] = {}
+        """In fields of the instance: must be forgotten with the state of an attempt that did not win (I4)."""
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        attempt, key = current_attempt(), value.k
+        before = self._read(attempt, key)
+        number = attempt.number(value.op)
+        attempt.changed[key] = self._change(before, value.op, number, ctx)
+        self.memory[key] = attempt.changed[key].total
+        attempt.emitted.append((key, number))
+        yield key, number
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        attempt, key = current_attempt(), ctx.get_current_key()
+        before = self._read(attempt, key)
+        if ctx.time_domain() is not TimeDomain.PROCESSING_TIME or timestamp not in before.timers:
+            threads.scheduler().fail(f"timer {timestamp} of {key} is not one of {before.timers} (I5)")
+        number = attempt.number(timestamp)
+        self.total.update(number)
+        rest = tuple(time for time in before.timers if time != timestamp)
+        attempt.changed[key] = before._replace(total=number, timers=rest)
+        attempt.fired.add((key, timestamp))
+        self.memory[key] = number
+        attempt.emitted.append((key, number))
+        yield key, number
+
+    def _read(self, attempt: AttemptModel, key: str) -> KeyState:
+        """What the state holds, which must be what the model says."""
+        expected = attempt.at(key)
+        found = KeyState(
+            self.total.value(),
+            tuple(sorted(self.by_name.items())),
+            tuple(self.events.get() or ()),
+            expected.timers,
+        )
+        if found != expected:
+            what = f"batch at seq {attempt.slot}, partition {attempt.partition}, on commit {attempt.base.seq}"
+            threads.scheduler().fail(f"{what}: key {key} has {found}, the model {expected} (I3, I4, I5)")
+        if self.memory.get(key, expected.total) != expected.total:
+            threads.scheduler().fail(f"the function remembers an attempt that did not win, of key {key} (I4)")
+        return expected
+
+    def _change(self, before: KeyState, op: int, number: int, ctx: KeyedProcessFunction.Context) -> KeyState:
+        total, entries, events, timers = before.total, dict(before.by_name), before.events, before.timers
+        name = op // 10 % 3
+        match op % 10:
+            case 0 | 1:
+                self.total.update(total := number)
+            case 2:
+                self.total.clear()
+                total = None
+            case 3 | 4:
+                self.by_name.put(name, number)
+                entries[name] = number
+            case 5:
+                self.by_name.remove(name)
+                entries.pop(name, None)
+            case 6:
+                self.by_name.clear()
+                self.events.clear()
+                entries, events = {}, ()
+            case 7:
+                self.events.add(number)
+                events = (*events, number)
+            case 8:
+                events = (*events[-1:], number)
+                self.events.update(list(events))
+            case _:
+                service = ctx.timer_service()
+                time_ms = service.current_processing_time() + TIMER_AFTER_MS * (1 + name)
+                service.register_processing_time_timer(time_ms)
+                timers = tuple(sorted({*timers, time_ms}))
+        return KeyState(total, tuple(sorted(entries.items())), events, timers)

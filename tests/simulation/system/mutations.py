@@ -1,0 +1,229 @@
+"""Broken variants of the protocol: each leaves out one of its rules, and the simulation must find each.
+
+A variant replaces a function of the product while a simulation runs. It may come with options that make what it needs
+frequent: long stalls, say, for what goes wrong only after one. It says neither when nor where anything goes wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+from unittest import mock
+
+from tests.simulation.system.options import Options
+from tests.simulation.system.store import NO_FAULTS, StoreFaults
+from varve.changelog import snapshot_files, state_reader
+from varve.materializer.chain_follower import ChainFollower
+from varve.spark_integration.base_restore import BaseRestorer
+from varve.spark_integration.state_worker import OperatorState
+from varve.storage import adopt_decision, base_decision, chain, collector, layout
+from varve.storage.base_decision import Execute
+from varve.storage.chain import Chain
+from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
+from varve.storage.collector import Collector
+from varve.storage.pins import list_pins
+from varve.storage.records import Pin, encode_record
+from varve.storage.start_decision import Own
+from varve.storage.upload import Uploader
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """A broken variant."""
+
+    target: Any
+    """Module or class."""
+    name: str
+    """What is replaced there."""
+    broken: Callable[..., Any]
+    """Gets the original and then its arguments."""
+    found: str
+    """What the violation says, as a regular expression."""
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @contextmanager
+    def applied(self) -> Iterator[None]:
+        """While the block runs, the product is broken."""
+        original = getattr(self.target, self.name)
+
+        def broken(*args: Any, **kwargs: Any) -> Any:
+            return self.broken(original, *args, **kwargs)
+
+        with mock.patch.object(self.target, self.name, broken):
+            yield
+
+    def options_of(self, options: Options) -> Options:
+        """The options of a seed, with what this bug needs."""
+        return replace(options, **self.options)
+
+
+def _own_whatever_is_above(_original: Any, fence: Any, _above: Any) -> Own:
+    return Own(fence)
+
+
+def _put_over_the_slot(_original: Any, self: Chain, commit: Any, body: Any) -> float:
+    self._store.put(layout.chain(commit.seq), body)
+    self._last_seq = commit.seq
+    return self._clock.monotonic_s()
+
+
+def _collected_with_fences(original: Any, kinds: Any) -> Any:
+    return original(dict.fromkeys(kinds, "commit"))
+
+
+def _pins_before_the_head(original: Any, self: Collector, **given: Any) -> Any:
+    pins = list_pins(self._reader)
+    own: Any = self
+    own._reader.store.pins_of_this_run = pins
+    return original(self, **given)
+
+
+def _pins_of_before(original: Any, reader: Any) -> Any:
+    return getattr(reader.store, "pins_of_this_run", None) or original(reader)
+
+
+def _without_pins(_original: Any, head: Any, _pins: Any) -> int:
+    return head.keep_from
+
+
+def _without_savepoints(_original: Any, _savepoints: Any) -> Any:
+    return NOTHING_KEPT
+
+
+def _from_the_head(_original: Any, head: Any, _pins: Any) -> int:
+    return head.seq
+
+
+def _without_objects(original: Any, entry: Any) -> EntryNames:
+    return EntryNames(frozenset(), original(entry).snapshots)
+
+
+def _pinned_unseen(_original: Any, reader: Any, commit: Any, holder: str, clock: Any, tokens: Any) -> Pin:
+    pin = Pin(
+        token=tokens.token(),
+        holder=holder,
+        needs_from=commit.needs_from,
+        commit=commit.link,
+        created_ms=clock.now_ms(),
+    )
+    reader.store.put(layout.pin(pin.token), encode_record(pin))
+    return pin
+
+
+def _confirmed_without_tag(original: Any, self: OperatorState, task: Any) -> Any:
+    pending = self._pending
+    if pending is not None and pending.finished and pending.task.batch.slot == task.batch.base.seq:
+        pending.confirm(task.batch.base)
+        self._pending = None
+        return "confirmed"
+    return original(self, task)
+
+
+def _folded_at_once(_original: Any, self: OperatorState) -> None:
+    pending = self._pending
+    if pending is not None and pending.finished and not pending.folded and self._backend is not None:
+        self._backend.fold(pending.task.batch.base)
+        self._pending = None
+
+
+def _function_kept(_original: Any, self: OperatorState) -> None:
+    self._pending = None
+
+
+def _caught_up_from_anywhere(_original: Any, _self: BaseRestorer, store: Any, view: Any) -> bool:
+    return 0 < store.version.seq < view.base.seq
+
+
+def _newest_is_final(original: Any, self: ChainFollower) -> Any:
+    chain_view = original(self)
+    return chain_view and chain_view._replace(final=chain_view.newest)
+
+
+def _adopted_on_any_base(_original: Any, d: Any, _view: Any, cover: Any, _files: Any) -> bool:
+    tiles = cover.over(d.operator, d.low, d.high)
+    return d.status == "published" and bool(tiles) and all(d.at.seq > tile.at.seq for tile in tiles)
+
+
+def _redone_on_itself(_original: Any, _spark: Any, newest: Any, _parent: Any, _sink: Any) -> Execute:
+    return Execute(newest)
+
+
+def _rewound_unseen(_original: Any, _spark: Any, newest: Any, _restore: Any) -> Execute:
+    return Execute(newest)
+
+
+def _never_uploaded(_original: Any, _self: Uploader, _name: str, _data: bytes) -> Future[None]:
+    done: Future[None] = Future()
+    done.set_result(None)
+    return done
+
+
+def _fetched_unverified(_original: Any, store: Any, file: Any, path: Any) -> None:
+    store.get_file(file.name, path)
+
+
+STALLS: Final[dict[str, Any]] = {
+    "drivers": 3, "stalls": 0.004, "stall_max_s": 30.0, "step_s": 0.1, "collectors": 2, "steps": 1000
+}  # fmt: skip
+REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "sink_tells": False}
+READS: Final[dict[str, Any]] = {
+    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS,
+    "changelog": False, "backend": "hashmap",
+}  # fmt: skip
+"""With the changelog off what a commit needs is deleted soon after it."""
+SLOW: Final[dict[str, Any]] = {"stalls": 0.005, "stall_max_s": 20.0}
+HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.9, "drivers": 4, "steps": 2000, "burst": 5.0}
+FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
+FLIPS: Final[dict[str, Any]] = {
+    "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
+}  # fmt: skip
+MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
+    "a fence in a hole owns the chain": (
+        Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | HOLES),
+    ),
+    "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
+    "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
+    "pins are read before the head": (
+        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS | SLOW),
+        Mutation(collector, "list_pins", _pins_of_before, "I7"),
+    ),
+    "pins do not count": (Mutation(collector, "cut_of", _without_pins, "I7", READS),),
+    "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
+    "a pin's owner does not look at the head": (
+        Mutation(state_reader, "create_pin", _pinned_unseen, "I7", READS | SLOW),
+    ),
+    "the cut is the head": (Mutation(collector, "cut_of", _from_the_head, "I7", {"collectors": 2}),),
+    "what a retained entry names is collected": (
+        Mutation(collector, "names_of", _without_objects, "I7", {"collectors": 2, "inline_bytes_max": 0}),
+    ),
+    "the tag of a pending attempt is not checked": (
+        Mutation(OperatorState, "_reach_base", _confirmed_without_tag, "I3|I4", REDONE),
+    ),
+    "changes are folded before they are confirmed": (
+        Mutation(OperatorState, "prepare", _folded_at_once, "I3|I4", REDONE | {"changelog": True}),
+    ),
+    "the function outlives an attempt that did not win": (
+        Mutation(OperatorState, "_drop_pending", _function_kept, "I3|I4", REDONE),
+    ),
+    "a local copy off the line is caught up": (
+        Mutation(
+            BaseRestorer,
+            "_can_catch_up",
+            _caught_up_from_anywhere,
+            "I3|I4|I5",
+            REDONE | {"backend": "rocksdb", "changelog": True},
+        ),
+    ),
+    "a snapshot off the line is adopted": (
+        Mutation(adopt_decision, "_is_possible", _adopted_on_any_base, "I", REDONE | FOLDED),
+        Mutation(ChainFollower, "read", _newest_is_final, "I"),
+    ),
+    "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
+    "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
+    "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
+    "fetched files are not verified": (Mutation(snapshot_files, "_fetch", _fetched_unverified, "I", FLIPS),),
+}
+"""What is wrong → the variant."""

@@ -1,0 +1,132 @@
+"""What a seed says about a simulation: who works, how, and what goes wrong how often."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, Final
+
+from tests.simulation.system.function import KEY_GROUPS, OPERATOR, Changer
+from tests.simulation.system.store import StoreFaults
+from varve.spark_integration.harness_plan import HarnessSettings, harness_plan, harness_program
+from varve.spark_integration.job_plan import JobPlan
+from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.storage.chain_state import CommitPolicy
+
+STEPS: Final = 400
+"""Of a short simulation."""
+REAL_ROCKSDB: Final = 0.02
+"""Share of the seeds that use RocksDB itself."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """See the module."""
+
+    steps: int
+    step_s: float
+    burst: float
+    faults: StoreFaults
+    stalls: float
+    """How likely a process stalls, per step; ten times as likely before it claims a name."""
+    stall_max_s: float
+    crashes: float
+    """How likely a process is killed, per step."""
+    keeps_disk: float
+    """How likely a killed process begins again with its local directory."""
+    skew_max_s: float
+    parallelism: int
+    rescales: bool
+    """Every run of the driver chooses its parallelism."""
+    backend: str
+    real_rocksdb: bool
+    """RocksDB is the real one: four times as slow, and not the same run again."""
+    changelog: bool
+    drivers: int
+    """Runs at the same time, at most."""
+    takeovers: float
+    """How likely another one is started while one works, per look of the supervisor."""
+    executors: int
+    materializers: int
+    collectors: int
+    readers: int
+    rerun: float
+    """How likely a partition is executed a second time, silently."""
+    moves: float
+    """How likely a task goes to another executor than usual."""
+    sink_tells: bool
+    policy: CommitPolicy
+    inline_bytes_max: int
+    part_bytes: int
+    grace_s: float
+    forges: bool
+    """Spark's checkpoint location is lost, set back or ahead, now and then (I11)."""
+
+
+def options_of(seed: int, steps: int = STEPS) -> Options:
+    """The options of a seed."""
+    rng = random.Random(f"options {seed}")
+    rate = rng.choice([0.0, 0.003, 0.01, 0.03])
+    step_s = rng.choice([0.02, 0.1, 0.3])
+    faults = StoreFaults(
+        before=rate,
+        lost=rate,
+        torn=rate / 2,
+        late=rate / 2,
+        late_max_s=step_s * rng.choice([20, 300]),
+        slow=rng.choice([0.0, 0.02]),
+        slow_max_s=step_s * rng.choice([10, 100]),
+        pages=rng.choice([0.0, 0.2]),
+        flips=rng.choice([0.0, 0.0, 0.0, 0.003]),
+    )
+    full_every = rng.randint(1, 6)
+    return Options(
+        steps=steps,
+        step_s=step_s,
+        burst=rng.choice([1.0, 2.0, 5.0]),
+        faults=faults,
+        stalls=rng.choice([0.0, 0.001, 0.004]),
+        stall_max_s=step_s * rng.choice([30, 150, 500]),
+        crashes=rng.choice([0.0, 0.001, 0.003]),
+        keeps_disk=rng.choice([0.0, 0.5, 1.0]),
+        skew_max_s=rng.choice([0.0, 5.0, 4000.0]),
+        parallelism=rng.randint(1, 3),
+        rescales=rng.random() < 0.3,
+        backend=rng.choice(["hashmap", "rocksdb"]),
+        real_rocksdb=rng.random() < REAL_ROCKSDB,
+        changelog=rng.random() < 0.85,
+        drivers=rng.randint(1, 3),
+        takeovers=rng.choice([0.01, 0.1]),
+        executors=rng.randint(1, 2),
+        materializers=rng.choice([0, 1, 1, 2]),
+        collectors=rng.choice([0, 1, 2]),
+        readers=rng.choice([0, 0, 1]),
+        rerun=rng.choice([0.0, 0.05, 0.2]),
+        moves=rng.choice([0.0, 0.05, 0.3]),
+        sink_tells=rng.random() < 0.5,
+        policy=CommitPolicy(retained=rng.randint(2, 3), full_every=full_every, path_max=full_every + rng.randint(0, 4)),
+        inline_bytes_max=rng.choice([1 << 20, 600, 0]),
+        part_bytes=rng.choice([1 << 20, 1 << 20, 64]),
+        grace_s=rng.choice([3.0, 60.0]),
+        forges=rng.random() < 0.2,
+    )
+
+
+@lru_cache(maxsize=32)
+def job_plan(parallelism: int, backend: str, *, changelog: bool) -> JobPlan:
+    """The job, as its driver plans it."""
+    program = harness_program(
+        lambda stream: stream.key_by("k").process(Changer(), "k string, n bigint", uid=OPERATOR),
+        ("k string, op bigint",),
+    )
+    settings = HarnessSettings(
+        parallelism=parallelism,
+        max_parallelism=KEY_GROUPS,
+        backend=HashMapStateBackend() if backend == "hashmap" else EmbeddedRocksDBStateBackend(),
+        changelog=changelog,
+    )
+    plan = harness_plan(program, settings).job
+    operators = tuple(replace(operator, timestamp_column=None) for operator in plan.operators)
+    config: Any = replace(plan.config, materializer_mode="off")
+    return replace(plan, job="job", preparation=None, operators=operators, config=config, checkpoint_location="none")

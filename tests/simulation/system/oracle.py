@@ -1,0 +1,359 @@
+"""What must be true after every step: the invariants I1 to I11, as far as they can be seen from outside.
+
+The oracle sees every effect on the storage when it takes place. At each entry of the chain it computes what the state
+after it must be, from what the winners' attempts have done, and checks the entry; at each deletion it checks that
+nobody needs the object. The function of the job compares what it reads (`function`), and now and then a commit is
+restored as a whole and compared (`check_restore`).
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tests.simulation.system.function import EMPTY, KEY_GROUPS, OPERATOR, AttemptModel, KeyState, State, key_group
+from tests.simulation.system.scheduler import Scheduler, remove
+from tests.simulation.system.store import Disk
+from varve.changelog.restore import RestoreTarget, restore_store
+from varve.changelog.table_rows import table_of
+from varve.storage import layout
+from varve.storage.base_decision import SinkCommit
+from varve.storage.errors import VarveError
+from varve.storage.line_view import LineView, StoredCommit, advance
+from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.records import (
+    ORIGIN,
+    Commit,
+    Entry,
+    Fence,
+    Link,
+    Savepoint,
+    SnapshotDescriptor,
+    decode_entry,
+    decode_record,
+)
+from varve.storage.savepoints import objects_of
+from varve.storage.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from tests.simulation.system.spark import CheckpointLocation
+    from varve.changelog.working_store import WorkingStore
+    from varve.spark_integration.protocol import TaskRequest
+    from varve.spark_integration.state_worker import OperatorState
+
+JOB = "job"
+
+
+class Oracle:
+    """See the module."""
+
+    def __init__(self, scheduler: Scheduler, disk: Disk, location: CheckpointLocation, directory: Path) -> None:
+        self._scheduler = scheduler
+        self._location = location
+        self._disk = disk
+        self._directory = directory
+        self.store = PrefixedStore(disk, JOB)
+        disk.on_put, disk.on_delete = self._put, self._deleted
+        self.entries: dict[int, Entry] = {}
+        """Everything that ever was in the chain."""
+        self.head: Entry | None = None
+        self.models: dict[Link, State] = {ORIGIN: {}}
+        self.views: dict[Link, LineView] = {ORIGIN: LineView(max_parallelism=KEY_GROUPS)}
+        self._attempts: dict[str, AttemptModel] = {}
+        self._needed: dict[str, frozenset[str]] = {}
+        """What nobody may delete: who needs it → names."""
+        self._late_sinks: dict[int, int] = {}
+        self.outputs: dict[int, tuple[int, list[tuple[str, int]]]] = {}
+        """Batch → seq and rows of its newest output."""
+        self.last_output: SinkCommit | None = None
+        self._checks = itertools.count()
+        self.counts: dict[str, int] = {}
+        """What happened, to see that the simulation goes far enough."""
+
+    def count(self, what: str) -> None:
+        self.counts[what] = self.counts.get(what, 0) + 1
+
+    # --- the chain ---------------------------------------------------------------------------------------------------
+
+    @property
+    def newest(self) -> Link:
+        """The newest commit on the head's line."""
+        if self.head is None:
+            return ORIGIN
+        return self.head.link if isinstance(self.head, Commit) else self.head.commit
+
+    def commit(self, link: Link) -> Commit:
+        """A commit that once was there."""
+        found = self.entries[link.seq]
+        assert isinstance(found, Commit)
+        return found
+
+    def owner(self) -> int:
+        """Epoch of the newest run."""
+        return self.head.epoch if self.head else 0
+
+    def line(self) -> list[Link]:
+        """The commits of the head's line that must be complete, the newest first."""
+        found: list[Link] = []
+        link = self.newest
+        while link != ORIGIN and self.head is not None and self.commit(link).needs_from >= self.head.keep_from:
+            found.append(link)
+            link = self.commit(link).parent
+        return found
+
+    def _put(self, name: str, data: bytes) -> None:
+        area, _, rest = name.removeprefix(f"{JOB}/").partition("/")
+        if area == "chain":
+            self._appended(int(rest), data)
+        elif area == "savepoints":
+            savepoint = decode_record(data, Savepoint, name)
+            self._needed[f"savepoint {rest}"] = frozenset(savepoint.objects)
+            self._check_exist(f"savepoint {rest}")
+            self.count("savepoints")
+        elif area == "snap":
+            descriptor = decode_record(data, SnapshotDescriptor, name)
+            self.count(descriptor.status)
+
+    def _deleted(self, name: str) -> None:
+        own = name.removeprefix(f"{JOB}/")
+        area, _, rest = own.partition("/")
+        if area == "savepoints":
+            self._needed.pop(f"savepoint {rest}", None)
+        for who, names in self._needed.items():
+            if own in names:
+                self.fail(f"{own} was deleted, which {who} needs (I7)")
+        if area == "chain" and isinstance(self.entries[int(rest)], Fence):
+            self.fail(f"fence {rest} was deleted (I7)")
+        self.count(f"deleted {area}")
+
+    def _appended(self, seq: int, data: bytes) -> None:
+        entry, blob = decode_entry(data, layout.chain(seq))
+        if seq in self.entries:
+            self._filled(seq, entry)
+            return
+        self.entries[seq] = entry
+        head = self.head
+        if seq != (head.seq if head is not None else 0) + 1:
+            self.fail(f"entry {seq} does not follow the head {head} (I6)")
+        if head is not None:
+            self._check_after(entry, head)
+        self.count(type(entry).__name__.lower())
+        if isinstance(entry, Commit):
+            self._committed(entry, StoredCommit(entry, len(data) - len(blob)))
+        elif entry.commit != self.newest:
+            self.fail(f"fence {seq} names commit {entry.commit.seq}, the line's newest is {self.newest.seq} (I6)")
+        self.head = entry
+        self._note_line()
+        self.check_acknowledged()
+
+    def _filled(self, seq: int, entry: Entry) -> None:
+        """An entry appears where a collected commit was: a stale run's fence, or a late copy of that very commit."""
+        old = self.entries[seq]
+        collected = isinstance(old, Commit) and self.head is not None and seq < self.head.keep_from
+        if not collected or (isinstance(entry, Commit) and entry != old):
+            self.fail(f"entry {seq} was written again (I6)")
+        self.count(f"{type(entry).__name__.lower()} in a hole")
+
+    def took_over(self, fence: Fence) -> None:
+        """A run believes that it owns the chain: its fence must have been the head."""
+        if self.entries.get(fence.seq) != fence:
+            self.fail(f"a run owns the chain by fence {fence.seq}, which stands in the hole of a collected commit (I6)")
+
+    def _check_after(self, entry: Entry, head: Entry) -> None:
+        """What holds between an entry and the one before."""
+        floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}
+        lower = [f for f in head.floors if floors.get((f.operator, f.low, f.high), 0) < f.number]
+        if entry.keep_from < head.keep_from or lower:
+            self.fail(f"entry {entry.seq} lowers keep_from {head.keep_from} or the floors {lower} (I7)")
+        if isinstance(entry, Commit) and entry.epoch != head.epoch:
+            self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
+
+    def _committed(self, commit: Commit, stored: StoredCommit) -> None:
+        if commit.parent not in self.models:
+            self.fail(f"commit {commit.seq} was executed on {commit.parent}, which never was a commit (I3)")
+        state = dict(self.models[commit.parent])
+        for part in commit.parts:
+            attempt = self._attempts.get(part.tag)
+            if attempt is None or not attempt.finished:
+                self.fail(f"commit {commit.seq} names tag {part.tag} of partition {part.partition}, not finished (I2)")
+                return
+            if (attempt.base, attempt.slot) != (commit.parent, commit.seq):
+                self.fail(f"the winner of partition {part.partition} ran on {attempt.base} for {attempt.slot} (I3)")
+            state.update(attempt.changed)
+        parent = self.entries.get(commit.parent.seq)
+        if (parent.batch if isinstance(parent, Commit) else -1) != commit.batch - 1:
+            self.fail(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
+        if isinstance(parent, Commit) and commit.time_ms < parent.time_ms:
+            self.fail(f"time went back from {parent.time_ms} to {commit.time_ms} (I5)")
+        self.models[commit.link] = {key: one for key, one in state.items() if one != EMPTY}
+        self.views[commit.link] = advance(self.views[commit.parent], stored)
+        self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
+
+    def _note_line(self) -> None:
+        for who in [who for who in self._needed if who.startswith("commit ")]:
+            del self._needed[who]
+        for link in self.line():
+            self.need(f"commit {link.seq}", link)
+
+    def check_acknowledged(self) -> None:
+        """What Spark has acknowledged is on the line (I1)."""
+        newest = self.commit(self.newest).batch if self.newest != ORIGIN else -1
+        if newest < self._location.acked - 1:
+            self.fail(f"batch {self._location.acked - 1} is acknowledged, the line ends at batch {newest} (I1)")
+
+    # --- what must not be deleted ------------------------------------------------------------------------------------
+
+    def need(self, who: str, link: Link) -> None:
+        """Somebody needs a whole commit until `let_go`."""
+        try:
+            names = objects_of(self.views[link], SnapshotReader(self.store, self._job_id()))
+        except VarveError as error:
+            self.fail(f"{who} is incomplete: {error} (I1, I7)")
+            return
+        self._needed[who] = frozenset(names)
+        self._check_exist(who)
+
+    def let_go(self, who: str) -> None:
+        self._needed.pop(who, None)
+
+    def _check_exist(self, who: str) -> None:
+        there = self._disk.objects
+        missing = [name for name in self._needed[who] if f"{JOB}/{name}" not in there]
+        if missing:
+            self.fail(f"{who} names {sorted(missing)}, which are not there (I1, I7)")
+
+    def _job_id(self) -> str:
+        assert self.head is not None
+        return self.head.job_id
+
+    # --- executions --------------------------------------------------------------------------------------------------
+
+    def attempt(self, task: TaskRequest) -> AttemptModel:
+        """The model of an attempt that begins."""
+        batch = task.batch
+        if batch.base not in self.models:
+            self.fail(f"a task is to be executed on {batch.base}, which is no durable commit (I1)")
+        before = self.models[batch.base]
+        parallelism = batch.operator.parallelism
+        model = AttemptModel(task.tag, batch.base, before, task.partition, parallelism, batch.slot, batch.time_ms)
+        self._attempts[task.tag] = model
+        return model
+
+    def began(self, task: TaskRequest, state: OperatorState) -> None:
+        """The worker has reached the base."""
+        backend = state.backend
+        if backend is not None and backend.store.version != task.batch.base:
+            self.fail(f"a worker at {backend.store.version} executes on {task.batch.base} (I4)")
+
+    def finished(self, model: AttemptModel, rows: list[tuple[str, int]]) -> None:
+        """The attempt's summary is made."""
+        low, high = model_range(model)
+        due = {
+            (key, time_ms)
+            for key, state in model.before.items()
+            for time_ms in state.timers
+            if time_ms <= model.time_ms and low <= key_group(key) < high
+        }
+        if due != model.fired:
+            self.fail(f"timers {due} were due at {model.time_ms}, {model.fired} have fired (I5)")
+        if rows != model.emitted:
+            self.fail(f"the answer has {rows}, the function yielded {model.emitted} (I2)")
+        model.finished = True
+
+    # --- the sink ----------------------------------------------------------------------------------------------------
+
+    def sink_begins(self, epoch: int, batch: int, seq: int) -> None:
+        entry = self.entries.get(seq)
+        if not isinstance(entry, Commit) or entry.batch != batch:
+            self.fail(f"the sink got batch {batch} at seq {seq}, which is not committed (I1)")
+        if self.owner() > epoch:
+            self._late_sinks[epoch] = self._late_sinks.get(epoch, 0) + 1
+            self.count("late sink")
+            if self._late_sinks[epoch] > 1:
+                self.fail(f"run {epoch} called the sink twice after it was fenced (I6)")
+
+    def sink_holds(self, batch: int, seq: int, rows: list[tuple[str, int]]) -> None:
+        commit = self.entries[seq]
+        assert isinstance(commit, Commit)
+        expected = [row for part in commit.parts for row in self._attempts[part.tag].emitted]
+        if sorted(rows) != sorted(expected):
+            self.fail(f"the sink got {rows} of batch {batch}, the winners' rows are {expected} (I2)")
+        if seq > self.outputs.get(batch, (0, []))[0]:
+            self.outputs[batch] = (seq, rows)
+        if self.last_output is None or seq > self.last_output.seq:
+            self.last_output = SinkCommit(batch, seq)
+
+    # --- whole states ------------------------------------------------------------------------------------------------
+
+    def check_restore(self, link: Link) -> None:
+        """A commit restores to what the model says (I5, I9). For the hub: the restore must not pause."""
+        place = self._directory / f"check-{next(self._checks)}"
+        place.mkdir(parents=True)
+        try:
+            layout_of = self.commit(link).operators[0]
+            target = RestoreTarget(operator=OPERATOR, key_type=layout_of.key_type, low=0, high=KEY_GROUPS)
+            restored = restore_store(self.views[link], target, self.store, place / "state", place / "scratch")
+            try:
+                found = state_of(restored)
+            finally:
+                restored.close()
+        except VarveError as error:
+            self.fail(f"commit {link.seq} cannot be restored: {type(error).__name__}: {error} (I1, I7)")
+            return
+        finally:
+            remove(place)
+        if found != self.models[link]:
+            self.fail(f"commit {link.seq} restores to {difference(found, self.models[link])} (I5)")
+        self.count("restored")
+
+    def check_retained(self) -> None:
+        """What must be complete restores: the newest commits and the oldest."""
+        line = self.line()
+        for link in dict.fromkeys((*line[:2], *line[-1:])):
+            self.check_restore(link)
+
+    @property
+    def fail(self) -> Callable[[str], Any]:
+        return self._scheduler.fail
+
+
+def model_range(model: AttemptModel) -> tuple[int, int]:
+    """Key groups of the attempt's partition."""
+    parallelism = model.parallelism
+    return (
+        -(-model.partition * KEY_GROUPS // parallelism),
+        -(-(model.partition + 1) * KEY_GROUPS // parallelism),
+    )
+
+
+def state_of(store: WorkingStore) -> State:
+    """What a store holds, in the model's form."""
+    found: dict[str, KeyState] = {}
+
+    def at(key: str) -> KeyState:
+        return found.get(key, EMPTY)
+
+    for schema in store.schemas:
+        table = table_of(store, schema)
+        for row in table.items():
+            if schema.kind == "timers":
+                time_ms, key, _ = table.form.unpack(row[1])
+                found[key] = at(key)._replace(timers=tuple(sorted((*at(key).timers, time_ms))))
+                continue
+            _, key, *cell = row
+            if schema.name == "total":
+                found[key] = at(key)._replace(total=cell[0])
+            elif schema.name == "by_name":
+                entries = {**dict(at(key).by_name), cell[0]: cell[1]}
+                found[key] = at(key)._replace(by_name=tuple(sorted(entries.items())))
+            else:
+                found[key] = at(key)._replace(events=tuple(cell[0]))
+    return found
+
+
+def difference(found: State, expected: State) -> str:
+    """The keys that differ."""
+    keys = [key for key in {**found, **expected} if found.get(key) != expected.get(key)]
+    return "; ".join(f"{key}: {found.get(key)} instead of {expected.get(key)}" for key in keys[:3])

@@ -1,0 +1,227 @@
+"""Spark, simulated as far as varve's driver sees it: a checkpoint location, executions on executors, and a sink.
+
+The coordinator and `BatchAttempt` are the product's; in the place of Spark's actions on an operator there is
+`SimulatedExecution`, which runs tasks on simulated executors: tasks are tried again when they fail, given up when their
+executor does not answer, and run twice when a cached block is lost.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tests.simulation.system.function import key_group
+from varve.spark_integration.batch_execution import OperatorResult, check_summaries
+from varve.spark_integration.protocol import KEY_GROUP_COLUMN, BatchRequest, Summary, row_tag
+from varve.spark_integration.sinks import Sink
+from varve.spark_integration.user_errors import UserErrorRaised
+from varve.storage.base_decision import SinkCommit, SparkProgress
+
+if TYPE_CHECKING:
+    from tests.simulation.system.cluster import Cluster
+    from tests.simulation.system.oracle import Oracle
+    from tests.simulation.system.scheduler import Scheduler
+
+TASK_FAILURES_MAX = 4
+
+
+class SparkError(Exception):
+    """Spark ends the query."""
+
+
+class CheckpointLocation:
+    """Spark's offset log and commit log, which are atomic and do not fail here."""
+
+    def __init__(self) -> None:
+        self.query_id = "query-1"
+        self.offsets: list[str] = []
+        """Hash of the end offsets, by batch."""
+        self.acked = 0
+        """Batches of the commit log."""
+
+    def plan(self, batch: int, run: str) -> None:
+        """Write `offsets/<batch>`; a run that meets another one's ends."""
+        if batch < len(self.offsets):
+            raise SparkError(f"another query has planned batch {batch}")
+        assert batch == len(self.offsets)
+        self.offsets.append(hashlib.sha256(f"{batch} by {run}".encode()).hexdigest())
+
+    def acknowledge(self, batch: int) -> None:
+        """Write `commits/<batch>`."""
+        if batch < self.acked:
+            raise SparkError(f"another query has acknowledged batch {batch}")
+        assert batch == self.acked, f"batch {batch} is acknowledged before {self.acked}"
+        self.acked = batch + 1
+
+    def progress(self, batch: int) -> SparkProgress:
+        """What the choice of the base needs."""
+        return SparkProgress(batch, self.query_id, self.offsets[batch], self.offsets[batch - 1] if batch else None)
+
+
+class RunCheckpoint:
+    """The checkpoint location as the coordinator reads it; `progress` may be set to what it is not (I11)."""
+
+    def __init__(self, location: CheckpointLocation) -> None:
+        self.location = location
+        self.forged: SparkProgress | None = None
+
+    def known_query_id(self) -> str | None:
+        return self.location.query_id
+
+    def source_hash(self, batch: int) -> str:
+        return self.forged.source_hash if self.forged else self.location.offsets[batch]
+
+    def progress(self, batch: int) -> SparkProgress:
+        return self.forged or self.location.progress(batch)
+
+
+class _Accumulator:
+    def __init__(self, value: Any, parameter: Any) -> None:
+        self.value = value
+        self._parameter = parameter
+
+    def add(self, more: Any) -> None:
+        self.value = self._parameter.addInPlace(self.value, more)
+
+
+class _Broadcast:
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def destroy(self) -> None:
+        """Nothing is held."""
+
+
+class SparkContext:
+    """What the driver asks of it."""
+
+    master = "local[2]"
+
+    def accumulator(self, value: Any, parameter: Any) -> Any:
+        return _Accumulator(value, parameter)
+
+    def broadcast(self, value: Any) -> Any:
+        return _Broadcast(value)
+
+
+class SparkConf:
+    """Settings of a session."""
+
+    def __init__(self) -> None:
+        self.getAll = {
+            "spark.sql.execution.arrow.maxBytesPerBatch": "67108864",
+            "spark.sql.execution.arrow.maxRecordsPerBatch": "10000",
+        }
+
+    def get(self, key: str) -> str:
+        return self.getAll[key]
+
+    def set(self, key: str, value: str) -> None:
+        self.getAll[key] = value
+
+
+class Session:
+    """A session."""
+
+    def __init__(self) -> None:
+        self.sparkContext = SparkContext()
+        self.conf = SparkConf()
+
+
+class InputRows:
+    """The rows of a batch: (key, op)."""
+
+    def __init__(self, session: Session, cluster: Cluster, rows: Sequence[tuple[str, int]]) -> None:
+        self.sparkSession = session
+        self.cluster = cluster
+        self.rows = rows
+
+    def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
+        """A partition's rows, in Arrow batches of two."""
+        own = [r for r in self.rows if key_group(r[0]) * parallelism // max_parallelism == partition]
+        return [_arrow(own[i : i + 2]) for i in range(0, len(own), 2)]
+
+
+def _arrow(rows: Sequence[tuple[str, int]]) -> pa.RecordBatch:
+    columns = {
+        "k": pa.array([key for key, _ in rows], pa.string()),
+        "op": pa.array([op for _, op in rows], pa.int64()),
+        KEY_GROUP_COLUMN: pa.array([key_group(key) for key, _ in rows], pa.int32()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
+class Answer:
+    """The cached answer of an operator: row tag and output rows by partition."""
+
+    def __init__(self, blocks: dict[int, tuple[int, list[tuple[str, int]]]]) -> None:
+        self.blocks = blocks
+
+    def where(self, _condition: str) -> Answer:
+        return self
+
+    def drop(self, _column: str) -> Answer:
+        return self
+
+    def withColumnRenamed(self, _before: str, _after: str) -> Answer:  # noqa: N802  Spark's name
+        return self
+
+
+class SimulatedExecution:
+    """In the place of `BatchExecution`."""
+
+    def __init__(self, _level: object, _combining: object) -> None:
+        """Nothing is cached yet."""
+
+    def run(self, _plan: object, rows: InputRows, request: BatchRequest, function: Any, executed: Any) -> Any:
+        stage = rows.cluster.execute(request, function, rows, executed)
+        for summary in stage.summaries:
+            if summary.error is not None:
+                raise UserErrorRaised(summary.error, summary.operator, summary.partition)
+        return OperatorResult(check_summaries(stage.summaries, request), stage.answer)  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        """Nothing is cached."""
+
+
+def winner_rows(result: OperatorResult, _schema: object) -> Answer:
+    """In the place of `batch_execution.winner_rows`: a row of any other attempt ends the query."""
+    answer: Any = result.answer
+    winners = {row_tag(summary.tag) for summary in result.summaries}
+    if not winners.issuperset(tag for tag, _ in answer.blocks.values()):
+        raise SparkError("a cached output block was lost after the commit")
+    return answer
+
+
+class SimulatedSink(Sink):
+    """Keeps the output of the newest seq of each batch; may tell what it holds."""
+
+    def __init__(self, scheduler: Scheduler, oracle: Oracle, epoch: Any, *, tells: bool) -> None:
+        self._scheduler = scheduler
+        self._oracle = oracle
+        self._epoch = epoch
+        self._tells = tells
+
+    def write(self, df: Any, batch_id: int, seq: int) -> None:
+        self._oracle.sink_begins(self._epoch(), batch_id, seq)
+        self._scheduler.pause(f"sink {batch_id} at {seq}")
+        self._oracle.sink_holds(batch_id, seq, [row for _, rows in df.blocks.values() for row in rows])
+        self._scheduler.pause("sink done")
+
+    def last_committed(self) -> SinkCommit | None:
+        return self._oracle.last_output if self._tells else None
+
+
+class Stage:
+    """What the tasks of a stage answered."""
+
+    def __init__(self) -> None:
+        self.summaries: list[Summary] = []
+        self.blocks: dict[int, tuple[int, list[tuple[str, int]]]] = {}
+
+    @property
+    def answer(self) -> Answer:
+        return Answer(self.blocks)
