@@ -22,6 +22,14 @@ def cases_of(module: str, results: Path, *arguments: str) -> list[dict[str, Any]
     return json.loads(results.read_text())["cases"]
 
 
+def tiny_cases_of(module: str, results: Path, *only: str) -> list[dict[str, Any]]:
+    """The chosen tiny cases of a program of `make bench`."""
+    chosen = [argument for condition in only for argument in ("--only", condition)]
+    cases = cases_of(module, results / f"{module}.json", "--tiny", *chosen)
+    assert (results / f"{module}.png").stat().st_size > 0
+    return cases
+
+
 def test_a_run_is_resumed(tmp_path: Path) -> None:
     results = tmp_path / "smoke.json"
     chosen = ("--tiny", "--workload", "map-update", "--system", "varve-rocksdb")
@@ -41,3 +49,40 @@ def test_the_changelogs_cost_is_measured(tmp_path: Path) -> None:
     assert (logged["variant"], kept["variant"]) == ("changelog", "kept only")
     assert logged["written_bytes_p50"] > kept["written_bytes_p50"]
     assert case["cpu_time_change"]["low"] <= case["cpu_time_change"]["median"] <= case["cpu_time_change"]["high"]
+
+
+def test_acknowledgements_are_measured_on_s3(tmp_path: Path, ceph_server: object) -> None:
+    """Ceph is there, else this is skipped; the program starts its own."""
+    (case,) = tiny_cases_of("ack_state_size", tmp_path, "storage=s3")
+    assert [size["state_keys"] for size in case["sizes"]] == [100, 1_000]
+    for size in case["sizes"]:
+        assert size["durable_ms_p50"] >= size["ack_ms_p50"] >= 20  # the latency of the one PUT
+
+
+def test_trigger_intervals_are_found(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("trigger_interval", tmp_path, "storage=local", "system=varve-rocksdb")
+    assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
+
+
+def test_requests_of_varve_and_of_spark_are_counted(tmp_path: Path, ceph_server: object) -> None:
+    cases = tiny_cases_of("requests_and_bill", tmp_path)
+    found = {(c["system"], c["changes"]): c["parts"] for c in cases}
+    assert found["varve", "small"]["job"]["requests"]["PUT"] >= 1
+    assert found["varve", "large"]["job"]["requests"]["PUT"] > found["varve", "small"]["job"]["requests"]["PUT"]
+    logged, whole = found["spark-changelog", "small"], found["spark-no-changelog", "small"]
+    assert logged["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions
+    assert logged["Spark's logs"]["requests"]["PUT"] >= 2
+    assert whole["job"]["requests"]["PUT"] > logged["job"]["requests"]["PUT"]
+
+
+def test_restarts_are_measured(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("recovery", tmp_path, "system=varve-rocksdb")
+    log, base, *_ = case["restarts"]
+    assert (log["mode"], log["how"]) == ("log", "restored")
+    assert (base["mode"], base["how"]) == ("base + log", "restored")
+
+
+def test_a_job_is_measured_beside_a_materializer(tmp_path: Path) -> None:
+    (case,) = cases_of("materializer_speed", tmp_path / "speed.json", "--tiny", "--only", "kind=beside")
+    assert case["batch_ms_with"] > 0
+    assert case["batch_ms_alone"] > 0
