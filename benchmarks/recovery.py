@@ -44,7 +44,7 @@ VALUE_BYTES = 1_000
 BATCH_ROWS = 100_000
 SMALL_ROWS = 10
 UPDATES = 2
-ADOPTION_TRIES = 20
+ADOPTION_S = 120
 TARGET = 0.5
 """varve's time over Spark's."""
 FROM_LOCAL, LOCAL_DIRECTORIES = "execution.state-recovery.from-local", "execution.checkpointing.local-backup.dirs"
@@ -229,7 +229,8 @@ def materialize(place: StateLocation, work: Path) -> None:
 
 def adopt(phase: Phase, query: FedQuery) -> None:
     """Feed batches until the job has taken the snapshots over."""
-    for _ in range(ADOPTION_TRIES):
+    give_up = time.monotonic() + ADOPTION_S
+    while time.monotonic() < give_up:
         before = query.query.checkpoint_statistics.history()[-1].log_commits
         time.sleep(0.5)
         query.feed(phase.some(SMALL_ROWS))

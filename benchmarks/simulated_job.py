@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -131,9 +132,12 @@ class SimulatedJob:
         if self._service is not None:
             self._service.step()
 
-    def stored_bytes(self) -> int:
-        """What the storage holds."""
-        return sum(meta.size_bytes for meta in self.root.list(""))
+    def stored_bytes(self) -> Counter[str]:
+        """What the storage holds, by the directory below the job: chain, seg, pack, snapdata and so on."""
+        found: Counter[str] = Counter()
+        for meta in self.root.list(f"{JOB}/"):
+            found[meta.name.split("/", 2)[1]] += meta.size_bytes
+        return found
 
     def snapshot_bytes(self, directory: Path) -> int:
         """Size of snapshots of exactly the state that there is; the directory must not exist."""

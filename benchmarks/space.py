@@ -14,7 +14,7 @@ import random
 import statistics
 import tempfile
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -74,7 +74,7 @@ def run_case(parameters: Parameters) -> Figures:
     started = time.monotonic()
     seconds = parameters["seconds"]
     begin = min(WINDOW_S + SLIDE_S, seconds // 2)
-    stored: list[int] = []
+    stored: list[Counter[str]] = []
     live: list[tuple[int, int]] = []
     with (
         tempfile.TemporaryDirectory(prefix="varve-bench-") as name,
@@ -92,13 +92,22 @@ def run_case(parameters: Parameters) -> Figures:
                 live.append((second, job.snapshot_bytes(Path(name) / "live" / f"{second}")))
         materializations, collections = len(job.events.materialized), len(job.events.collected)
         triggers = sorted({event.trigger for event in job.events.materialized})
-    return figures_of(stored, live, begin) | {
+    return figures_of([of_second.total() for of_second in stored], live, begin) | {
+        "stored_bytes": mean_by_directory(stored[begin:]),
         "logical_bytes": logical_bytes(parameters),
         "materializations": materializations,
         "triggers": triggers,
         "collections": collections,
         "took_s": round(time.monotonic() - started, 1),
     }
+
+
+def mean_by_directory(stored: list[Counter[str]]) -> dict[str, int]:
+    """Average bytes of each directory; the largest first."""
+    total: Counter[str] = Counter()
+    for of_second in stored:
+        total.update(of_second)
+    return {name: size // len(stored) for name, size in total.most_common()}
 
 
 def logical_bytes(parameters: Parameters) -> int:
@@ -146,7 +155,15 @@ def tables(cases: Cases) -> list[Table]:
         table.add_row(
             c["contents"], str(c["seconds"]), *(f"{c[k]:.2f}x" for k in COLUMNS), *(f"{s:,.0f}" for s in sizes)
         )
-    return [table]
+    parts = Table(title="what is stored: average bytes over live")
+    parts.add_column("contents")
+    names = list(dict.fromkeys(name for c in cases for name in c["stored_bytes"]))
+    for name in names:
+        parts.add_column(name, justify="right")
+    for c in cases:
+        shares = [c["stored_bytes"].get(name, 0) / c["live_bytes_p50"] for name in names]
+        parts.add_row(c["contents"], *(f"{share:.2f}x" for share in shares))
+    return [table, parts]
 
 
 def findings(cases: Cases) -> list[str]:

@@ -41,7 +41,7 @@ GUESSES_MAX, TRIES_MAX = 3, 4
 TARGET = 2.0
 """How many times shorter than Spark's varve's is expected to be, on S3."""
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-TIMEOUT_S = 180
+TIMEOUT_S = 300
 
 
 @dataclass(frozen=True)

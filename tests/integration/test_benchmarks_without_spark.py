@@ -8,6 +8,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from benchmarks.ceph import missing_programs
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -31,3 +35,11 @@ def test_a_fold_is_measured(tmp_path: Path) -> None:
     new, again = tiny_cases_of("materializer_speed", tmp_path, "--only", "kind=fold", "--only", "storage=local")
     assert new["mutations"] == again["mutations"] == 400  # two of three batches are final
     assert new["cpu_s_per_gb"] > 0
+
+
+@pytest.mark.s3
+@pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
+def test_requests_are_counted(tmp_path: Path) -> None:
+    small, large = tiny_cases_of("requests_and_bill", tmp_path, "--only", "system=varve")
+    assert small["parts"]["job"]["requests"]["PUT"] >= 1
+    assert large["parts"]["job"]["requests"]["PUT"] > small["parts"]["job"]["requests"]["PUT"]
