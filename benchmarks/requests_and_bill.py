@@ -4,7 +4,7 @@ The job counts and sums per key, 2,000 changes a second, and makes a checkpoint 
 
 * varve runs below Spark: 200 state workers' `OperatorState` in one process, the driver's own commits, and a
   materializer with its default settings beside them, in simulated time (`simulated_job`). Both talk to Ceph RGW, each
-  through a counting proxy. Ten minutes pass, so that every range is folded once, as in every ten minutes after.
+  through a counting proxy. Five minutes pass, in which half of the ranges are folded, as in all that follow.
 * With *large* changes (48 KB and more per partition and second) varve's segments do not fit into the commit any more.
 * Spark runs as it is, with 200 shuffle partitions, its checkpoint on local files that are counted (`object_files` says
   what counts as a request). A snapshot of each partition by its maintenance is counted apart and spread over
@@ -50,8 +50,8 @@ PARTITIONS, KEY_GROUPS = 200, 1_024
 ROWS, KEYS = 2_000, 20_000
 LARGE_ROWS, LARGE_BYTES = 1_000, 12_000
 LOGGED, WHOLE = "spark-changelog", "spark-no-changelog"
-CHECKPOINTS = {"small": 600, "large": 30, LOGGED: 30, WHOLE: 12}
-WARM_UP = 3
+CHECKPOINTS = {"small": 300, "large": 20, LOGGED: 10, WHOLE: 5}
+WARM_UP = 2
 MAINTENANCE_S, SPARKS_MAINTENANCE_S = 20, 60
 """Between two rounds of Spark's maintenance, here and by default."""
 
