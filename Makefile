@@ -22,13 +22,15 @@ DEMO := examples.flights
 DEMO_ARGS ?=
 # Options of a benchmark: make bench-smoke BENCH_ARGS='--workload map-update'
 BENCH_ARGS ?=
-BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost
+# The first ones are what the report compares with targets.
+BENCHMARKS := ack_state_size trigger_interval requests_and_bill recovery space materializer_speed
+OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost
 
 .PHONY: help
 help: ## List the commands
 	@echo "varve: keyed state with a changelog for PySpark Structured Streaming"
 	@echo
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: java $(VENV)/.installed-dev ## Make .venv with everything that a developer needs
@@ -102,9 +104,36 @@ bench-state: $(VENV)/.installed-bench ## Measure single accesses of keyed state,
 bench-changelog: java $(VENV)/.installed-bench ## Measure what the changelog costs a job
 	$(PYTHON) -m benchmarks.changelog_cost $(BENCH_ARGS)
 
-.PHONY: bench
-bench: java $(VENV)/.installed-bench ## Run all benchmarks
-	set -e; for name in $(BENCHMARKS); do $(PYTHON) -m benchmarks.$$name; done
+.PHONY: bench-ack bench-trigger bench-bill bench-recovery bench-space bench-materializer
+bench-ack: java $(VENV)/.installed-bench ## Measure acknowledgements while the state grows
+	$(PYTHON) -m benchmarks.ack_state_size $(BENCH_ARGS)
+
+bench-trigger: java $(VENV)/.installed-bench ## Find the smallest trigger interval, beside Spark's
+	$(PYTHON) -m benchmarks.trigger_interval $(BENCH_ARGS)
+
+bench-bill: java $(VENV)/.installed-bench ## Count requests to the storage, beside Spark's, and price them
+	$(PYTHON) -m benchmarks.requests_and_bill $(BENCH_ARGS)
+
+bench-recovery: java $(VENV)/.installed-bench ## Measure restarts with a gigabyte of state, beside Spark's
+	$(PYTHON) -m benchmarks.recovery $(BENCH_ARGS)
+
+bench-space: $(VENV)/.installed-bench ## Measure what the storage holds in an hour of sliding windows
+	$(PYTHON) -m benchmarks.space $(BENCH_ARGS)
+
+bench-materializer: java $(VENV)/.installed-bench ## Measure how fast the materializer folds
+	$(PYTHON) -m benchmarks.materializer_speed $(BENCH_ARGS)
+
+.PHONY: bench bench-all bench-report
+bench: java $(VENV)/.installed-bench ## Measure what has a target, and write the report
+	set -e; for name in $(BENCHMARKS); do $(PYTHON) -m benchmarks.$$name $(BENCH_ARGS); done
+	$(PYTHON) -m benchmarks.report_page
+
+bench-all: bench ## Run the other benchmarks too
+	set -e; for name in $(OTHER_BENCHMARKS); do $(PYTHON) -m benchmarks.$$name; done
+	$(PYTHON) -m benchmarks.report_page
+
+bench-report: $(VENV)/.installed-bench ## Write the report of the results that there are
+	$(PYTHON) -m benchmarks.report_page
 
 # --- cleaning --------------------------------------------------------------------------------------------------------
 

@@ -42,7 +42,7 @@ WARM_UP = 6
 PAIRS = {20_000: 40, 200_000: 20}
 PAUSE_S = 0.5
 POLL_S = 0.02
-BATCH_TIMEOUT_S = 120.0
+BATCH_TIMEOUT_S = 300.0
 CHANGELOG, KEPT = "changelog", "kept only"
 WRITING_PHASES = ("early_upload", "checkpoint")
 """What a worker does of the changelog, in its own statistics."""

@@ -81,3 +81,38 @@ def bar_chart(path: Path, title: str, unit: str, groups: Mapping[str, Sequence[t
     axes.set_title(title)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
+
+
+Points = Sequence[tuple[float, float]]
+
+
+def line_chart(
+    path: Path, title: str, axes_names: tuple[str, str], series: Mapping[str, Points], *, is_log: bool = True
+) -> None:
+    """Write lines as an image.
+
+    Args:
+        path: Of the image; its suffix says the format.
+        title: Above the lines.
+        axes_names: What is along x and y.
+        series: Name of each line → its points, in order of x.
+        is_log: Both axes are logarithmic; otherwise linear, and y begins at 0.
+    """
+    from matplotlib.figure import Figure  # without pyplot: no display and no state that outlives this call
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    axes = figure.add_subplot()
+    for name, points in series.items():
+        axes.plot([x for x, _ in points], [y for _, y in points], marker="o" if len(points) < 50 else "", label=name)
+    if is_log:
+        axes.set_xscale("log")
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(bottom=0)
+    axes.set_xlabel(axes_names[0])
+    axes.set_ylabel(axes_names[1])
+    axes.set_title(title)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)

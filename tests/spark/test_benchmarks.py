@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from benchmarks.ceph import missing_programs
+
+NEEDS_CEPH = pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -20,6 +23,14 @@ def cases_of(module: str, results: Path, *arguments: str) -> list[dict[str, Any]
     command = [sys.executable, "-m", f"benchmarks.{module}", *arguments, "--results", str(results)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True, timeout=400)
     return json.loads(results.read_text())["cases"]
+
+
+def tiny_cases_of(module: str, results: Path, *only: str) -> list[dict[str, Any]]:
+    """The chosen tiny cases of a program of `make bench`."""
+    chosen = [argument for condition in only for argument in ("--only", condition)]
+    cases = cases_of(module, results / f"{module}.json", "--tiny", *chosen)
+    assert (results / f"{module}.png").stat().st_size > 0
+    return cases
 
 
 def test_a_run_is_resumed(tmp_path: Path) -> None:
@@ -41,3 +52,36 @@ def test_the_changelogs_cost_is_measured(tmp_path: Path) -> None:
     assert (logged["variant"], kept["variant"]) == ("changelog", "kept only")
     assert logged["written_bytes_p50"] > kept["written_bytes_p50"]
     assert case["cpu_time_change"]["low"] <= case["cpu_time_change"]["median"] <= case["cpu_time_change"]["high"]
+
+
+@NEEDS_CEPH
+def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("ack_state_size", tmp_path, "storage=s3")
+    assert [size["state_keys"] for size in case["sizes"]] == [100, 1_000]
+    for size in case["sizes"]:
+        assert size["durable_ms_p50"] >= size["ack_ms_p50"] >= 20  # the latency of the one PUT
+
+
+def test_trigger_intervals_are_found(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("trigger_interval", tmp_path, "storage=local", "system=varve-rocksdb")
+    assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
+
+
+def test_sparks_requests_are_counted(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=spark-changelog")
+    assert case["parts"]["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions
+    assert case["parts"]["maintenance"]["requests"]["PUT"] > 0
+    assert case["parts"]["Spark's logs"]["requests"]["PUT"] >= 2
+
+
+def test_restarts_are_measured(tmp_path: Path) -> None:
+    (case,) = tiny_cases_of("recovery", tmp_path, "system=varve-rocksdb")
+    log, base, *_ = case["restarts"]
+    assert (log["mode"], log["how"]) == ("log", "restored")
+    assert (base["mode"], base["how"]) == ("base + log", "restored")
+
+
+def test_a_job_is_measured_beside_a_materializer(tmp_path: Path) -> None:
+    (case,) = cases_of("materializer_speed", tmp_path / "speed.json", "--tiny", "--only", "kind=beside")
+    assert case["batch_ms_with"] > 0
+    assert case["batch_ms_alone"] > 0

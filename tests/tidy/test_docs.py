@@ -31,6 +31,13 @@ COVERED: dict[str, str] = {
     "make bench-changelog": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-changelog BENCH_ARGS='--rows 200000 --backend rocksdb'":
         "tests/spark/test_benchmarks.py::test_the_changelogs_cost_is_measured",
+    **dict.fromkeys(
+        ("make bench", "make bench BENCH_ARGS='--resume'", "make bench BENCH_ARGS='--tiny'", "make bench-report",
+         "python -m benchmarks.report_page"),
+        "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
+    ),
+    "make bench-ack BENCH_ARGS='--only backend=hashmap --only storage=local'":
+        "tests/unit/benchmarks/test_case_runs.py::test_only_some_cases_are_chosen",
     "python -m benchmarks.timers": "tests/unit/benchmarks/test_timers.py::test_timers_are_measured",
     "python -m benchmarks.windows":
         "tests/unit/benchmarks/test_windows.py::test_the_log_is_no_larger_than_what_changed",

@@ -13,6 +13,15 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 # The tests themselves run under make: a make below must not take over its flags and level.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES")}
+FIGURES = {
+    "bench-ack": "ack_state_size",
+    "bench-trigger": "trigger_interval",
+    "bench-bill": "requests_and_bill",
+    "bench-recovery": "recovery",
+    "bench-space": "space",
+    "bench-materializer": "materializer_speed",
+}
+"""Command → module, of what `make bench` measures."""
 
 
 def recipe_of(*arguments: str) -> str:
@@ -45,7 +54,9 @@ def test_the_demo_commands_start_the_example(target: str, arguments: str) -> Non
         ("bench-smoke", ["smoke"]),
         ("bench-state", ["state_access"]),
         ("bench-changelog", ["changelog_cost"]),
-        ("bench", ["smoke", "state_access", "changelog_cost", "timers", "windows"]),
+        *((target, [module]) for target, module in FIGURES.items()),
+        ("bench", [*FIGURES.values(), "report_page"]),
+        ("bench-all", [*FIGURES.values(), "smoke", "state_access", "changelog_cost", "timers", "windows"]),
     ],
 )
 def test_the_benchmark_commands_start_the_benchmarks(target: str, modules: list[str]) -> None:
@@ -56,6 +67,11 @@ def test_the_benchmark_commands_start_the_benchmarks(target: str, modules: list[
         assert importlib.util.find_spec(f"benchmarks.{module}") is not None
     if len(modules) == 1:
         assert recipe.rstrip().endswith(f"-m benchmarks.{modules[0]} --some option")
+
+
+def test_the_report_is_written_last() -> None:
+    assert recipe_of("bench").rstrip().endswith("-m benchmarks.report_page")
+    assert recipe_of("bench-report").rstrip().endswith("-m benchmarks.report_page")
 
 
 def test_make_test_installs_its_own_environment(tmp_path: Path) -> None:

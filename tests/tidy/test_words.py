@@ -27,7 +27,7 @@ CITED_IN_PAGES = re.compile(
     r"`((?:storage|changelog|materializer|spark_integration|src|tests|docs|deploy|benchmarks|examples|\.ci)/[\w./-]*)`"
 )
 LINKS = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)")
-MADE_BY_RUNNING = frozenset({"benchmarks/results/", "benchmarks/results/smoke.json"})
+MADE_BY_RUNNING = frozenset({"benchmarks/results/", "benchmarks/results/smoke.json", "benchmarks/results/report.md"})
 
 
 @cache

@@ -1,0 +1,161 @@
+"""A job and its materializer in one process, in simulated time: real operators, chain, folds and collections, no Spark.
+
+The job is an `OperatorHarness`, whose batches commit through the driver's own code. Beside it a `MaterializerService`
+polls once per batch, with the policy and the limits of a sidecar; its clock is the job's processing time. So an hour
+of batches takes a minute, and every interval passes as often as in that hour.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+from unittest.mock import patch
+
+from varve.materializer.config import MaterializerConfig
+from varve.materializer.events import Collected, Event, Failed, JobFailed, Materialized
+from varve.materializer.service import MaterializerService
+from varve.materializer.stop_signal import StopSignal
+from varve.materializer.surroundings import Surroundings
+from varve.materializer.workspace import Workspace
+from varve.spark_integration import harness_job
+from varve.spark_integration.harness_plan import JOB
+from varve.spark_integration.snapshot_watch import POLL_S
+from varve.storage.adopt_decision import TileSnapshot, decide_adoption
+from varve.storage.clock import SystemTokens
+from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
+from varve.storage.line_view import LineView
+from varve.storage.memory_store import MemoryStore
+from varve.storage.object_store import ObjectStore
+from varve.storage.records import SnapshotDescriptor, SnapshotFloor
+from varve.storage.snapshots import SnapshotReader
+from varve.testing import OperatorHarness
+
+START_MS = 1_700_000_000_000
+
+
+class SimulatedClock:
+    """The time of the job; it moves with its batches alone."""
+
+    def __init__(self) -> None:
+        self.time_ms = START_MS
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self.time_ms / 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Nobody has to wait."""
+
+
+class EventLog:
+    """Keeps what a materializer reports; a failure ends the benchmark."""
+
+    def __init__(self) -> None:
+        self.materialized: list[Materialized] = []
+        self.collected: list[Collected] = []
+
+    def report(self, event: Event) -> None:
+        if isinstance(event, Materialized):
+            self.materialized.append(event)
+        elif isinstance(event, Collected):
+            self.collected.append(event)
+        elif isinstance(event, (Failed, JobFailed)):
+            raise RuntimeError(f"the materializer failed: {event.error}")  # noqa: TRY004  not about a type
+
+
+class SimulatedJob:
+    """See the module; use it in a `with` statement.
+
+    Args:
+        directory: For working state.
+        build: The program, as of `OperatorHarness`.
+        input_type: Of its elements.
+        stores: (the job's, the materializer's) root of the storage; None: in memory.
+        materializes: Whether there is a materializer.
+        options: Of `OperatorHarness`.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        build: Callable[..., Any],
+        input_type: Any,
+        *,
+        stores: tuple[ObjectStore, ObjectStore] | None = None,
+        materializes: bool = True,
+        **options: Any,
+    ) -> None:
+        self.clock = SimulatedClock()
+        memory = stores or (MemoryStore(clock=self.clock),) * 2
+        self.root = memory[0]
+        self.events = EventLog()
+        with patch.object(harness_job, "MemoryStore", lambda clock: self.root):  # noqa: ARG005  its clock is ours
+            self.harness = OperatorHarness(build, input_type, processing_time=START_MS, **options)
+        self._job = self.harness._job  # noqa: SLF001  a job without Spark, which the harness does not show
+        self._job._adoption = self._adoption  # noqa: SLF001
+        self._snapshots = SnapshotReader(self._job._store, self._job._run.record.job_id)  # noqa: SLF001
+        self._found: tuple[SnapshotDescriptor, ...] = ()
+        self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
+        self._looked_s = 0.0
+        self._stack = ExitStack()
+        self._stack.callback(self.harness.close)
+        self._service = self._materializer(directory, memory[1]) if materializes else None
+
+    def _materializer(self, directory: Path, root: ObjectStore) -> MaterializerService:
+        config = MaterializerConfig(storage_url=root.url, job=JOB)
+        workspace = self._stack.enter_context(Workspace(directory / "materializer"))
+        given = Surroundings(config, self.clock, SystemTokens(), self.events, workspace, StopSignal())
+        service = MaterializerService(root, given)
+        self._stack.callback(service.close)
+        return service
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def batch(
+        self, elements: Any, timestamps: list[int | None] | None = None, *, watermark_ms: int | None = None
+    ) -> None:
+        """A batch of one second, then a poll of the materializer."""
+        self.clock.time_ms += 1_000
+        self.harness.process_batch(elements, timestamps, processing_time=self.clock.time_ms, watermark=watermark_ms)
+        self.harness.output.clear()
+        if self._service is not None:
+            self._service.step()
+
+    def stored_bytes(self) -> Counter[str]:
+        """What the storage holds, by the directory below the job: chain, seg, pack, snapdata and so on."""
+        found: Counter[str] = Counter()
+        for meta in self.root.list(f"{JOB}/"):
+            found[meta.name.split("/", 2)[1]] += meta.size_bytes
+        return found
+
+    def snapshot_bytes(self, directory: Path) -> int:
+        """Size of snapshots of exactly the state that there is; the directory must not exist."""
+        directory.mkdir(parents=True)
+        for number, state in zip(itertools.count(), self._job._states, strict=False):  # noqa: SLF001
+            if state.backend is not None:
+                state.backend.store.write_snapshot(directory / f"{number}")
+        found = sum(path.stat().st_size for path in directory.rglob("*") if path.is_file())
+        shutil.rmtree(directory)
+        return found
+
+    def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
+        """What `SnapshotWatch` gives the driver: it looks as often, by this clock."""
+        if self.clock.monotonic_s() >= self._looked_s + POLL_S:
+            self._looked_s = self.clock.monotonic_s()
+            self._tile_files = self._snapshots.tile_files(view)
+            self._found = self._snapshots.candidates(floors)
+        if not self._found:
+            return NOTHING_ADOPTED
+        job_id = self._job._run.record.job_id  # noqa: SLF001
+        return decide_adoption(view, floors, self._found, self._tile_files, job_id)
