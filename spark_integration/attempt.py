@@ -181,6 +181,7 @@ class Attempt:
             broadcast_digest=self._runner.broadcast_digest,
             timings_ms=self.timings_ms,
             restored=self._how,
+            executor=owner.executor,
             **parts,
         )
 

@@ -86,6 +86,8 @@ class JobConfig:
     """What functions read with `get_job_parameter`; not shown, because people put anything there."""
     worker_idle_timeout_ms: int
     """Milliseconds without a request after which a state worker ends."""
+    placement_enabled: bool
+    """Tasks ask for the executor that has their partition's state; no meaning on a single one."""
 
     def __post_init__(self) -> None:
         """Relations between options. Raises `InvalidRequestError`."""

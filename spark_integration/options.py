@@ -276,6 +276,14 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         description="A state worker without a request for so long ends. Keep it well above the time between two "
         "batches: the next batch has to start the worker and restore its state.",
     ),
+    ConfigOption(
+        key="state.worker.placement.enabled",
+        type=BOOLEAN,
+        default=True,
+        field="placement_enabled",
+        description="On several executors, let the tasks of a partition ask for the executor that has its state. Off: "
+        "Spark gives them to any executor, and a partition that comes to another one restores its state there.",
+    ),
 )
 
 MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (

@@ -177,6 +177,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     timings_ms: dict[str, float] = {}
     restored: str = ""
     """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
+    executor: str = ""
+    """Tells the executor that ran it from all others (`placement.executor_key`)."""
 
 
 def encode_message(message: Any) -> bytes:

@@ -25,6 +25,7 @@ from varve.spark_integration.broadcast_runner import BroadcastRunner
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
+from varve.spark_integration.placement import executor_key
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.working_stores import WorkingStores
@@ -126,6 +127,7 @@ class OperatorState:
         self.request = request
         self.partition = partition
         self.clock = clock
+        self.executor = executor_key(home.path)
         self.job_store = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
         self.directory: Path = home.state_directory(request.job_id, request.operator, self.low, self.high)

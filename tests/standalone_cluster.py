@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_HOST = 11
 """Worker i listens on 127.0.0.(11 + i)."""
-START_TIMEOUT_S = 120.0
+START_TIMEOUT_S = 400.0
 
 
 @dataclass
@@ -106,6 +106,8 @@ def _start(name: str, directory: Path, python: str, *command: str) -> subprocess
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": python, "SPARK_NO_DAEMONIZE": "1"}
     environment["SPARK_LOCAL_DIRS"] = str(directory / f"local-{name}")
     environment["SPARK_LOG_DIR"] = str(directory)
+    # Else every master takes the same port, or looks for the next one.
+    environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"
     with (directory / f"{name}.log").open("ab") as log:
         return subprocess.Popen(
             [str(home / "bin" / "spark-class"), *command],
