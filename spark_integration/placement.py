@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import enum
 import hashlib
-from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -105,17 +104,6 @@ def next_placement(before: Placement, partitions: int, executors: Collection[Exe
     moved = [p for p, executor in enumerate(before.by_partition) if executor != by_partition[p]]
     left = {partition: before.by_partition[partition].host for partition in moved}
     return Placement(ranked, by_partition, tuple(left.get(p, host) for p, host in enumerate(came_from)))
-
-
-def unevenness(executors: Iterable[str], alive: int) -> int:
-    """Most minus fewest partitions of an executor.
-
-    Args:
-        executors: By partition.
-        alive: Executors that there are; some may have no partition.
-    """
-    counts = list(Counter(executors).values())
-    return max(counts, default=0) - (min(counts, default=0) if len(counts) >= alive else 0)
 
 
 def executor_key(home: Path) -> str:

@@ -19,9 +19,9 @@ from typing import Any
 import pyspark
 import pytest
 
+from tests.evenness import unevenness
 from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.standalone_cluster import standalone_cluster
-from varve.spark_integration.placement import unevenness
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 ROOT = Path(__file__).parents[2]

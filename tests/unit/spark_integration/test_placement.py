@@ -7,6 +7,7 @@ from collections import Counter
 
 import pytest
 
+from tests.evenness import unevenness
 from varve.spark_integration.placement import (
     Executor,
     JoinForm,
@@ -15,7 +16,6 @@ from varve.spark_integration.placement import (
     is_one_process,
     join_form,
     next_placement,
-    unevenness,
 )
 from varve.spark_integration.protocol import Summary
 
