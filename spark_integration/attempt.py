@@ -185,6 +185,7 @@ class Attempt:
             log_read=owner.log_read,
             uploads=owner.uploads.take(),
             state_size=owner.state_size,
+            executor=owner.executor,
             **parts,
         )
 

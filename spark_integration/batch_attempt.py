@@ -18,6 +18,7 @@ from varve.spark_integration.chain_task import StepFailures, raise_failures
 from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.input_branches import BranchedPreparation
 from varve.spark_integration.input_watermarks import LatestEventTimes
+from varve.spark_integration.placement import is_one_process
 from varve.spark_integration.protocol import BatchRequest
 from varve.spark_integration.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
+    from varve.spark_integration.anchors import Anchors
     from varve.spark_integration.chain_task import StepFailure
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.job_plan import JobPlan
@@ -69,17 +71,18 @@ class BatchAttempt:
         requests: Sequence[OperatorRequest],
         functions: Mapping[str, ShippedFunction],
         combining: MapSideCombining,
+        anchors: Anchors | None = None,
     ) -> None:
         self._spark = spark
         self._plan = plan
         self._requests = requests
         self._functions = functions
-        master = spark.sparkContext.master or ""
-        is_local = master == "local" or master.startswith("local[")
+        self._anchors = anchors
+        is_local = is_one_process(spark.sparkContext.master or "")
         # Spark copies a task only to another host.
         has_copies = not is_local and str(spark.conf.get("spark.speculation", "false")).lower() == "true"
         level = LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL
-        self._execution = BatchExecution(level, combining, has_copies=has_copies)
+        self._execution = BatchExecution(level, combining, anchors, has_copies=has_copies)
         self._prepared: DataFrame | None = None
         self.latest_ms: dict[int, int] = {}
         """By branch of the preparation: the largest event time of the batch."""
@@ -99,6 +102,8 @@ class BatchAttempt:
             BatchRedoError: See `BatchExecution.run`; what was cached is freed.
         """
         self._execution.close()
+        if self._anchors is not None:
+            self._anchors.refresh()
         executed = self._spark.sparkContext.accumulator([], ExecutionNotes())
         failures = self._spark.sparkContext.accumulator([], StepFailures())
         latest = self._spark.sparkContext.accumulator({}, LatestEventTimes())

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
+    from varve.spark_integration.anchor import Anchor
+    from varve.spark_integration.anchors import Anchors
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.map_side_combine import MapSideCombining
     from varve.spark_integration.operator_plan import OperatorPlan
@@ -58,13 +60,20 @@ class OperatorResult:
     answer: DataFrame
 
 
-def keyed_input(rows: DataFrame, key_columns: Sequence[str], parallelism: int, max_parallelism: int) -> DataFrame:
-    """The rows with their key group, each in the shuffle partition that owns it."""
+def keyed_input(
+    rows: DataFrame, key_columns: Sequence[str], parallelism: int, max_parallelism: int, anchor: Anchor | None = None
+) -> DataFrame:
+    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, where that says."""
     # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
     keys = ", ".join(quoted(column) for column in key_columns)
     key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
     partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-    return rows.selectExpr("*", key_group).repartitionById(parallelism, F.expr(partition))
+    keyed = rows.selectExpr("*", key_group)
+    return (
+        keyed.repartitionById(parallelism, F.expr(partition))
+        if anchor is None
+        else anchor.partitioned(keyed, partition)
+    )
 
 
 def answer_struct(output: StructType) -> StructType:
@@ -79,9 +88,17 @@ def answer_struct(output: StructType) -> StructType:
 class BatchExecution:
     """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
 
-    def __init__(self, level: StorageLevel, combining: MapSideCombining, *, has_copies: bool = False) -> None:
+    def __init__(
+        self,
+        level: StorageLevel,
+        combining: MapSideCombining,
+        anchors: Anchors | None = None,
+        *,
+        has_copies: bool = False,
+    ) -> None:
         """`has_copies`: Spark may run copies of a task at the same time (`spark.speculation`)."""
         self._level = level
+        self._anchors = anchors
         self._combining = combining
         self._has_copies = has_copies
         self._cached: list[DataFrame] = []
@@ -111,10 +128,11 @@ class BatchExecution:
         if plan.prepare is not None:
             rows = plan.prepare(rows, combine=self._combining.combines(plan.uid))
         parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
+        anchor = None if self._anchors is None else self._anchors.of(parallelism)
         if plan.broadcast is None:
-            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism)
+            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor)
         else:
-            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism)
+            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
         pump = make_pump(encode_message(request), function, executed)
         answer = self._kept(keyed.mapInArrow(pump, answer_struct(plan.output_schema)), parallelism)
         summaries = self._collect(answer)

@@ -25,6 +25,8 @@ from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from varve.spark_integration.anchor import Anchor
+
 OWN: Final = 0
 """Number of the stream that is divided over the partitions."""
 BROADCAST: Final = 1
@@ -44,7 +46,9 @@ class BroadcastInput:
     rows: StructType
     """Columns of the other stream's rows."""
 
-    def distributed(self, rows: DataFrame, parallelism: int, max_parallelism: int) -> DataFrame:
+    def distributed(
+        self, rows: DataFrame, parallelism: int, max_parallelism: int, anchor: Anchor | None = None
+    ) -> DataFrame:
         """The rows with their key group, in the order of the module, each in its shuffle partition."""
         is_broadcast = f"{INPUT_COLUMN} = {BROADCAST}"
         place = f"IF({is_broadcast}, {_BEFORE_ALL}L, 0L) + monotonically_increasing_id() AS {_PLACE_COLUMN}"
@@ -53,7 +57,11 @@ class BroadcastInput:
         # Outer: else Spark adds a filter for empty arrays, which computes them twice.
         key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({own}))) AS {KEY_GROUP_COLUMN}"
         partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-        divided = rows.selectExpr("*", place).selectExpr("*", key_group).repartitionById(parallelism, F.expr(partition))
+        divided = rows.selectExpr("*", place).selectExpr("*", key_group)
+        if anchor is None:
+            divided = divided.repartitionById(parallelism, F.expr(partition))
+        else:
+            divided = anchor.partitioned(divided, partition)
         return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
 
     def _own_key_group(self, parallelism: int, max_parallelism: int) -> str:

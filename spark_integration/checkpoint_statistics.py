@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections import deque
+from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
@@ -46,6 +46,10 @@ class CheckpointStatistics:
     """Commits whose segments a restore would replay."""
     restored: dict[str, int] = field(default_factory=dict[str, int])
     """How the workers came to the base: confirmed, current, caught-up, restored → number of partitions."""
+    moved_partitions: int = 0
+    """Partitions of all operators that ran on another executor than in the batch before; they had to fetch state."""
+    partitions_of_executors: tuple[int, ...] = ()
+    """How many partitions of all operators each executor that had any ran, the most first."""
     worker_ms: dict[str, float] = field(default_factory=dict[str, float])
     """Slowest partition's time by phase."""
 
@@ -115,6 +119,7 @@ def statistics_of(
     *,
     attempts: int,
     log_commits: int,
+    moved_partitions: int,
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
@@ -152,5 +157,7 @@ def statistics_of(
         attempts=attempts,
         log_commits=log_commits,
         restored=restored,
+        moved_partitions=moved_partitions,
+        partitions_of_executors=tuple(sorted(Counter(s.executor for s in summaries).values(), reverse=True)),
         worker_ms=worker_ms,
     )

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 from varve.changelog.schema_history import words
 from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_origin, has_commit_of, is_location
 from varve.materializer.supervised_process import SupervisedMaterializer
+from varve.spark_integration.anchors import Anchors
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
@@ -31,6 +32,7 @@ from varve.spark_integration.job_gauges import JobCheckpoint
 from varve.spark_integration.job_monitoring import JobMonitor
 from varve.spark_integration.map_side_combine import MapSideCombining
 from varve.spark_integration.operator_requests import operator_request, with_states
+from varve.spark_integration.placement import PartitionMoves
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.spark_integration.task_errors import task_error
@@ -121,6 +123,8 @@ class Coordinator:
         self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._combining = MapSideCombining()
+        self._moves = PartitionMoves()
+        self._anchors: Anchors | None = None
         self._origin: StateOrigin | None = None
         self._inputs = InputWatermarks.before_the_first_batch(plan.input_delays)
         self.statistics = StatisticsLog()
@@ -260,7 +264,9 @@ class Coordinator:
         source_hash = self._checkpoint.source_hash(batch)
         if not self._begin(batch):
             return
-        attempt = BatchAttempt(rows.sparkSession, self._plan, self._requests, self._functions, self._combining)
+        attempt = BatchAttempt(
+            rows.sparkSession, self._plan, self._requests, self._functions, self._combining, self._anchors
+        )
         try:
             executed = self._execute(attempt, rows, batch, source_hash)
             self._run.still_owner()
@@ -272,6 +278,9 @@ class Coordinator:
             attempt.close()
         batch_limit.after(executed.summaries)
         self._combining.after(executed.summaries)
+        moved = self._moves.after(executed.summaries)
+        if self._anchors is not None:
+            self._anchors.after(moved)
         self._run.batch_done()
         ended_s = self._clock.monotonic_s()
         statistics = statistics_of(
@@ -285,6 +294,7 @@ class Coordinator:
             ),
             attempts=executed.attempts,
             log_commits=self._run.state.log_commits,
+            moved_partitions=moved,
         )
         self.statistics.add(statistics)
         commit, view = executed.acknowledged.commit, self._run.state.view
@@ -406,11 +416,13 @@ class Coordinator:
         return frozenset(before - {o.uid for o in self._plan.operators})
 
     def _prepare_session(self, rows: DataFrame) -> ArrowBatchLimit:
-        """Settings of the stream's own session (a clone of the user's), once."""
+        """Settings of the stream's own session (a clone of the user's), once; what belongs to that session."""
         if self._batch_limit is None:
             for key, value in STREAM_SETTINGS.items():
                 rows.sparkSession.conf.set(key, value)
             self._batch_limit = ArrowBatchLimit(rows.sparkSession)
+            if self._plan.config.placement_enabled:
+                self._anchors = Anchors.create(rows.sparkSession, self._plan.job)
         return self._batch_limit
 
 

@@ -6,6 +6,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
+from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
 from varve.spark_integration.checkpoint_config import CheckpointConfig, CheckpointingMode
@@ -18,6 +19,7 @@ from varve.spark_integration.job_plan import check_input, event_time_of
 from varve.spark_integration.option_levels import OptionLevel, read_level
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS
+from varve.spark_integration.placement import REDUCE_LOCALITY
 from varve.spark_integration.state_backends import StateBackend
 from varve.spark_integration.streams import DataStream
 from varve.spark_integration.transformations import DataFrameSource, GraphSettings
@@ -272,4 +274,8 @@ def local_session() -> SparkSession:
     """A session for a program that has none; what `spark-submit` or the configuration files say counts."""
     # Workers are started with this Python, not with the first python3 of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    return SparkSession.builder.config("spark.ui.showConsoleProgress", "false").getOrCreate()
+    builder = SparkSession.builder.config("spark.ui.showConsoleProgress", "false")
+    if SparkContext._active_spark_context is None:  # noqa: SLF001  there is no other way
+        SparkContext._ensure_initialized()  # noqa: SLF001  else SparkConf does not see what spark-submit has set
+        builder = builder.config(conf=SparkConf().setIfMissing(REDUCE_LOCALITY, "false"))
+    return builder.getOrCreate()

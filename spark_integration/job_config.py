@@ -121,6 +121,8 @@ class JobConfig:
     """Ports of which the driver serves its metrics on the first that is free; None serves nothing."""
     metrics_host: str | None
     """Address that they are served on; None: all of this machine's."""
+    placement_enabled: bool
+    """Tasks ask for the executor that has their partition's state; no meaning on a single one."""
 
     def __post_init__(self) -> None:
         """Relations between options. Raises `InvalidRequestError`."""

@@ -344,6 +344,14 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         field="metrics_host",
         description="Address that they are served on. Not set: all addresses of the machine.",
     ),
+    ConfigOption(
+        key="state.worker.placement.enabled",
+        type=BOOLEAN,
+        default=True,
+        field="placement_enabled",
+        description="On several executors, let the tasks of a partition ask for the executor that has its state. Off: "
+        "Spark gives them to any executor, and a partition that comes to another one restores its state there.",
+    ),
 )
 
 MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (

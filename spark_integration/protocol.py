@@ -195,6 +195,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The worker's uploads since its last summary, for metrics; None if there were none."""
     state_size: StoreSize | None = None
     """About the state that the worker holds; None if its store cannot say cheaply."""
+    executor: str = ""
+    """Tells the executor that ran it from all others (`placement.executor_key`)."""
 
 
 def encode_message(message: Any) -> bytes:

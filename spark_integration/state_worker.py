@@ -27,6 +27,7 @@ from varve.spark_integration.local_place import LocalPlace
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
+from varve.spark_integration.placement import executor_key
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.worker_figures import NOTHING_READ, UploadRecorder
@@ -133,6 +134,7 @@ class OperatorState:
         self.request = request
         self.partition = partition
         self.clock = clock
+        self.executor = executor_key(home.path)
         self.job_store = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
         self.function_hash = ""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FIRST_HOST = 11
 """Worker i listens on 127.0.0.(11 + i)."""
-START_TIMEOUT_S = 300.0
+START_TIMEOUT_S = 400.0
 
 
 @dataclass
@@ -90,6 +90,9 @@ def standalone_cluster(
     cluster = StandaloneCluster(directory, f"spark://127.0.0.1:{port}")
     environment = {**os.environ, "SPARK_HOME": str(Path(pyspark.__file__).parent), "PYSPARK_PYTHON": python}
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p) if python_path is None else python_path
+    environment["SPARK_LOG_DIR"] = str(directory)
+    # Else every master takes the same port, or looks for the next one.
+    environment["SPARK_MASTER_OPTS"] = "-Dspark.master.rest.enabled=false"
     addresses = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", "0")
     master = _start("master", directory, environment, "org.apache.spark.deploy.master.Master", *addresses)
     try:

@@ -1,0 +1,115 @@
+"""A driver process for tests on several executors: a job over files, of two chained operators, that says where it ran.
+
+`python -m tests.spark.cluster_driver <directory> <master> <executors> [<key of Spark's configuration>=<value> ...]`
+
+It begins when there are so many executors.
+
+Files in `<directory>`: `application` gets the application's id; `input/*.json` is read, one file per batch;
+`out/<batch>.json` gets the rows of a batch. Where `pause-<batch>` exists, the driver makes `paused-<batch>` after that
+batch and waits until the former is gone; meanwhile it keeps the ids of the executors that it knows in `executors.json`.
+`statistics.json` comes at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from tests.spark.conftest import SETTINGS
+from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
+from varve import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
+from varve.spark_integration.live_executors import LiveExecutors
+
+PLACED = f"{OUTPUT}, partition int, executor string"
+TWICE = f"{PLACED}, times long"
+WAIT_MAX_S = 600
+
+
+class PlacedSums(Sums):
+    """`Sums`, and where it runs."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self.partition = runtime_context.get_index_of_this_subtask()
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        for row in super().process_element(value, ctx):
+            yield (*row, self.partition, os.environ["SPARK_LOCAL_DIRS"])
+
+
+class Counted(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
+    """Every row with how often its key has come."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.times = runtime_context.get_state(ValueStateDescriptor("times", Types.LONG()))
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        self.times.update((self.times.value() or 0) + 1)
+        yield (*value, self.times.value())
+
+
+def replace(path: Path, content: Any) -> None:
+    """Write JSON so that a reader sees all of it or nothing."""
+    temporary = path.with_suffix(".tmp")
+    temporary.write_text(json.dumps(content))
+    temporary.rename(path)
+
+
+class Output:
+    """The sink: rows into files, and pauses."""
+
+    def __init__(self, directory: Path, executors: LiveExecutors) -> None:
+        self.directory = directory
+        self.executors = executors
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        """Write a batch."""
+        replace(self.directory / "out" / f"{batch}.json", [list(row) for row in rows.collect()])
+        pause = self.directory / f"pause-{batch}"
+        if not pause.exists():
+            return
+        (self.directory / f"paused-{batch}").touch()
+        wait_while(pause.exists, lambda: replace(self.directory / "executors.json", sorted(self.executors.ids())))
+
+
+def wait_while(condition: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
+    """Wait for another process."""
+    deadline = time.monotonic() + WAIT_MAX_S
+    while condition():
+        assert time.monotonic() < deadline, f"waited for {WAIT_MAX_S} s"
+        meanwhile()
+        time.sleep(0.1)
+
+
+def main(directory: Path, master: str, executors: str, *settings: str) -> None:
+    """Process everything in `directory/input`."""
+    builder = SparkSession.builder.master(master).appName("varve-cluster")
+    own = {"spark.local.dir": str(directory / "local"), "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
+    for key, value in (SETTINGS | own | dict(setting.split("=", 1) for setting in settings)).items():
+        builder = builder.config(key, value)
+    spark = builder.getOrCreate()
+    (directory / "application").write_text(spark.sparkContext.applicationId)
+    live = LiveExecutors(spark.sparkContext)
+    wait_while(lambda: len(live.ids()) < int(executors))
+    (directory / "out").mkdir(exist_ok=True)
+    env = StreamExecutionEnvironment.get_execution_environment(spark).enable_changelog_state_backend(True)
+    env.configure("execution.checkpointing.dir", str(directory / "state")).configure("materializer.mode", "off")
+    stream = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).json(str(directory / "input"))
+    sums = env.from_dataframe(stream).key_by("k").process(PlacedSums(), PLACED, uid="sums")
+    counted = sums.key_by("k").process(Counted(), TWICE, uid="counted")
+    writer = counted.foreach_batch(Output(directory, live)).query_name("job").trigger(availableNow=True)
+    query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
+    query.awaitTermination()
+    replace(directory / "statistics.json", query.checkpoint_statistics.as_rows())
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -1,0 +1,197 @@
+"""Partitions keep their executors, on clusters of real processes; each test's driver is a process of its own."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyspark
+import pytest
+
+from tests.evenness import unevenness
+from tests.spark.keyed_jobs import SumsModel, in_order
+from tests.standalone_cluster import standalone_cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
+ROOT = Path(__file__).parents[2]
+BATCHES = 30
+KEYS = 24
+EMPTY, ONE_KEY = 4, 6
+"""Batches without rows, and with rows of one partition only."""
+WAIT_MAX_S = 600
+SETTINGS = {
+    # However slow the machine is, a task waits for its executor.
+    "spark.locality.wait": "100s",
+    "spark.executor.memory": "512m",
+    "spark.varve.pipeline.max-parallelism": "64",
+}
+
+
+@dataclass
+class ClusterJob:
+    """A driver process, its input, and what it said."""
+
+    directory: Path
+    master: str
+    count: int
+    """Executors that the driver waits for."""
+    settings: dict[str, str]
+    expected: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
+
+    def write_input(self) -> None:
+        """One file per batch, with two rows of each key in an order that matters."""
+        (self.directory / "input").mkdir()
+        model = SumsModel()
+        for batch in range(BATCHES):
+            keys = {EMPTY: 0, ONE_KEY: 1}.get(batch, KEYS)
+            rows = [(f"key-{key}", value) for value in (batch * 10 + 9, batch * 10) for key in range(keys)]
+            path = self.directory / "input" / f"{batch:05d}.json"
+            path.write_text("".join(json.dumps({"k": k, "v": v}) + "\n" for k, v in rows))
+            os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
+            self.expected += [model.add(k, v) for k, v in rows]
+
+    def pause_after(self, *batches: int) -> None:
+        """Let the driver wait after these."""
+        for batch in batches:
+            (self.directory / f"pause-{batch}").touch()
+
+    @contextmanager
+    def running(self) -> Iterator[subprocess.Popen[bytes]]:
+        """The driver; it is killed if it still runs at the end."""
+        self.write_input()
+        path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
+        environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+        settings = [f"{key}={value}" for key, value in (SETTINGS | self.settings).items()]
+        command = [sys.executable, "-m", "tests.spark.cluster_driver", str(self.directory), self.master]
+        command += [str(self.count), *settings]
+        with (self.directory / "driver.log").open("ab") as log:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        try:
+            yield process
+        finally:
+            process.kill()
+            process.wait()
+            application = self.directory / "application"
+            if application.exists():  # `local-cluster` writes into PySpark's own directory
+                shutil.rmtree(Path(pyspark.__file__).parent / "work" / application.read_text(), ignore_errors=True)
+
+    def log(self) -> str:
+        """The end of what the driver said."""
+        return (self.directory / "driver.log").read_text(errors="replace")[-4000:]
+
+    def wait_until(self, condition: Callable[[], bool], driver: subprocess.Popen[bytes]) -> None:
+        """Wait for something that happens while the driver runs."""
+        deadline = time.monotonic() + WAIT_MAX_S
+        while not condition():
+            assert driver.poll() is None, self.log()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.05)
+
+    def is_paused(self, batch: int) -> bool:
+        """Whether the driver waits after that batch."""
+        return (self.directory / f"paused-{batch}").exists()
+
+    def executors(self) -> list[str]:
+        """Those that a driver that waits knows."""
+        path = self.directory / "executors.json"
+        return json.loads(path.read_text()) if path.exists() else []
+
+    def go_on(self, batch: int) -> None:
+        """End the pause."""
+        (self.directory / f"pause-{batch}").unlink()
+
+    def rows(self) -> list[list[list[Any]]]:
+        """The output rows by batch."""
+        return [json.loads((self.directory / "out" / f"{batch}.json").read_text()) for batch in range(BATCHES)]
+
+    def check_rows(self) -> None:
+        """No row was lost or doubled, and each key's rows came in order."""
+        rows = [row for batch in self.rows() for row in batch]
+        assert in_order(tuple(row[:4]) for row in rows) == in_order(self.expected)
+        assert all(times == n for _, n, *_, times in rows)
+
+    def homes(self) -> list[dict[int, str]]:
+        """By batch: the executor of every partition that has had rows so far."""
+        found: list[dict[int, str]] = []
+        for batch in self.rows():
+            found.append({**(found[-1] if found else {}), **{row[4]: row[5] for row in batch}})
+        return found
+
+    def statistics(self) -> list[dict[str, Any]]:
+        """Of every batch."""
+        return json.loads((self.directory / "statistics.json").read_text())
+
+
+def moved(before: dict[int, str], after: dict[int, str]) -> set[int]:
+    """Partitions with another executor."""
+    return {partition for partition, home in before.items() if after[partition] != home}
+
+
+def stays(homes: list[dict[int, str]], partitions: int) -> float:
+    """Part of the (partition, batch) pairs that stayed on their executor."""
+    changes = sum(len(moved(before, after)) for before, after in itertools.pairwise(homes))
+    return 1 - changes / (partitions * (len(homes) - 1))
+
+
+def test_on_a_local_cluster_with_sparks_own_settings_every_partition_stays(tmp_path: Path) -> None:
+    partitions = 4
+    job = ClusterJob(tmp_path, "local-cluster[2,1,1024]", 2, {"spark.varve.parallelism.default": str(partitions)})
+    with job.running() as driver:
+        assert driver.wait(1200) == 0, job.log()
+    job.check_rows()
+    homes = job.homes()
+    assert set(homes[0]) == set(range(partitions))
+    assert stays(homes, partitions) >= 0.95
+    assert unevenness(homes[0].values(), 2) <= 1
+    statistics = job.statistics()
+    assert [s["partitions_of_executors"] for s in statistics] == [[partitions, partitions]] * BATCHES
+    assert [s["moved_partitions"] for s in statistics] == [0] * BATCHES
+
+
+def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacement_gets_its_share(
+    tmp_path: Path,
+) -> None:
+    partitions, executors, killed_after, replaced_after = 6, 3, 9, 19
+    with standalone_cluster(tmp_path / "cluster") as cluster:
+        settings = {
+            "spark.varve.parallelism.default": str(partitions),
+            "spark.shuffle.reduceLocality.enabled": "false",
+        }
+        job = ClusterJob(tmp_path, cluster.url, executors, settings)
+        job.pause_after(killed_after, replaced_after)
+        with job.running() as driver:
+            job.wait_until(lambda: job.is_paused(killed_after) and len(job.executors()) == executors, driver)
+            known = set(job.executors())
+            cluster.kill_executor(1)
+            job.wait_until(lambda: bool(known.difference(job.executors())), driver)
+            job.go_on(killed_after)
+            job.wait_until(lambda: job.is_paused(replaced_after) and len(job.executors()) == executors, driver)
+            job.go_on(replaced_after)
+            assert driver.wait(1200) == 0, job.log()
+    job.check_rows()
+    homes = job.homes()
+    assert Counter(Counter(homes[0].values()).values()) == {partitions // executors: executors}
+    assert all(home == homes[0] for home in homes[: killed_after + 1])
+    lost = moved(homes[killed_after], homes[killed_after + 1])
+    assert len(lost) == partitions // executors
+    dead = {homes[0][partition] for partition in lost}
+    assert len(dead) == 1
+    assert all(dead.isdisjoint(home.values()) for home in homes[killed_after + 1 :])
+    after = homes[replaced_after + 1]
+    assert Counter(Counter(after.values()).values()) == {partitions // executors: executors}
+    assert moved(homes[0], after) == lost
+    assert all(home == after for home in homes[replaced_after + 1 :])
+    assert stays(homes, partitions) >= 0.95
