@@ -11,7 +11,6 @@ Invariants: I5, I7 (nothing is read without a pin, unless the caller says so), I
 from __future__ import annotations
 
 from contextlib import contextmanager
-from functools import cached_property
 from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -89,6 +88,7 @@ class StateReader:
         self._pins = pin
         self._directory = directory
         self._pin: Pin | None = None
+        self._view: LineView | None = None
         self._depth = 0
 
     def __enter__(self) -> Self:
@@ -185,10 +185,13 @@ class StateReader:
             raise InvalidRequestError(f"{key_groups} are no key groups of the job: it has {every}")
         return key_groups
 
-    @cached_property
+    @property
     def view(self) -> LineView:
         """What the state is made of."""
-        return self.chain.load_line(self.checkpoint.link, self.job.max_parallelism).view
+        # Not a cached_property: Python 3.11 holds one lock for all readers while one of them reads.
+        if self._view is None:
+            self._view = self.chain.load_line(self.checkpoint.link, self.job.max_parallelism).view
+        return self._view
 
     @contextmanager
     def restored(self, own: OperatorLayout, low: int, high: int) -> Generator[RocksDBStore]:

@@ -175,7 +175,9 @@ READS: Final[dict[str, Any]] = {
 }  # fmt: skip
 """With the changelog off what a commit needs is deleted soon after it."""
 SLOW: Final[dict[str, Any]] = {"stalls": 0.005, "stall_max_s": 20.0}
-HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.9, "drivers": 4, "steps": 2000, "burst": 5.0}
+HOLES: Final[dict[str, Any]] = {
+    "drivers": 4, "takeovers": 0.5, "stalls": 0.01, "changelog": False, "backend": "hashmap"
+}  # fmt: skip
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
