@@ -172,7 +172,7 @@ class MapStateHandle(MapState[K, V]):
             raise context.refused(self._overlay.schema.name, error) from error
         key_group = context.key_group
         if self._cells is None or self._overlay.sealed is not None:
-            stored = self._overlay.get(key_group, current, map_key)[1]
+            stored: Any = self._overlay.get(key_group, current, map_key)[1]
         else:  # a table in memory, without a call
             entries = self._pending[key_group].get(current)
             stored = MISSING if entries is None else entries.get(map_key, MISSING)

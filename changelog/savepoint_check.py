@@ -13,6 +13,7 @@ from varve.changelog.image_source import read_images
 from varve.changelog.restore import tile_files
 from varve.changelog.segment import decode_segments
 from varve.changelog.snapshot_files import fetch_snapshot
+from varve.storage.download import DownloadPolicy
 from varve.storage.records import SnapshotFile
 from varve.storage.slice_reader import read_slice
 
@@ -47,4 +48,4 @@ def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collectio
     for file in files:
         if file.name not in checked:
             with TemporaryDirectory(prefix="varve-") as scratch:
-                fetch_snapshot(store, [file], Path(scratch) / "file", threads=1)
+                fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
