@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from varve.changelog.local_copies import LocalRecovery
 from varve.materializer.config import MaterializerConfig
-from varve.spark_integration.options import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS
+from varve.spark_integration.materializer_options import MATERIALIZER_OPTIONS
+from varve.spark_integration.options import JOB_OPTIONS, ROCKSDB_OPTIONS
 from varve.spark_integration.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
 from varve.storage.backoff import Backoff
 from varve.storage.chain_state import CommitPolicy
