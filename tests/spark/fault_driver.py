@@ -25,6 +25,8 @@ from tests.spark.token_functions import TOKEN_OUTPUT, Tokens, note, wait_for
 from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
 
 EXECUTOR = "CoarseGrainedExecutorBackend"
+RUN_S = 900.0
+"""Longer than any run: the row may come late on a slow machine."""
 IDLE_AFTER = (1, 2)
 """Batches after which the scenario `executors` waits until one has gone because it had nothing to do."""
 
@@ -59,8 +61,7 @@ def after_batch(scenario: str, batch: int) -> None:
 
 def kill_in_pause(notes: Path, v: int) -> None:
     """SIGKILL the executor that runs the row's first execution; the other executions go on without it."""
-    if not wait_for(note(notes, "first", v)):
-        return
+    wait_for(note(notes, "first", v), timeout_s=RUN_S)
     directories = note(notes, "first", v).read_text()
     for process in executors():
         if any(own in directories for own in process.environ().get("SPARK_EXECUTOR_DIRS", "-").split(os.pathsep)):
