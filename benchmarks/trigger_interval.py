@@ -110,9 +110,8 @@ class Prober:
             counted = frame.groupBy("key").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
             writer = counted.writeStream.format("noop").outputMode("update")
         writer = writer.queryName(name) if hasattr(writer, "queryName") else writer.query_name(name)
-        return (
-            writer.option("checkpointLocation", location).trigger(processingTime=f"{interval_ms} milliseconds").start()
-        )
+        writer = writer.option("checkpointLocation", location)
+        return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
     def _varve(self, frame: Any, home: Path) -> Any:
         from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
