@@ -19,11 +19,10 @@ from varve.changelog import snapshot_files
 from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, chain, collector, layout
+from varve.storage import adopt_decision, base_decision, collector, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
-from varve.storage.start_decision import Own
 from varve.storage.upload import Uploader
 
 
@@ -55,10 +54,6 @@ class Mutation:
     def options_of(self, options: Options) -> Options:
         """The options of a seed, with what this bug needs."""
         return replace(options, **self.options)
-
-
-def _own_whatever_is_above(_original: Any, fence: Any, _above: Any) -> Own:
-    return Own(fence)
 
 
 def _put_over_the_slot(_original: Any, self: Chain, commit: Any, body: Any) -> float:
@@ -142,15 +137,11 @@ REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "re
 READS: Final[dict[str, Any]] = {
     "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS
 }  # fmt: skip
-HOLES: Final[dict[str, Any]] = {"stalls": 0.01, "takeovers": 0.5}
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
-    "a fence in a hole owns the chain": (
-        Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | HOLES),
-    ),
     "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
