@@ -15,18 +15,14 @@ from unittest import mock
 
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog import snapshot_files, state_reader
+from varve.changelog import snapshot_files
 from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, chain, collector, layout
+from varve.storage import adopt_decision, base_decision, collector, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
-from varve.storage.collector import Collector
-from varve.storage.pins import list_pins
-from varve.storage.records import Pin, encode_record
-from varve.storage.start_decision import Own
 from varve.storage.upload import Uploader
 
 
@@ -60,10 +56,6 @@ class Mutation:
         return replace(options, **self.options)
 
 
-def _own_whatever_is_above(_original: Any, fence: Any, _above: Any) -> Own:
-    return Own(fence)
-
-
 def _put_over_the_slot(_original: Any, self: Chain, commit: Any, body: Any) -> float:
     self._store.put(layout.chain(commit.seq), body)
     self._last_seq = commit.seq
@@ -72,21 +64,6 @@ def _put_over_the_slot(_original: Any, self: Chain, commit: Any, body: Any) -> f
 
 def _collected_with_fences(original: Any, kinds: Any) -> Any:
     return original(dict.fromkeys(kinds, "commit"))
-
-
-def _pins_before_the_head(original: Any, self: Collector, **given: Any) -> Any:
-    pins = list_pins(self._reader)
-    own: Any = self
-    own._reader.store.pins_of_this_run = pins
-    return original(self, **given)
-
-
-def _pins_of_before(original: Any, reader: Any) -> Any:
-    return getattr(reader.store, "pins_of_this_run", None) or original(reader)
-
-
-def _without_pins(_original: Any, head: Any, _pins: Any) -> int:
-    return head.keep_from
 
 
 def _without_savepoints(_original: Any, _savepoints: Any) -> Any:
@@ -99,18 +76,6 @@ def _from_the_head(_original: Any, head: Any, _pins: Any) -> int:
 
 def _without_objects(original: Any, entry: Any) -> EntryNames:
     return EntryNames(frozenset(), original(entry).snapshots)
-
-
-def _pinned_unseen(_original: Any, reader: Any, commit: Any, holder: str, clock: Any, tokens: Any) -> Pin:
-    pin = Pin(
-        token=tokens.token(),
-        holder=holder,
-        needs_from=commit.needs_from,
-        commit=commit.link,
-        created_ms=clock.now_ms(),
-    )
-    reader.store.put(layout.pin(pin.token), encode_record(pin))
-    return pin
 
 
 def _confirmed_without_tag(original: Any, self: OperatorState, task: Any) -> Any:
@@ -170,33 +135,16 @@ STALLS: Final[dict[str, Any]] = {
 }  # fmt: skip
 REDONE: Final[dict[str, Any]] = {"drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "sink_tells": False}
 READS: Final[dict[str, Any]] = {
-    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS,
-    "changelog": False, "backend": "hashmap",
-}  # fmt: skip
-"""With the changelog off what a commit needs is deleted soon after it."""
-SLOW: Final[dict[str, Any]] = {"stalls": 0.005, "stall_max_s": 20.0}
-HOLES: Final[dict[str, Any]] = {
-    "drivers": 4, "takeovers": 0.5, "stalls": 0.01, "changelog": False, "backend": "hashmap"
+    "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS
 }  # fmt: skip
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
-    "a fence in a hole owns the chain": (
-        Mutation(chain, "decide_ownership", _own_whatever_is_above, "I6", STALLS | HOLES),
-    ),
     "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
-    "pins are read before the head": (
-        Mutation(Collector, "collect", _pins_before_the_head, "I7", READS | SLOW),
-        Mutation(collector, "list_pins", _pins_of_before, "I7"),
-    ),
-    "pins do not count": (Mutation(collector, "cut_of", _without_pins, "I7", READS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
-    "a pin's owner does not look at the head": (
-        Mutation(state_reader, "create_pin", _pinned_unseen, "I7", READS | SLOW),
-    ),
     "the cut is the head": (Mutation(collector, "cut_of", _from_the_head, "I7", {"collectors": 2}),),
     "what a retained entry names is collected": (
         Mutation(collector, "names_of", _without_objects, "I7", {"collectors": 2, "inline_bytes_max": 0}),
