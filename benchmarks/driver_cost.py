@@ -24,6 +24,7 @@ from benchmarks.report import Cases, bar_chart, results_option, wide_console, wr
 from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
 from varve.spark_integration.batch_execution import check_broadcast, check_executed, check_summaries, winner_condition
 from varve.spark_integration.checkpoint_statistics import BatchTimes, percentile, statistics_of
+from varve.spark_integration.placement import PartitionMoves
 from varve.spark_integration.protocol import BatchRequest, OperatorRequest, Summary, decode_message, encode_message
 from varve.spark_integration.pump import ExecutionNote, ExecutionNotes
 from varve.storage import layout
@@ -32,6 +33,7 @@ from varve.storage.base_decision import SparkProgress
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
+from varve.storage.download import DownloadPolicy
 from varve.storage.job_run import JobRun
 from varve.storage.line_view import LineView
 from varve.storage.memory_store import MemoryStore
@@ -55,6 +57,7 @@ def operator_request(parallelism: int) -> OperatorRequest:
         parallelism=parallelism, max_parallelism=max(128, parallelism), backend="rocksdb", backend_options={},
         changelog=True, key_columns=("k",), key_type="string", output_schema=b"", timestamp_column=None,
         function_hash="0" * 64, task_name=OPERATOR, job_parameters={}, upload=UploadPolicy(),
+        downloads=DownloadPolicy(),
         preemptive_persist_threshold_bytes=5 << 20, inline_bytes_max=(4 << 20) // parallelism, idle_timeout_s=60,
         states=STATES,
     )  # fmt: skip
@@ -78,6 +81,7 @@ class Driver:
         self.run.take_over()
         self.run.choose_base(SparkProgress(0, "query", "0" * 64, None), None)
         self.winners: tuple[str, ...] = ()
+        self.moves = PartitionMoves()
         self.published: tuple[SnapshotDescriptor, ...] = ()
         self.links: list[Link] = []
 
@@ -122,7 +126,9 @@ class Driver:
         winner_condition(summaries)
         self.run.batch_done()
         times = BatchTimes(ack_ms=0, operators_ms=0, sink_ms=0, batch_ms=0)
-        statistics_of(acknowledged, summaries, times, attempts=1, log_commits=self.run.state.log_commits)
+        moved = self.moves.after(summaries)
+        log_commits = self.run.state.log_commits
+        statistics_of(acknowledged, summaries, times, attempts=1, log_commits=log_commits, moved_partitions=moved)
         self.links.append(commit.link)
         self.batch += 1
         kind = "adopting" if any(tile.snapshot for tile in commit.tiles) and not commit.is_full else "ordinary"
@@ -130,7 +136,9 @@ class Driver:
 
     def between(self) -> None:
         """What happens meanwhile: a pack becomes ready, a materializer publishes, a collector deletes."""
-        self.run._packs._pool.submit(int).result()  # noqa: SLF001  Spark takes longer for a batch than a pack does
+        pack = self.run._packs._upload  # noqa: SLF001  Spark takes longer for a batch than a pack does
+        if pack is not None:
+            pack[1].result()
         if self.batch % ADOPT_EVERY == ADOPT_EVERY - 1:
             self.published = tuple(self._descriptors(self.links[-BEHIND]))
         newest = layout.chain(self.run.state.last_seq)
