@@ -116,9 +116,9 @@ def test_a_batch_whose_partitions_read_other_broadcast_rows_is_executed_again(
 ) -> None:
     distributed, calls = BroadcastInput.distributed, list[int]()
 
-    def losing(self: BroadcastInput, rows: DataFrame, parallelism: int, max_parallelism: int) -> DataFrame:
+    def losing(self: BroadcastInput, rows: DataFrame, parallelism: int, *more: Any) -> DataFrame:
         calls.append(parallelism)
-        found = distributed(self, rows, parallelism, max_parallelism)
+        found = distributed(self, rows, parallelism, *more)
         lost = f"{KEY_GROUP_COLUMN} > 0 AND {rows_column(1)}.name = 'high'"
         return found.where(f"{INPUT_COLUMN} = 0 OR NOT ({lost})") if len(calls) == 1 else found
 
