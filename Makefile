@@ -63,11 +63,11 @@ demo-crash: java $(VENV)/.installed-demo ## The same while its processes are kil
 # --- tests -----------------------------------------------------------------------------------------------------------
 
 .PHONY: test
-test: java $(VENV)/.installed-test ## Run the tests
-	$(PYTEST) $(TEST_DIRECTORIES) $(PYTEST_ARGS)
+test: java $(VENV)/.installed-test ## Run the tests, but for a few long ones
+	$(PYTEST) -m 'not long' $(TEST_DIRECTORIES) $(PYTEST_ARGS)
 
 .PHONY: test-all
-test-all: java $(VENV)/.installed-test ## Run the tests and list what was skipped, with the reason
+test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason
 	$(PYTEST) -rs $(TEST_DIRECTORIES) $(PYTEST_ARGS)
 
 # --- checks ----------------------------------------------------------------------------------------------------------

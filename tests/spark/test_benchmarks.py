@@ -62,11 +62,13 @@ def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
         assert size["durable_ms_p50"] >= size["ack_ms_p50"] >= 20  # the latency of the one PUT
 
 
+@pytest.mark.long
 def test_trigger_intervals_are_found(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("trigger_interval", tmp_path, "storage=local", "system=varve-rocksdb")
     assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
 
 
+@pytest.mark.long
 def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("requests_and_bill", tmp_path, "system=spark-changelog")
     assert case["parts"]["job"]["requests"]["PUT"] >= 4  # a changelog for each of the partitions
@@ -74,6 +76,7 @@ def test_sparks_requests_are_counted(tmp_path: Path) -> None:
     assert case["parts"]["Spark's logs"]["requests"]["PUT"] >= 2
 
 
+@pytest.mark.long
 def test_restarts_are_measured(tmp_path: Path) -> None:
     (case,) = tiny_cases_of("recovery", tmp_path, "system=varve-rocksdb")
     log, base, *_ = case["restarts"]
@@ -81,6 +84,7 @@ def test_restarts_are_measured(tmp_path: Path) -> None:
     assert (base["mode"], base["how"]) == ("base + log", "restored")
 
 
+@pytest.mark.long
 def test_a_job_is_measured_beside_a_materializer(tmp_path: Path) -> None:
     (case,) = cases_of("materializer_speed", tmp_path / "speed.json", "--tiny", "--only", "kind=beside")
     assert case["batch_ms_with"] > 0

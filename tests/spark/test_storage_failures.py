@@ -60,7 +60,8 @@ def test_a_storage_that_refuses_is_told_before_the_first_batch_and_in_the_middle
 @pytest.mark.fixed_storage  # the log must be uploaded
 def test_what_a_state_worker_cannot_do_is_the_error_that_the_user_gets(spark: SparkSession, tmp_path: Path) -> None:
     """Spark keeps only the text of what a task raised."""
-    job = KeyedJob(spark, tmp_path, changelog=True, function=Limited(), conf={"checkpoint.inline-size-max": "0 b"})
+    conf = {"checkpoint.inline-size-max": "0 b", "state.changelog.dstl.dfs.batch.persist-size-threshold": "0 b"}
+    job = KeyedJob(spark, tmp_path, changelog=True, function=Limited(), conf=conf)
     job.add(("a", 1), ("b", 2))
     job.add(("a", 13))
     with pytest.raises(RetryableError, match="raise the limit, then try again") as raised:

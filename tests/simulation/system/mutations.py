@@ -15,11 +15,10 @@ from unittest import mock
 
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog import snapshot_files
+from varve.changelog import restore
 from varve.materializer.chain_follower import ChainFollower
-from varve.spark_integration.base_restore import BaseRestorer
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, collector, layout
+from varve.storage import adopt_decision, base_decision, collector, download, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
@@ -98,8 +97,8 @@ def _function_kept(_original: Any, self: OperatorState) -> None:
     self._pending = None
 
 
-def _caught_up_from_anywhere(_original: Any, _self: BaseRestorer, store: Any, view: Any) -> bool:
-    return 0 < store.version.seq < view.base.seq
+def _caught_up_from_anywhere(_original: Any, view: Any, _target: Any, version: Any) -> bool:
+    return 0 < version.seq < view.base.seq
 
 
 def _newest_is_final(original: Any, self: ChainFollower) -> Any:
@@ -126,8 +125,8 @@ def _never_uploaded(_original: Any, _self: Uploader, _name: str, _data: bytes) -
     return done
 
 
-def _fetched_unverified(_original: Any, store: Any, file: Any, path: Any) -> None:
-    store.get_file(file.name, path)
+def _fetched_unverified(_original: Any, store: Any, file: Any) -> None:
+    file.path.write_bytes(store.get(file.name))
 
 
 STALLS: Final[dict[str, Any]] = {
@@ -160,8 +159,8 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "a local copy off the line is caught up": (
         Mutation(
-            BaseRestorer,
-            "_can_catch_up",
+            restore,
+            "can_catch_up",
             _caught_up_from_anywhere,
             "I3|I4|I5",
             REDONE | {"backend": "rocksdb", "changelog": True},
@@ -174,6 +173,6 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
     "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
-    "fetched files are not verified": (Mutation(snapshot_files, "_fetch", _fetched_unverified, "I", FLIPS),),
+    "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }
 """What is wrong → the variant."""

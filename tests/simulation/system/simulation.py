@@ -219,7 +219,11 @@ class Simulation:
         """Go on without faults until that is so."""
         last = self.scheduler.steps + QUIET_STEPS
         while not reached():
+            before = self.scheduler.steps
             self.scheduler.run(100)
+            if self.scheduler.steps == before:  # nobody is left who would be looked after
+                self._look()
+                last -= 1
             if self.scheduler.steps > last:
                 self.scheduler.fail(f"without faults, {otherwise}")
 

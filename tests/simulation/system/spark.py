@@ -173,7 +173,7 @@ class Answer:
 class SimulatedExecution:
     """In the place of `BatchExecution`."""
 
-    def __init__(self, _level: object, _combining: object) -> None:
+    def __init__(self, *_: object, **__: object) -> None:
         """Nothing is cached yet."""
 
     def run(self, _plan: object, rows: InputRows, request: BatchRequest, function: Any, executed: Any) -> Any:

@@ -17,6 +17,7 @@ from unittest import mock
 
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, TaskFuture, Violation
 from varve.spark_integration.snapshot_watch import POLL_S, SnapshotWatch
+from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.object_store import ObjectStore
 
 BESIDE: Final = ("varve-pack", "varve-materialize")
@@ -85,6 +86,25 @@ class TaskPool:
         finally:
             self._running -= 1
         self._fill(process)
+
+
+class TaskThreads:
+    """In the place of `AttemptThreads`: no call hangs here for ever."""
+
+    lost = 0
+
+    def __init__(self, limit: int, name: str = "varve-upload-attempt") -> None:
+        self.limit = limit
+        self._pool = TaskPool(limit, name)
+
+    def submit(self, call: Callable[[], Any]) -> Future[Any]:
+        return self._pool.submit(call)
+
+    def give_up(self, future: Future[Any]) -> None:
+        future.cancel()
+
+    def close(self) -> None:
+        self._pool.shutdown(wait=False, cancel_futures=True)
 
 
 def _carry_out(future: Future[Any], work: Callable[[], Any]) -> None:
@@ -160,6 +180,8 @@ def simulated_threads(own: Scheduler) -> Iterator[None]:
                 continue
             if getattr(module, "ThreadPoolExecutor", None) is futures.ThreadPoolExecutor:
                 stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", TaskPool))
+            if getattr(module, "AttemptThreads", None) is AttemptThreads:
+                stack.enter_context(mock.patch.object(module, "AttemptThreads", TaskThreads))
             if getattr(module, "wait", None) is futures.wait:
                 stack.enter_context(mock.patch.object(module, "wait", wait_for_futures))
         before, SCHEDULER = SCHEDULER, own
