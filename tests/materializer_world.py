@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -135,10 +136,17 @@ class World:
             sidecar.die()
 
     def commit(self, count: int = 1, **options: Any) -> None:
-        """Random batches."""
+        """Random batches; each takes the pack that is made for it, however slow that is."""
         for _ in range(count):
             self.clock.advance(1)
+            self.wait_for_pack()
             self.job.commit(random_batch(self.rng), **options)
+
+    def wait_for_pack(self) -> None:
+        """Until the pack that is made for the next commit is stored, or has failed, if there is one."""
+        upload = self.job.run._packs._upload if self.job.run is not None else None
+        if upload is not None:
+            wait([upload[1]])
 
     @property
     def reader(self) -> ChainReader:

@@ -108,6 +108,7 @@ def test_a_materializer_without_the_key_reports_it_and_harms_nothing(
     encrypted: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fill(encrypted)
+    encrypted.wait_for_pack()
     before = encrypted.names("")
     monkeypatch.delenv(KEY_VARIABLE)
     sidecar = encrypted.sidecar(place="without")

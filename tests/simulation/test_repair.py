@@ -44,26 +44,16 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def fill(world: World) -> None:
-    commit(world, 2)
+    world.commit(2)
     world.sidecar().fold()
-    commit(world, 2)
-    commit(world, 1, upload=True)
+    world.commit(2)
+    world.commit(1, upload=True)
     world.sidecar(place="second").fold()
-    commit(world, 2)
-    commit(world, 2, upload=True)
-    commit(world, 2)
+    world.commit(2)
+    world.commit(2, upload=True)
+    world.commit(2)
     newest = world.newest()
     assert not newest.is_full
-
-
-def commit(world: World, count: int, **options: Any) -> None:
-    """Commits each of which takes the pack that is made for it, however slow that is."""
-    for _ in range(count):
-        assert world.job.run is not None
-        upload = world.job.run._packs._upload
-        if upload is not None:
-            upload[1].result()
-        world.commit(1, **options)
 
 
 def damage(world: World, name: str, how: str) -> None:
