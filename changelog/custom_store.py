@@ -1,7 +1,8 @@
 """Working stores that a user brings: finding the factory, checking what it makes, and filling it.
 
 The factory is named as `module:qualified.name`, so that a state worker can import it, and is called with a
-`StoreTarget` for each (operator, partition). It must answer with an empty `WorkingStore`.
+`StoreTarget` for each (operator, partition), in several processes and threads. It must answer with an empty
+`WorkingStore` at `ORIGIN`; `TableStore` is a base class for one.
 
 Invariants: I5 (a copied store holds exactly the rows of its source), I9.
 """
@@ -11,15 +12,15 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.batch import Batch
 from varve.changelog.rocksdb_bulk import SEQ_OF_COPIES
 from varve.changelog.segment_columns import LIST
 from varve.changelog.table_rows import changes_of, table_of
 from varve.changelog.table_store import StoreTarget
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.qualified_name import import_callable
+from varve.storage.errors import InvalidRequestError
+from varve.storage.qualified_name import call_named
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
@@ -29,40 +30,14 @@ _TABLES: Final = ("value_table", "map_table", "list_table", "timer_table")
 _METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "clean_up", "write_snapshot", "close")
 
 
-class WorkingStoreFactory(Protocol):
-    """Makes the working stores of a custom state backend; must be safe to call in several processes and threads."""
-
-    def __call__(self, target: StoreTarget, /) -> WorkingStore:
-        """An empty store at `ORIGIN`; `TableStore` is a base class for one."""
-        ...
-
-
-def load_factory(name: str) -> WorkingStoreFactory:
-    """The factory of that name.
-
-    Raises:
-        InvalidRequestError: it cannot be imported here, or is nothing that can be called.
-    """
-    return cast("WorkingStoreFactory", import_callable(name, "working store factory"))
-
-
 def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
     """A new empty store from the factory of that name; what is in the target's directory is not touched.
 
     Raises:
         InvalidRequestError: the factory cannot be imported, fails, or makes something that is no empty working store.
     """
-    factory = load_factory(name)
-    try:
-        store: Any = factory(target)
-    except VarveError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InvalidRequestError(
-            f"the working store factory {name!r} failed: {type(error).__name__}: {error}; correct the factory, or its "
-            "options",
-            operator=target.operator,
-        ) from error
+    advice = "correct the factory, or its options"
+    store: Any = call_named(name, "working store factory", advice, target, operator=target.operator)
     try:
         _check_store(name, store, target)
     except BaseException:

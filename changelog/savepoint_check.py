@@ -5,15 +5,12 @@ Invariants that are checked: I7 (what a savepoint names is there), I8.
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from varve.changelog.image_source import read_images
 from varve.changelog.restore import tile_files
 from varve.changelog.segment import decode_segments
-from varve.changelog.snapshot_files import fetch_snapshot
-from varve.storage.download import DownloadPolicy
+from varve.changelog.snapshot_files import check_file
 from varve.storage.records import SnapshotFile
 from varve.storage.slice_reader import read_slice
 
@@ -47,5 +44,4 @@ def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collectio
     read_images(store, images)
     for file in files:
         if file.name not in checked:
-            with TemporaryDirectory(prefix="varve-") as scratch:
-                fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
+            check_file(store, file)

@@ -11,6 +11,8 @@ from __future__ import annotations
 
 import os
 import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.download import DownloadPolicy, WantedFile, download, file_crc32
@@ -19,7 +21,6 @@ from varve.storage.local_errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import SnapshotFile
@@ -79,6 +80,12 @@ def fetch_snapshot(
 ) -> None:
     """Fetch a snapshot into `directory`, which must not exist; see `fetch_snapshots`."""
     fetch_snapshots(store, [(files, directory)], policy)
+
+
+def check_file(store: ObjectStore, file: SnapshotFile) -> None:
+    """Fetch one file to see whether it is whole. Raises as `fetch_snapshots`."""
+    with TemporaryDirectory(prefix="varve-") as scratch:
+        fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
 
 
 def fetch_snapshots(

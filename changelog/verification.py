@@ -26,13 +26,12 @@ from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.savepoint_check import check_savepoint
 from varve.changelog.segment import decode_segments
 from varve.changelog.segment_source import check_reference
-from varve.changelog.snapshot_files import fetch_snapshot
+from varve.changelog.snapshot_files import check_file, fetch_snapshot
 from varve.changelog.state_columns import StateColumns
 from varve.changelog.state_diff import Side, diff_stores
 from varve.changelog.state_reader import StateReader
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
-from varve.storage.download import DownloadPolicy
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -279,8 +278,7 @@ class Verifier:
             self.found.problems.append(Problem(lost[0], f"the file is gone, but {name} still lists it"))
 
     def _check_file(self, file: SnapshotFile) -> None:
-        with TemporaryDirectory(prefix="varve-") as scratch:
-            fetch_snapshot(self._store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
+        check_file(self._store, file)
         self._checked.add(file.name)
         self.found.snapshot_files += 1
         self.found.snapshot_bytes += file.size_bytes

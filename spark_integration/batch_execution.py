@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
+from varve.spark_integration.anchor import to_partitions
 from varve.spark_integration.column_name import quoted
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
@@ -67,13 +68,7 @@ def keyed_input(
     # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
     keys = ", ".join(quoted(column) for column in key_columns)
     key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
-    partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-    keyed = rows.selectExpr("*", key_group)
-    return (
-        keyed.repartitionById(parallelism, F.expr(partition))
-        if anchor is None
-        else anchor.partitioned(keyed, partition)
-    )
+    return to_partitions(rows.selectExpr("*", key_group), parallelism, max_parallelism, anchor)
 
 
 def answer_struct(output: StructType) -> StructType:

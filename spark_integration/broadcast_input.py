@@ -15,9 +15,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
+from varve.spark_integration.anchor import to_partitions
 from varve.spark_integration.column_name import quoted
 from varve.spark_integration.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
@@ -56,12 +56,8 @@ class BroadcastInput:
         own = self._own_key_group(parallelism, max_parallelism)
         # Outer: else Spark adds a filter for empty arrays, which computes them twice.
         key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({own}))) AS {KEY_GROUP_COLUMN}"
-        partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-        divided = rows.selectExpr("*", place).selectExpr("*", key_group)
-        if anchor is None:
-            divided = divided.repartitionById(parallelism, F.expr(partition))
-        else:
-            divided = anchor.partitioned(divided, partition)
+        copied = rows.selectExpr("*", place).selectExpr("*", key_group)
+        divided = to_partitions(copied, parallelism, max_parallelism, anchor)
         return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
 
     def _own_key_group(self, parallelism: int, max_parallelism: int) -> str:

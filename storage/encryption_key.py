@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError, VarveError
-from varve.storage.qualified_name import import_callable
+from varve.storage.qualified_name import call_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -154,15 +154,7 @@ def open_keyring(provider: str | None = None, environment: Mapping[str, str] | N
     name = provider or variables.get(PROVIDER_VARIABLE) or ENVIRONMENT
     if name == ENVIRONMENT:
         return Keyring(EnvironmentKeys(variables))
-    factory = import_callable(name, "key provider")
-    try:
-        made: Any = factory()
-    except VarveError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InvalidRequestError(
-            f"the key provider {name!r} failed: {type(error).__name__}: {error}; correct it, or what it needs"
-        ) from error
+    made: Any = call_named(name, "key provider", "correct it, or what it needs")
     if not isinstance(made, KeyProvider):
         raise InvalidRequestError(
             f"the key provider {name!r} made a {type(cast('object', made)).__name__}, which lacks current_key() or "

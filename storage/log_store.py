@@ -16,17 +16,15 @@ are never written again with other bytes, and a reader of an entry may come at a
 from __future__ import annotations
 
 import os
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
 from varve.storage import layout
-from varve.storage.byte_range import check_range, cut_off
-from varve.storage.errors import InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.local_errors import happened_not
-from varve.storage.local_file import check_source, complete_or_absent
+from varve.storage.errors import InvalidRequestError, MissingObjectError
 from varve.storage.open_store import open_like
 from varve.storage.prefixed_store import PrefixedStore
-from varve.storage.qualified_name import import_callable
+from varve.storage.qualified_name import call_named
+from varve.storage.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -78,14 +76,8 @@ class LogTarget(NamedTuple):
     """The root of the job's storage."""
 
 
-class LogStoreFactory(Protocol):
-    """Opens the log of a job, in each process that needs it."""
-
-    def __call__(self, target: LogTarget, /) -> LogStore: ...
-
-
-class SimpleLogStore(ABC):
-    """A base class for log stores that know whole objects only: it makes ranges and files of them, in memory.
+class SimpleLogStore(WholeObjects):
+    """A base class for log stores that know whole objects only.
 
     Objects are a few MB, but for files of imported states and of a changelog that is off: as large as an SST file.
     """
@@ -95,41 +87,10 @@ class SimpleLogStore(ABC):
     def url(self) -> str: ...
 
     @abstractmethod
-    def get(self, name: str) -> bytes: ...
-
-    @abstractmethod
-    def put(self, name: str, data: bytes) -> None: ...
-
-    @abstractmethod
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]: ...
 
     @abstractmethod
     def delete(self, names: Iterable[str]) -> None: ...
-
-    def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `ObjectStore`."""
-        check_range(name, offset, length)
-        data = self.get(name)
-        if offset + length > len(data):
-            raise cut_off(name, offset, length, max(0, len(data) - offset))
-        return data[offset : offset + length]
-
-    def put_file(self, name: str, path: Path) -> None:
-        """See `ObjectStore`."""
-        try:
-            data = check_source(path).read_bytes()
-        except OSError as error:
-            raise happened_not(error, f"reading {path}", name) from error
-        self.put(name, data)
-
-    def get_file(self, name: str, path: Path) -> None:
-        """See `ObjectStore`."""
-        data = self.get(name)
-        with complete_or_absent(path) as part:
-            try:
-                part.write_bytes(data)
-            except OSError as error:
-                raise happened_not(error, f"writing {path}", name) from error
 
 
 class LogObjects:
@@ -188,15 +149,7 @@ def open_log(root: ObjectStore, location: LogLocation, target: LogTarget, truste
 
 def open_custom_log(name: str, target: LogTarget) -> LogStore:
     """What a factory of the user's makes. Raises `InvalidRequestError` if it is no log store."""
-    factory = import_callable(name, "log storage factory")
-    try:
-        made: Any = factory(target)
-    except VarveError:
-        raise
-    except Exception as error:  # the user's code may raise anything
-        raise InvalidRequestError(
-            f"the log storage factory {name!r} failed: {type(error).__name__}: {error}; correct the factory"
-        ) from error
+    made: Any = call_named(name, "log storage factory", "correct the factory", target)
     missing = [method for method in _METHODS if not callable(getattr(made, method, None))]
     if missing or not hasattr(made, "url"):
         raise InvalidRequestError(

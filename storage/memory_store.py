@@ -10,17 +10,14 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from varve.storage.byte_range import check_range, cut_off
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, MissingObjectError
-from varve.storage.local_errors import happened_not
-from varve.storage.local_file import check_source, complete_or_absent
 from varve.storage.object_name import check_name, check_prefix
 from varve.storage.object_store import ObjectMeta
+from varve.storage.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
-    from pathlib import Path
 
     from varve.storage.clock import Clock
 
@@ -30,7 +27,7 @@ class _Object(NamedTuple):
     modified_s: float
 
 
-class MemoryStore:
+class MemoryStore(WholeObjects):
     """Bytes in a dict behind a lock; see `ObjectStore` for the contract of each method."""
 
     def __init__(self, name: str | None = None, *, clock: Clock | None = None) -> None:
@@ -64,13 +61,6 @@ class MemoryStore:
             raise MissingObjectError(f"there is no object {name} in {self.url}", object_name=name)
         return found.data
 
-    def get_range(self, name: str, offset: int, length: int) -> bytes:
-        check_range(name, offset, length)
-        data = self.get(name)
-        if offset + length > len(data):
-            raise cut_off(name, offset, length, max(0, len(data) - offset))
-        return data[offset : offset + length]
-
     def put(self, name: str, data: bytes) -> None:
         check_name(name)
         with self._lock:
@@ -99,21 +89,6 @@ class MemoryStore:
         with self._lock:
             for name in wanted:
                 self._objects.pop(name, None)
-
-    def put_file(self, name: str, path: Path) -> None:
-        try:
-            data = check_source(path).read_bytes()
-        except OSError as error:
-            raise happened_not(error, f"reading {path}", name) from error
-        self.put(name, data)
-
-    def get_file(self, name: str, path: Path) -> None:
-        data = self.get(name)
-        with complete_or_absent(path) as part:
-            try:
-                part.write_bytes(data)
-            except OSError as error:
-                raise happened_not(error, f"writing {path}", name) from error
 
     def _made(self, data: bytes) -> _Object:
         # A copy: a caller's bytearray or memoryview must not change a stored object afterwards.

@@ -7,7 +7,7 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import InvalidRequestError, VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,3 +39,27 @@ def import_callable(name: str, what: str) -> Callable[..., Any]:
             f"the {what} {name!r} is {found!r}, which cannot be called; name a function or a class"
         )
     return found
+
+
+def call_named(name: str, what: str, advice: str, *arguments: Any, operator: str | None = None) -> Any:
+    """What the function or class of that name makes of these arguments.
+
+    Args:
+        name: `module:qualified.name`.
+        what: What it is to be, for messages.
+        advice: What to do if it fails: "correct the factory".
+        arguments: What it is called with.
+        operator: Whose it is, for the error of a call that failed.
+
+    Raises:
+        InvalidRequestError: As `import_callable`, or the call failed; a `VarveError` of its own passes.
+    """
+    function = import_callable(name, what)
+    try:
+        return function(*arguments)
+    except VarveError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise InvalidRequestError(
+            f"the {what} {name!r} failed: {type(error).__name__}: {error}; {advice}", operator=operator
+        ) from error
