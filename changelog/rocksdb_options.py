@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from rocksdict import BlockBasedOptions, Cache, DBCompressionType, Options
+from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
 from varve.storage.errors import InvalidRequestError
 
@@ -109,6 +109,9 @@ def _table_options(options: RocksDBOptions) -> BlockBasedOptions:
     # Otherwise index and filter blocks are outside of the cache and memory grows with the state.
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
+    # In pieces: a file's whole filter has megabytes, more than a shard of the cache, so every read would load it again.
+    table.set_index_type(BlockBasedIndexType.two_level_index_search())
+    table.set_partition_filters(True)
     table.set_format_version(5)
     if options.bloom_filter_bits_per_key:
         table.set_bloom_filter(options.bloom_filter_bits_per_key, False)
