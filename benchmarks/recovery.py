@@ -161,8 +161,9 @@ class FedQuery:
     def feed(self, rows: pa.Table) -> float:
         """Let it process these rows; its `triggerExecution`, milliseconds."""
         path = self._inbox / f"{time.time_ns()}.parquet"
-        pq.write_table(rows, path.with_suffix(".tmp"), compression="none")
-        path.with_suffix(".tmp").rename(path)
+        written = path.with_name(f"_{path.name}")  # Spark does not look at such a name
+        pq.write_table(rows, written, compression="none")
+        written.rename(path)
         give_up = time.monotonic() + TIMEOUT_S
         while time.monotonic() < give_up and self.query.isActive:
             done = [p for p in self.query.recentProgress if p["numInputRows"]]

@@ -1,7 +1,12 @@
 """`make bench-trigger`: the smallest trigger interval that a job keeps up with, on varve and on Spark's RocksDB store.
 
-The job is `groupBy(key).agg(count, sum)` in update mode, fed at a fixed rate by Spark's `rate-micro-batch` source: a
-trigger of T seconds gets T times the rate. An interval is *sustained* if the time of a batch is at most the interval,
+Two jobs count and sum by key, both in update mode and fed at a fixed rate by Spark's `rate-micro-batch` source, so that
+a trigger of T seconds gets T times the rate:
+
+* *function*: a stateful function in Python, for each row: varve's `process` and Spark's `transformWithState`;
+* *aggregation*: varve's `aggregate` and `groupBy().agg()`, which Spark runs in the JVM alone.
+
+An interval is *sustained* if the time of a batch is at most the interval,
 for 95 % of the measured triggers. It is searched for in two steps:
 
 1. batches back to back, with the rows of the interval guessed last, until their p95 agrees with the guess;
@@ -24,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from rich.table import Table
 
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import discard, varve_environment
+from benchmarks.jobs import COUNT_AND_SUM, CountAndSum, CountAndSumProcessor, discard, varve_environment
 from benchmarks.report import Cases, bar_chart
 from benchmarks.storages import LATENCY_MS, S3, STORAGES, StateLocation, spark_location, storage_session
 from varve.spark_integration.checkpoint_statistics import percentile
@@ -32,8 +37,12 @@ from varve.spark_integration.checkpoint_statistics import percentile
 VARVE = ("varve-hashmap", "varve-rocksdb")
 LOGGED, WHOLE = "spark-changelog", "spark-no-changelog"
 SYSTEMS = (*VARVE, LOGGED, WHOLE)
-RATE, KEYS = 20_000, 100_000
-"""Rows per second, and the keys that they are of."""
+FUNCTION, AGGREGATION = "function", "aggregation"
+RATES = {FUNCTION: 2_000, AGGREGATION: 20_000}
+"""Rows per second of each job. Spark's functions in Python do not keep up with many more."""
+TINY_RATE = 500
+KEYS = 100_000
+"""That the rows are of."""
 FIRST_MS = 1_000
 STEP_MS = 10
 AGREES = 0.1
@@ -57,10 +66,14 @@ TINY = Size(1, 2)
 
 
 def cases(is_tiny: bool) -> list[Parameters]:
-    """Every system on both storages."""
-    rate = 2_000 if is_tiny else RATE
+    """Both jobs on every system and both storages."""
     chosen = ("varve-rocksdb", LOGGED) if is_tiny else SYSTEMS
-    return [{"system": s, "storage": storage, "rows_per_s": rate} for storage in STORAGES for s in chosen]
+    return [
+        {"job": job, "system": system, "storage": storage, "rows_per_s": TINY_RATE if is_tiny else rate}
+        for job, rate in RATES.items()
+        for storage in STORAGES
+        for system in chosen
+    ]
 
 
 class Prober:
@@ -68,8 +81,8 @@ class Prober:
 
     def __init__(self, parameters: Parameters, work: Path) -> None:
         self._system, self._storage = parameters["system"], parameters["storage"]
-        self._rate = parameters["rows_per_s"]
-        self.is_tiny = self._rate != RATE
+        self._job, self._rate = parameters["job"], parameters["rows_per_s"]
+        self.is_tiny = self._rate == TINY_RATE
         self._work = work
         self._queries = 0
         own = {CHANGELOG: "false" if self._system == WHOLE else "true", "spark.sql.streaming.pollingDelay": "5ms"}
@@ -107,11 +120,15 @@ class Prober:
         if self._system in VARVE:
             writer: Any = self._varve(frame, home)
         else:
-            counted = frame.groupBy("key").agg(F.count("*").alias("n"), F.sum("price").alias("total"))
-            writer = counted.writeStream.format("noop").outputMode("update")
+            writer = self._spark_rows(frame.groupBy("key")).writeStream.format("noop").outputMode("update")
         writer = writer.queryName(name) if hasattr(writer, "queryName") else writer.query_name(name)
         writer = writer.option("checkpointLocation", location)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
+
+    def _spark_rows(self, grouped: Any) -> Any:
+        if self._job == FUNCTION:
+            return grouped.transformWithState(CountAndSumProcessor(), COUNT_AND_SUM.output, "Update", "None")
+        return grouped.agg(F.count("*").alias("n"), F.sum("price").alias("total"))
 
     def _varve(self, frame: Any, home: Path) -> Any:
         from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
@@ -121,6 +138,8 @@ class Prober:
         env = varve_environment(self.spark, backend, place.url)
         place.configure(env)
         keyed = env.from_dataframe(frame).key_by("key")
+        if self._job == FUNCTION:
+            return keyed.process(CountAndSum(), COUNT_AND_SUM.output, uid="workload").foreach_batch(discard)
         return keyed.aggregate(n="count", total=("price", "sum"), uid="workload").foreach_batch(discard)
 
 
@@ -166,15 +185,16 @@ COLUMNS = ("interval_ms", "batch_ms_p50", "batch_ms_p95", "batch_ms_p99", "back_
 
 
 def tables(cases: Cases) -> list[Table]:
-    """One for each storage."""
+    """One for each job and storage."""
     made: list[Table] = []
-    for storage in dict.fromkeys(c["storage"] for c in cases):
-        of_storage = [c for c in cases if c["storage"] == storage]
-        table = Table(title=f"smallest sustained trigger interval, {storage}, {of_storage[0]['rows_per_s']:,} rows/s")
+    for job, storage in dict.fromkeys((c["job"], c["storage"]) for c in cases):
+        shown = [c for c in cases if (c["job"], c["storage"]) == (job, storage)]
+        rate = f"{shown[0]['rows_per_s']:,} rows/s"
+        table = Table(title=f"smallest sustained trigger interval, {job}, {storage}, {rate}")
         table.add_column("system")
         for column in (*COLUMNS, "sustained"):
             table.add_column(column, justify="right")
-        for c in of_storage:
+        for c in shown:
             table.add_row(c["system"], *(f"{c[k]:,.0f}" for k in COLUMNS), "yes" if c["is_sustained"] else "no")
         made.append(table)
     return made
@@ -182,15 +202,15 @@ def tables(cases: Cases) -> list[Table]:
 
 def findings(cases: Cases) -> list[str]:
     """The interval of varve against each of Spark's."""
-    interval = {(c["system"], c["storage"]): c["interval_ms"] for c in cases}
+    interval = {(c["job"], c["system"], c["storage"]): c["interval_ms"] for c in cases}
     said: list[str] = []
-    for (system, storage), own in interval.items():
+    for (job, system, storage), own in interval.items():
         for peer in (LOGGED, WHOLE):
-            theirs = interval.get((peer, storage))
+            theirs = interval.get((job, peer, storage))
             if system not in VARVE or theirs is None:
                 continue
             times = theirs / own
-            text = f"{system} on {storage}: {own:,} ms, {times:.2f}x shorter than {peer} ({theirs:,} ms)"
+            text = f"{job}, {system} on {storage}: {own:,} ms, {times:.2f}x shorter than {peer} ({theirs:,} ms)"
             is_target = storage == S3
             target = f"at least {TARGET:.0f}x shorter than Spark's on S3"
             said.append(verdict(target, met=times >= TARGET, found=text) if is_target else text)
@@ -201,7 +221,7 @@ def charts(cases: Cases, directory: Path) -> list[Path]:
     """The intervals."""
     groups: dict[str, list[tuple[str, float]]] = {}
     for c in cases:
-        groups.setdefault(c["storage"], []).append((c["system"], c["interval_ms"]))
+        groups.setdefault(f"{c['job']}, {c['storage']}", []).append((c["system"], c["interval_ms"]))
     path = directory / "trigger_interval.png"
     bar_chart(path, "Smallest sustained trigger interval", f"ms (S3: + {LATENCY_MS} ms per request)", groups)
     return [path]

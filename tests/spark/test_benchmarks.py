@@ -64,7 +64,11 @@ def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_trigger_intervals_are_found(tmp_path: Path) -> None:
-    (case,) = tiny_cases_of("trigger_interval", tmp_path, "storage=local", "system=varve-rocksdb")
+    own = ("storage=local", "system=varve-rocksdb")
+    (case,) = tiny_cases_of("trigger_interval", tmp_path, "job=aggregation", *own)
+    assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
+    peer = ("storage=local", "system=spark-changelog")
+    (case,) = tiny_cases_of("trigger_interval", tmp_path, "job=function", *peer)
     assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
 
 

@@ -11,10 +11,10 @@ def test_an_interval_is_rounded_up_to_whole_steps() -> None:
 
 def test_the_target_is_for_s3_alone() -> None:
     found = [
-        {"system": system, "storage": storage, "interval_ms": ms}
+        {"job": "function", "system": system, "storage": storage, "interval_ms": ms}
         for storage, pairs in {"local": (300, 400), "s3": (300, 700)}.items()
         for system, ms in zip(("varve-rocksdb", "spark-changelog"), pairs, strict=True)
     ]
     local, s3 = findings(found)
-    assert local == "varve-rocksdb on local: 300 ms, 1.33x shorter than spark-changelog (400 ms)"
+    assert local == "function, varve-rocksdb on local: 300 ms, 1.33x shorter than spark-changelog (400 ms)"
     assert s3.startswith("met: ")
