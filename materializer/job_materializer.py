@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from varve.materializer.bandwidth import ThrottledReads
 from varve.materializer.base_sizes import BaseSizes
 from varve.materializer.chain_follower import ChainFollower
+from varve.materializer.collect_schedule import CollectSchedule
 from varve.materializer.demand import DemandWatch
 from varve.materializer.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
 from varve.materializer.interruptible_store import InterruptibleStore
@@ -103,7 +104,7 @@ class JobMaterializer:
         self._trouble_texts: dict[str, str] = {}
         self._is_demanded = False
         self._message = ""
-        self._collected_ms: int | None = None
+        self._collection = CollectSchedule()
         self._root = root
         self._released = False
         self._membership = Membership(surroundings.tokens.token()) if surroundings.config.share else None
@@ -147,6 +148,7 @@ class JobMaterializer:
     ) -> bool:
         """Begin what is due; False if a range failed that was waited for."""
         sizes = followed.bases.of(chain.newest.view.tiles)
+        self._collection = self._collection.seen(chain.newest.commit.seq, chain.head.keep_from, sizes)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
         for work in works:
@@ -349,7 +351,7 @@ class JobMaterializer:
         interval_ms, now_ms = self._given.config.collect_ms, self._given.now_ms()
         if interval_ms is None or self._followed is None:
             return False
-        if not on_demand and self._collected_ms is not None and now_ms < self._collected_ms + interval_ms:
+        if not on_demand and not self._collection.is_due(interval_ms, now_ms):
             return False
         return self._is_mine(RangeKey(self._followed.record.job_id, "", 0, 0))
 
@@ -357,7 +359,7 @@ class JobMaterializer:
         if self._followed is None:
             return
         started_ms = self._given.now_ms()
-        self._collected_ms = started_ms
+        self._collection = self._collection.collected(started_ms)
         if chain is not None:
             self._followed.retention.keep(chain.newest.commit)
         # Nothing that a fold of this process still reads: it would fail, and begin anew with a longer log.

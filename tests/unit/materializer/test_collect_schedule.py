@@ -1,0 +1,59 @@
+"""When garbage is collected."""
+
+from __future__ import annotations
+
+from varve.materializer.collect_schedule import REPLACED_PART, CollectSchedule
+from varve.storage.records import ORIGIN, Link, Tile
+
+INTERVAL_MS = 60_000
+SIZE = 1_000
+
+
+def tile(low: int, snapshot: int | None) -> Tile:
+    at = ORIGIN if snapshot is None else Link(snapshot, "t")
+    return Tile(operator="totals", low=low, high=low + 1, at=at, snapshot=snapshot)
+
+
+def running(*snapshots: int | None) -> CollectSchedule:
+    """Collected at 0; commit 10 is the newest and has these bases, and entries from 3 on are kept."""
+    schedule = CollectSchedule().collected(0)
+    return schedule.seen(10, 3, {tile(low, snapshot): SIZE for low, snapshot in enumerate(snapshots)})
+
+
+def test_the_first_collection_is_due_at_once_and_the_next_after_the_interval() -> None:
+    schedule = CollectSchedule()
+    assert schedule.is_due(INTERVAL_MS, 0)
+    schedule = schedule.collected(5)
+    assert not schedule.is_due(INTERVAL_MS, INTERVAL_MS + 4)
+    assert schedule.is_due(INTERVAL_MS, INTERVAL_MS + 5)
+
+
+def test_a_replaced_base_is_collected_early_once_no_entry_that_is_kept_names_it() -> None:
+    schedule = running(1, 1).seen(11, 3, {tile(0, 2): SIZE, tile(1, 1): SIZE})
+    newest = schedule.sizes
+    assert not schedule.is_due(INTERVAL_MS, 1)
+    assert not schedule.seen(30, 10, newest).is_due(INTERVAL_MS, 1)
+    garbage = schedule.seen(31, 11, newest)
+    assert garbage.is_due(INTERVAL_MS, 1)
+    assert not garbage.collected(1).is_due(INTERVAL_MS, 2), "once"
+
+
+def test_a_collection_in_between_does_not_forget_what_it_could_not_delete() -> None:
+    schedule = running(1, 1).seen(11, 3, {tile(0, 2): SIZE, tile(1, 1): SIZE}).collected(1)
+    assert schedule.seen(30, 11, schedule.sizes).is_due(INTERVAL_MS, 2)
+
+
+def test_little_garbage_waits_for_the_interval() -> None:
+    count = round(1 / REPLACED_PART) + 1
+    one = {tile(low, 2 if low == 0 else 1): SIZE for low in range(count)}
+    schedule = running(*[1] * count).seen(11, 3, one).seen(30, 30, one)
+    assert not schedule.is_due(INTERVAL_MS, 1)
+    two = {tile(low, 2 if low < 2 else 1): SIZE for low in range(count)}
+    schedule = schedule.seen(31, 30, two)
+    assert not schedule.is_due(INTERVAL_MS, 1)
+    assert schedule.seen(50, 50, two).is_due(INTERVAL_MS, 1), "together they are much"
+
+
+def test_empty_bases_are_no_garbage() -> None:
+    schedule = CollectSchedule().collected(0).seen(1, 0, {tile(0, None): 0}).seen(2, 0, {tile(0, 1): SIZE})
+    assert not schedule.seen(30, 30, schedule.sizes).is_due(INTERVAL_MS, 1)
