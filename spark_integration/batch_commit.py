@@ -6,6 +6,7 @@ proportion to the partitions of the batch, not to those of the log).
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.spark_integration.operator_requests import operator_layout
@@ -82,6 +83,6 @@ def partition_result(summary: Summary, operator: str | None = None) -> Partition
 def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
     """By operator: the tag that won in each partition, in order; tells workers what is confirmed (I4)."""
     tags: dict[str, list[str]] = {}
-    for part in sorted(commit.parts, key=lambda p: p.partition) if commit else ():
+    for part in sorted(commit.parts, key=attrgetter("partition")) if commit else ():
         tags.setdefault(part.operator, []).append(part.tag)
     return {operator: tuple(found) for operator, found in tags.items()}

@@ -6,6 +6,7 @@ import math
 import threading
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.storage import layout
@@ -127,16 +128,11 @@ def statistics_of(
     own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
     sizes: dict[str, int] = {}
     worker_ms: dict[str, float] = {}
-    restored: dict[str, int] = {}
-    rows_in = rows_out = mutations = 0
-    for summary in summaries:
-        mutations += summary.mutations
-        rows_in += summary.rows_in if summary.operator == first else 0
-        rows_out += summary.rows_out if summary.operator == last else 0
-        restored[summary.restored] = restored.get(summary.restored, 0) + 1
-        for phase, spent_ms in summary.timings_ms.items():
+    for timings_ms in map(attrgetter("timings_ms"), summaries):
+        for phase, spent_ms in timings_ms.items():
             if spent_ms > worker_ms.get(phase, -1.0):
                 worker_ms[phase] = spent_ms
+    for summary in summaries:
         if summary.uploaded or summary.image_uploaded is not None:
             sizes |= {s.name: s.length for s in (*summary.uploaded, summary.image_uploaded) if s is not None}
         if summary.files:
@@ -144,9 +140,9 @@ def statistics_of(
     return CheckpointStatistics(
         batch=commit.batch,
         seq=commit.seq,
-        rows_in=rows_in,
-        rows_out=rows_out,
-        mutations=mutations,
+        rows_in=sum(s.rows_in for s in summaries if s.operator == first),
+        rows_out=sum(s.rows_out for s in summaries if s.operator == last),
+        mutations=sum(map(attrgetter("mutations"), summaries)),
         ack_ms=times.ack_ms,
         operators_ms=times.operators_ms,
         sink_ms=times.sink_ms,
@@ -156,8 +152,8 @@ def statistics_of(
         objects_written=1 + len(sizes) + (1 if acknowledged.pack_bytes else 0),
         attempts=attempts,
         log_commits=log_commits,
-        restored=restored,
+        restored=dict(Counter(map(attrgetter("restored"), summaries))),
         moved_partitions=moved_partitions,
-        partitions_of_executors=tuple(sorted(Counter(s.executor for s in summaries).values(), reverse=True)),
+        partitions_of_executors=tuple(sorted(Counter(map(attrgetter("executor"), summaries)).values(), reverse=True)),
         worker_ms=worker_ms,
     )

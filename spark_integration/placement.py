@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import enum
 import hashlib
+from collections import defaultdict
 from dataclasses import dataclass
+from operator import ne
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -115,11 +117,13 @@ class PartitionMoves:
     """Counts the partitions that ran on another executor than in the batch before."""
 
     def __init__(self) -> None:
-        self._executors: dict[tuple[str, int], str] = {}
+        self._executors: dict[str, list[str]] = {}
+        """By operator: the executor of each partition."""
 
     def after(self, summaries: Iterable[Summary]) -> int:
-        """Note a batch that has ended, by the summaries of all operators; how many have moved."""
-        now = {(summary.operator, summary.partition): summary.executor for summary in summaries}
-        moved = sum(executor != self._executors.get(place, executor) for place, executor in now.items())
-        self._executors = now
-        return moved
+        """Note a batch that has ended, by its summaries, of each operator in order of partition; how many moved."""
+        now: dict[str, list[str]] = defaultdict(list)
+        for summary in summaries:
+            now[summary.operator].append(summary.executor)
+        before, self._executors = self._executors, now
+        return sum(sum(map(ne, executors, before.get(operator, executors))) for operator, executors in now.items())

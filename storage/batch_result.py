@@ -7,6 +7,7 @@ Invariants: I2 (exactly one attempt per partition; what it read upstream came fr
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -102,7 +103,7 @@ def check_results(facts: BatchFacts, slot: int, view: LineView) -> None:
         raise InvariantError(f"results of unknown operators {sorted(set(by_operator) - set(uids))}", batch=facts.batch)
     reusable = {f.name for tile in view.tiles for f in tile.files}
     for operator in facts.operators:
-        results = sorted(by_operator[operator.uid], key=lambda r: r.partition)
+        results = sorted(by_operator[operator.uid], key=attrgetter("partition"))
         _check_partitions(operator, results, view.max_parallelism)
         for result in results:
             _check_objects(result, slot, reusable)
@@ -192,4 +193,4 @@ def files_to_rewrite(tile: Tile, slot: int, age_max: int) -> tuple[str, ...]:
 
 def inline_total(results: Iterable[PartitionResult]) -> int:
     """Bytes of all inline segments and images."""
-    return sum(len(r.inline) + len(r.image) for r in results)
+    return sum(len(r.inline) for r in results) + sum(len(r.image) for r in results if r.image)

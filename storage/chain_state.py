@@ -116,8 +116,9 @@ class ChainState:
         """`packable_bytes` and `log_commits` after the commit; ordinarily only what the commit adds is looked at."""
         if commit.is_full or view.tiles is not self.view.tiles:
             return _packable_bytes(view.segments), _log_commits(view.segments)
-        added = view.segments[len(self.view.segments) :]
-        return self.packable_bytes + _packable_bytes(added), self.log_commits + _log_commits(added)
+        added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)
+        has_added = len(view.segments) > len(self.view.segments)
+        return self.packable_bytes + added_bytes, self.log_commits + has_added
 
 
 def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:

@@ -10,6 +10,7 @@ never passes what a retained commit needs; objects carry the slot of the entry),
 from __future__ import annotations
 
 import zlib
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -188,7 +189,7 @@ def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, .
             image=blob.add_shared(result.image) if result.image else None,
             image_uploaded=result.image_uploaded,
         )
-        for result in sorted(results, key=lambda r: (r.operator, r.partition))
+        for result in sorted(results, key=attrgetter("operator", "partition"))
     )
     return parts, blob.joined()
 

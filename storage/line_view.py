@@ -173,12 +173,14 @@ def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
     """What the commit's own batch changed; inline segments are slices of the chain object."""
     commit, name = stored.commit, layout.chain(stored.commit.seq)
     found: list[SegmentRef] = []
-    for part in commit.parts:
-        slices = list(part.uploaded)
-        if part.inline is not None:
-            offset = stored.blob_offset + part.inline.offset
-            slices.append(ObjectSlice(name, offset, part.inline.length, part.inline.crc32))
-        found += [SegmentRef(part.operator, part.low, part.high, commit.seq, commit.seq, s) for s in slices]
+    seq, blob_offset = commit.seq, stored.blob_offset
+    for part in commit.parts:  # thousands: no list for each
+        if part.uploaded:
+            found += [SegmentRef(part.operator, part.low, part.high, seq, seq, one) for one in part.uploaded]
+        inline = part.inline
+        if inline is not None:
+            place = ObjectSlice(name, blob_offset + inline.offset, inline.length, inline.crc32)
+            found.append(SegmentRef(part.operator, part.low, part.high, seq, seq, place))
     return tuple(found)
 
 
