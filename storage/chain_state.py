@@ -113,7 +113,7 @@ class ChainState:
         )
 
     def _counted(self, commit: Commit, view: LineView) -> tuple[int, int]:
-        """`packable_bytes` and `log_commits` after the commit; ordinarily only what the commit adds is looked at."""
+        """`packable_bytes` and `log_commits` after the commit; ordinarily the log is not looked at."""
         if commit.is_full or view.tiles is not self.view.tiles:
             return _packable_bytes(view.segments), _log_commits(view.segments)
         added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)

@@ -36,6 +36,7 @@ from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.job_run import JobRun, NewJob, nothing_to_adopt
+from varve.storage.pack import is_packable
 from varve.storage.records import Commit, ObjectSlice, OperatorLayout
 from varve.storage.snapshots import SnapshotReader
 
@@ -181,11 +182,20 @@ class CommittingJob:
         )
         source = self._adoption if adopt else nothing_to_adopt
         commit = self.run.commit(facts, self.tokens.token(), source).commit
+        self._check_counts()
         self.run.batch_done()
         self.model.apply(changes)
         self.models[commit.link] = copy.deepcopy(self.model)
         self.batch += 1
         return commit
+
+    def _check_counts(self) -> None:
+        """What the state counts along is what the log holds."""
+        assert self.run is not None
+        state = self.run.state
+        log = state.view.segments
+        assert state.packable_bytes == sum(ref.data.length for ref in log if is_packable(ref))
+        assert state.log_commits == len({ref.seq_last for ref in log})
 
     def close(self) -> None:
         """End the run, if there is one."""

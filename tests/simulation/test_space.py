@@ -50,6 +50,7 @@ class Run:
     def commit(self, keys: range | list[int]) -> None:
         texts = {f"key {key}": base64.b64encode(self.rng.randbytes(VALUE_BYTES * 3 // 4)).decode() for key in keys}
         self.world.clock.advance(BATCH_S)
+        self.world.wait_for_pack()
         self.world.job.commit(BatchChanges(events={key: (True, [text]) for key, text in texts.items()}))
         models = self.world.job.models
         self.world.job.models = dict(list(models.items())[-3:])
