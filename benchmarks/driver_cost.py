@@ -136,9 +136,7 @@ class Driver:
 
     def between(self) -> None:
         """What happens meanwhile: a pack becomes ready, a materializer publishes, a collector deletes."""
-        pack = self.run._packs._upload  # noqa: SLF001  Spark takes longer for a batch than a pack does
-        if pack is not None:
-            pack[1].result()
+        self.run._packs.settle()  # noqa: SLF001  Spark takes longer for a batch than a pack does
         if self.batch % ADOPT_EVERY == ADOPT_EVERY - 1:
             self.published = tuple(self._descriptors(self.links[-BEHIND]))
         newest = layout.chain(self.run.state.last_seq)

@@ -174,12 +174,16 @@ def start_varve(
 ) -> Any:
     """The workload on varve, with a function of rows or with `aggregate`; answers varve's query handle."""
     env = varve_environment(spark, backend, str(place.work / "state"))
-    keyed = env.from_dataframe(place.stream).key_by("key")
-    if aggregate:
-        result = keyed.aggregate(n="count", total=("price", "sum"), uid="workload")
-    else:
-        result = keyed.process(workload.function(), workload.output, uid="workload")
+    result = varve_rows(env.from_dataframe(place.stream), workload, aggregate=aggregate)
     return _started(result.foreach_batch(discard).query_name(QUERY), place)
+
+
+def varve_rows(stream: Any, workload: Workload, *, aggregate: bool) -> Any:
+    """The workload of a stream on varve."""
+    keyed = stream.key_by("key")
+    if aggregate:
+        return keyed.aggregate(n="count", total=("price", "sum"), uid="workload")
+    return keyed.process(workload.function(), workload.output, uid="workload")
 
 
 def varve_environment(
@@ -198,14 +202,18 @@ def discard(rows: DataFrame, _: int) -> None:
 
 def start_spark(place: Place, workload: Workload, system: str) -> StreamingQuery:
     """The workload on one of Spark's own engines; the pandas form and the JVM only count and sum."""
-    grouped = place.stream.groupBy("key")
-    if system == ROW_FORM:
-        rows = grouped.transformWithState(workload.processor(), workload.output, "Update", "None")
-    elif system == PANDAS_FORM:
-        rows = grouped.transformWithStateInPandas(PandasCountAndSumProcessor(), workload.output, "Update", "None")
-    else:
-        rows = grouped.agg(F.count("*").alias("n"), F.sum("price").alias("total"))
+    rows = spark_rows(place.stream, workload, system)
     return _started(rows.writeStream.format("noop").outputMode("update").queryName(QUERY), place)
+
+
+def spark_rows(stream: DataFrame, workload: Workload, system: str) -> DataFrame:
+    """The workload of a stream on one of Spark's own engines."""
+    grouped = stream.groupBy("key")
+    if system == ROW_FORM:
+        return grouped.transformWithState(workload.processor(), workload.output, "Update", "None")
+    if system == PANDAS_FORM:
+        return grouped.transformWithStateInPandas(PandasCountAndSumProcessor(), workload.output, "Update", "None")
+    return grouped.agg(F.count("*").alias("n"), F.sum("price").alias("total"))
 
 
 def start_floor(place: Place) -> StreamingQuery:

@@ -11,7 +11,6 @@ import itertools
 import shutil
 from collections import Counter
 from collections.abc import Callable
-from concurrent.futures import wait
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
@@ -128,9 +127,7 @@ class SimulatedJob:
     ) -> None:
         """A batch of one second, then a poll of the materializer."""
         self.clock.time_ms += 1_000
-        pack = self._job._run._packs._upload  # noqa: SLF001  a second passes, in which a pack is stored
-        if pack is not None:
-            wait([pack[1]])
+        self._job._run._packs.settle()  # noqa: SLF001  a second passes, in which a pack is stored
         self.harness.process_batch(elements, timestamps, processing_time=self.clock.time_ms, watermark=watermark_ms)
         self.harness.output.clear()
         if self._service is not None:

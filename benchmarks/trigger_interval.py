@@ -29,7 +29,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from rich.table import Table
 
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import COUNT_AND_SUM, CountAndSum, CountAndSumProcessor, discard, varve_environment
+from benchmarks.jobs import COUNT_AND_SUM, JVM, ROW_FORM, discard, spark_rows, varve_environment, varve_rows
 from benchmarks.report import Cases, bar_chart
 from benchmarks.storages import LATENCY_MS, S3, STORAGES, StateLocation, spark_location, storage_session
 from varve.spark_integration.checkpoint_statistics import percentile
@@ -120,15 +120,11 @@ class Prober:
         if self._system in VARVE:
             writer: Any = self._varve(frame, home)
         else:
-            writer = self._spark_rows(frame.groupBy("key")).writeStream.format("noop").outputMode("update")
+            system = ROW_FORM if self._job == FUNCTION else JVM
+            writer = spark_rows(frame, COUNT_AND_SUM, system).writeStream.format("noop").outputMode("update")
         writer = writer.queryName(name) if hasattr(writer, "queryName") else writer.query_name(name)
         writer = writer.option("checkpointLocation", location)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
-
-    def _spark_rows(self, grouped: Any) -> Any:
-        if self._job == FUNCTION:
-            return grouped.transformWithState(CountAndSumProcessor(), COUNT_AND_SUM.output, "Update", "None")
-        return grouped.agg(F.count("*").alias("n"), F.sum("price").alias("total"))
 
     def _varve(self, frame: Any, home: Path) -> Any:
         from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
@@ -137,10 +133,8 @@ class Prober:
         place = StateLocation.new(self._storage, home)
         env = varve_environment(self.spark, backend, place.url)
         place.configure(env)
-        keyed = env.from_dataframe(frame).key_by("key")
-        if self._job == FUNCTION:
-            return keyed.process(CountAndSum(), COUNT_AND_SUM.output, uid="workload").foreach_batch(discard)
-        return keyed.aggregate(n="count", total=("price", "sum"), uid="workload").foreach_batch(discard)
+        rows = varve_rows(env.from_dataframe(frame), COUNT_AND_SUM, aggregate=self._job == AGGREGATION)
+        return rows.foreach_batch(discard)
 
 
 def whole_steps(ms: float) -> int:

@@ -91,10 +91,14 @@ class PackUpload:
         self._misses = 0
         return pack
 
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until the pack for the next slot is stored or has failed, if there is one; None: however long."""
+        if self._upload is not None:
+            wait([self._upload[1]], timeout_s)
+
     def close(self) -> None:
         """Wait for what is under way, but not for ever."""
-        if self._upload is not None:
-            wait([self._upload[1]], CLOSE_S)
+        self.settle(CLOSE_S)
         self._threads.close()
 
     def _make(self, view: LineView, packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from concurrent.futures import wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -144,9 +143,8 @@ class World:
 
     def wait_for_pack(self) -> None:
         """Until the pack that is made for the next commit is stored, or has failed, if there is one."""
-        upload = self.job.run._packs._upload if self.job.run is not None else None
-        if upload is not None:
-            wait([upload[1]])
+        if self.job.run is not None:
+            self.job.run._packs.settle()
 
     @property
     def reader(self) -> ChainReader:
