@@ -23,6 +23,7 @@ from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.function_checkpoint import FunctionCheckpoint
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
+from varve.spark_integration.key_group_order import in_key_group_order
 from varve.spark_integration.output_tag import untagged
 from varve.spark_integration.protocol import (
     EVENT_TIME_COLUMN,
@@ -181,11 +182,13 @@ class OperatorRunner:
         self._timers.begin_batch(time_ms, TIME_MAX_MS)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
-        """Execute the function for every row; the rows it yields, in order. After an error: nothing."""
+        """Execute the function for every row, by key group; the rows it yields, in that order. After an error: nothing."""
         if self.error is not None or self._process is None:
             return []
         if self._input_schema is None or not self._input_schema.equals(batch.schema):
             self._prepare_input(batch.schema)
+        if self._grouped is None and self._request.parallelism > 1:
+            batch = in_key_group_order(batch, self._key_group_index)
         keys = self._key_reader.keys(batch)
         key_groups: Any = batch.column(self._key_group_index).to_pylist()
         timestamps = self._timestamps(batch)
