@@ -171,16 +171,18 @@ class MapStateHandle(MapState[K, V]):
         except InvalidRequestError as error:
             raise context.refused(self._overlay.schema.name, error) from error
         key_group = context.key_group
-        if self._cells is None or self._overlay.sealed is not None:
-            stored: Any = self._overlay.get(key_group, current, map_key)[1]
-        else:  # a table in memory, without a call
-            entries = self._pending[key_group].get(current)
-            stored = MISSING if entries is None else entries.get(map_key, MISSING)
-            if stored is DELETED:
+        entries = self._pending[key_group].get(current)
+        stored: Any = MISSING if entries is None else entries.get(map_key, MISSING)
+        if stored is DELETED:
+            return None
+        if stored is MISSING:  # what follows repeats the overlay's own `get`, because a call costs as much as all of it
+            overlay = self._overlay
+            if entries is not None and current in overlay.cleared:
                 return None
-            if stored is MISSING:
-                if entries is not None and current in self._overlay.cleared:
-                    return None
+            if self._cells is None or overlay.sealed is not None:
+                overlay.read = True
+                stored = overlay.below.get(key_group, current, map_key)[1]
+            else:
                 entries = self._cells[key_group].get(current)
                 stored = None if entries is None else entries.get(map_key)
         return stored if self._immutable or stored is None else self._thaw(stored)

@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 _LOG_FILE_BYTES: Final = 1 << 20
+_MEMTABLE_BLOOM_PART: Final = 0.05
+"""Of a memtable: its own Bloom filter."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,6 +87,10 @@ def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
     else:
         made.set_write_buffer_manager(memory.write_buffers)
         made.set_write_buffer_size(memory.write_buffer_size_bytes(options.write_buffer_count))
+    if options.bloom_filter_bits_per_key:
+        # A read of what is not in the memtable skips the search there, the dearest step of a point read.
+        made.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_PART)
+        made.set_memtable_whole_key_filtering(True)
     made.set_max_write_buffer_number(options.write_buffer_count)
     made.set_min_write_buffer_number_to_merge(options.write_buffers_to_merge)
     made.set_max_open_files(options.max_open_files)

@@ -210,7 +210,7 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ConfigOption(
         key="execution.checkpointing.num-retained",
         type=INTEGER,
-        default=10,
+        default=3,
         at_least=RETAINED_MIN,
         field="retained_checkpoints",
         deprecated_keys=("state.checkpoints.num-retained",),
@@ -223,7 +223,7 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=1,
         at_most=_POLICY.path_max,
         field="full_every",
-        description="Every so many checkpoints, and after a quarter of them once a snapshot was adopted, the entry "
+        description="Every so many checkpoints, and sooner once snapshots were adopted, the entry "
         "lists the whole state and packs small segments together. Smaller: fewer reads at a restart, more bytes "
         "written.",
     ),

@@ -22,6 +22,10 @@ RETAINED_MIN: Final = 2
 """The newest commit and the one before must stay: Spark may ask for the newest batch again."""
 
 
+ADOPTED_PART: Final = 0.1
+"""Of the key groups of all operators: adopted snapshots of so many are worth a full entry at once."""
+
+
 @dataclass(frozen=True, slots=True)
 class CommitPolicy:
     """How the chain is kept short."""
@@ -29,8 +33,9 @@ class CommitPolicy:
     retained: int = RETAINED_MIN
     """How many commits of the line stay complete, the newest included; at least 2."""
     full_every: int = 32
-    """A full entry is due after this many commits since the last one, and after a quarter of them (rounded down, but at
-    least one) if a snapshot was adopted since: what the last one names of the bases before can be deleted only then."""
+    """A full entry is due after this many commits since the last one; after a quarter of them (rounded down, but at
+    least one) if a snapshot was adopted since, and with the next commit if snapshots of `ADOPTED_PART` of the state
+    were: what the last one names of the bases before can be deleted only then."""
     pack_bytes: int = 8 << 20
     """A full entry is also due when this many inline bytes have gathered; the driver has them in memory until then, and
     twice while it packs them."""
@@ -66,8 +71,8 @@ class ChainState:
     """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
     packable_bytes: int
     """Bytes of segments in the view that are still slices of chain entries."""
-    has_adopted: bool = False
-    """Whether a snapshot was adopted since the newest full entry."""
+    adopted_key_groups: int = 0
+    """Key groups, of all operators, whose snapshots were adopted since the newest full entry."""
     log_commits: int = 0
     """Commits, or packed runs of them, whose segments a restore replays."""
 
@@ -89,8 +94,15 @@ class ChainState:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
         if self.base is None:
             return True
-        wait = max(1, policy.full_every // 4) if self.has_adopted else policy.full_every
-        return self.commits_since_full + 1 >= wait or self.packable_bytes >= policy.pack_bytes
+        return self.commits_since_full + 1 >= self._full_after(policy) or self.packable_bytes >= policy.pack_bytes
+
+    def _full_after(self, policy: CommitPolicy) -> int:
+        """So many commits after a full entry is the next one due; there is a base."""
+        if not self.adopted_key_groups or self.base is None:
+            return policy.full_every
+        if self.adopted_key_groups >= ADOPTED_PART * self.view.max_parallelism * len(self.base.operators):
+            return 1
+        return max(1, policy.full_every // 4)
 
     def after(self, stored: StoredCommit, policy: CommitPolicy, view: LineView | None = None) -> ChainState:
         """The state once `stored`, planned from this state, is durable; `view` saves resolving it again."""
@@ -109,7 +121,7 @@ class ChainState:
             retained=(*self.retained, commit.needs_from)[-policy.retained :],
             packable_bytes=packable_bytes,
             log_commits=log_commits,
-            has_adopted=not commit.is_full and (self.has_adopted or _adopts(commit)),
+            adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
         )
 
     def _counted(self, commit: Commit, view: LineView) -> tuple[int, int]:
@@ -144,12 +156,13 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         retained=tuple(c.needs_from for c in commits[-policy.retained :]),
         packable_bytes=_packable_bytes(view.segments),
         log_commits=_log_commits(view.segments),
-        has_adopted=any(_adopts(c) for c in commits if c.seq > view.full.seq),
+        adopted_key_groups=sum(_adopted_key_groups(c) for c in commits if c.seq > view.full.seq),
     )
 
 
-def _adopts(commit: Commit) -> bool:
-    return any(tile.snapshot is not None for tile in commit.tiles)
+def _adopted_key_groups(commit: Commit) -> int:
+    """Of a commit that is not full."""
+    return sum(tile.high - tile.low for tile in commit.tiles if tile.snapshot is not None)
 
 
 def _packable_bytes(segments: Iterable[SegmentRef]) -> int:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
@@ -151,6 +153,22 @@ class TestFullEntries:
         entries += [driver.commit(n, results_of([b"", b""])).commit for n in range(3, 8)]
         assert [e.is_full for e in entries] == [False, True, False, False, False, False]
         assert not driver.state.is_full_due(job.policy), "once is enough"
+
+    def test_snapshots_of_a_small_part_wait_for_a_quarter_of_the_commits(self) -> None:
+        """A job with many partitions adopts with most commits, and a full entry names all of them."""
+        job = ChainJob(CommitPolicy(full_every=40))
+        driver = job.driver(0)
+        driver.commit(0, results_of([b"", b""]))
+
+        def is_due(max_parallelism: int, commits_since_full: int) -> bool:
+            """One key group was adopted."""
+            path = (driver.state.view.base,) * commits_since_full
+            view = msgspec.structs.replace(driver.state.view, max_parallelism=max_parallelism, path=path)
+            return replace(driver.state, view=view, adopted_key_groups=1).is_full_due(job.policy)
+
+        assert is_due(max_parallelism=10, commits_since_full=0)
+        assert not is_due(max_parallelism=11, commits_since_full=8)
+        assert is_due(max_parallelism=11, commits_since_full=9)
 
     def test_a_pack_for_another_slot_is_refused(self) -> None:
         driver = ChainJob().driver(0)
