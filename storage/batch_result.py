@@ -155,8 +155,11 @@ def check_consumed(results: Sequence[PartitionResult]) -> None:
     Spark re-runs an upstream partition when a map output is lost, possibly after some downstream tasks have read the
     first attempt's rows. Nothing is durable yet then: the batch is to be executed again.
     """
+    consumers = [result for result in results if result.consumed]
+    if not consumers:
+        return
     winners = {(r.operator, r.partition): r.tag for r in results}
-    for result in results:
+    for result in consumers:
         for consumed in result.consumed:
             if winners.get((consumed.operator, consumed.partition)) != consumed.tag:
                 raise DidNotHappenError(

@@ -22,6 +22,9 @@ RETAINED_MIN: Final = 2
 """The newest commit and the one before must stay: Spark may ask for the newest batch again."""
 
 
+REFERENCES_MAX: Final = 1 << 16
+"""Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the driver's
+memory with references: each takes some 300 bytes there (I10)."""
 ADOPTED_PART: Final = 0.1
 """Of the key groups of all operators: adopted snapshots of so many are worth a full entry at once."""
 
@@ -93,6 +96,8 @@ class ChainState:
     def is_full_due(self, policy: CommitPolicy) -> bool:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
         if self.base is None:
+            return True
+        if self.commits_since_full * len(self.base.parts) >= REFERENCES_MAX:
             return True
         return self.commits_since_full + 1 >= self._full_after(policy) or self.packable_bytes >= policy.pack_bytes
 

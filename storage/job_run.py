@@ -220,7 +220,7 @@ class JobRun:
         self._state = state.after(plan.stored, self._policy, plan.view)
         self._packs.remember(plan.stored, plan.body)
         self._chain.still_owner(self._sent_s)
-        pack_bytes = len(pack.body) if pack is not None else 0
+        pack_bytes = pack.size_bytes if pack is not None else 0
         return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes)
 
     def _gathered(self, facts: BatchFacts, slot: int) -> BatchFacts:

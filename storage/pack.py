@@ -43,6 +43,7 @@ class Pack(NamedTuple):
     slot: int
     name: str
     body: bytes
+    """Empty once it is stored."""
     refs: tuple[SegmentRef, ...]
     """One per run, with offsets in the whole object."""
     packed: frozenset[SegmentRef]
@@ -53,6 +54,9 @@ class Pack(NamedTuple):
     """The view's segments that it was planned from."""
     replaced: tuple[SegmentRef, ...] = ()
     """These with `refs` in place of what was packed, see `replace_packed`."""
+
+    size_bytes: int = 0
+    """Of the object."""
 
 
 class PackFrame(NamedTuple):
@@ -105,7 +109,7 @@ def plan_pack(
 
     body = frame_pieces(_KIND, VERSION, head, pieces())
     packed = frozenset(ref for run in runs for ref in run)
-    pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied))
+    pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied), size_bytes=len(body))
     return pack._replace(planned_from=segments, replaced=replace_packed(segments, pack))
 
 

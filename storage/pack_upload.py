@@ -53,7 +53,12 @@ class PackUpload:
         self._misses = 0
 
     def remember(self, stored: StoredCommit, body: bytes) -> None:
-        """Keep what is inline in a commit that was just put, so that a pack need not read it back."""
+        """Keep what is inline in a commit that was just put, so that a pack need not read it back.
+
+        What was kept before a full entry is in its pack by now; if there was none, the next pack reads it back.
+        """
+        if stored.commit.is_full:
+            self._blobs = {}  # a thread that still makes a late pack has the old one
         if len(body) > stored.blob_offset:
             self._blobs[layout.chain(stored.commit.seq)] = stored.blob_offset, body[stored.blob_offset :]
 
@@ -109,7 +114,7 @@ class PackUpload:
             held.read[read.slice] = bytes(read.data)
         pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
         self._store.put(pack.name, pack.body)
-        return pack
+        return pack._replace(body=b"")  # nobody needs it any more, and it may be large
 
 
 class _HeldBytes(Mapping["SegmentRef", bytes]):

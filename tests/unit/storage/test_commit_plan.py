@@ -15,7 +15,7 @@ from varve.storage.batch_result import (
     entry_time,
     files_to_rewrite,
 )
-from varve.storage.chain_state import CommitPolicy
+from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
 from varve.storage.commit_plan import Adoption, plan_commit
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError
 from varve.storage.pack import Pack, PackHeader, plan_pack
@@ -169,6 +169,24 @@ class TestFullEntries:
         assert is_due(max_parallelism=10, commits_since_full=0)
         assert not is_due(max_parallelism=11, commits_since_full=8)
         assert is_due(max_parallelism=11, commits_since_full=9)
+
+    def test_a_full_entry_is_due_when_there_are_many_references(self) -> None:
+        """They are in the driver's memory: with thousands of partitions a few commits have as many as with few many."""
+        job = ChainJob(CommitPolicy(full_every=40))
+        driver = job.driver(0)
+        driver.commit(0, results_of([b"", b""]))
+        driver.commit(1, results_of([b"", b""]))
+        base = driver.state.base
+        assert base is not None
+        assert driver.state.commits_since_full == 1
+
+        def is_due(parts: int) -> bool:
+            return replace(driver.state, base=msgspec.structs.replace(base, parts=base.parts[:1] * parts)).is_full_due(
+                job.policy
+            )
+
+        assert is_due(REFERENCES_MAX)
+        assert not is_due(REFERENCES_MAX - 1)
 
     def test_a_pack_for_another_slot_is_refused(self) -> None:
         driver = ChainJob().driver(0)
