@@ -31,10 +31,11 @@ from varve.spark_integration.windows import SlidingEventTimeWindows
 
 HOUR_S = 3_600
 WINDOW_S, SLIDE_S = 300, 30
-KEYS = 1_000
 PAYLOAD = 300
 """Bytes of an element; random, so that they do not compress away."""
-ROWS = {"elements": 200, "sums": 200}
+KEYS = {"elements": 1_000, "sums": 20_000}
+"""Sums are small: with fewer keys the whole state would be less than the log that is never worth a fold."""
+ROWS = {"elements": 200, "sums": 1_000}
 """Per second."""
 SNAPSHOT_S = 60
 """Time between two looks at how large the live state is."""
@@ -83,7 +84,7 @@ def run_case(parameters: Parameters) -> Figures:
         ) as job,
     ):
         for second in range(seconds):
-            keys = [f"key-{rng.randrange(KEYS):05d}" for _ in range(parameters["rows_per_s"])]
+            keys = [f"key-{rng.randrange(KEYS[contents]):05d}" for _ in range(parameters["rows_per_s"])]
             rows = [(key, rng.randbytes(PAYLOAD) if keeps_elements else rng.randrange(1_000)) for key in keys]
             times = [START_MS + second * 1000 + rng.randrange(1000) for _ in rows]
             job.batch(rows, list(times), watermark_ms=START_MS + second * 1000)
@@ -116,7 +117,7 @@ def logical_bytes(parameters: Parameters) -> int:
     each = len("key-00000") + 8 + (PAYLOAD if parameters["contents"] == "elements" else 8)
     if parameters["contents"] == "elements":
         return rows * each
-    return min(rows, KEYS * (WINDOW_S // SLIDE_S + 1)) * each
+    return min(rows, KEYS[parameters["contents"]] * (WINDOW_S // SLIDE_S + 1)) * each
 
 
 def figures_of(stored: list[int], live: list[tuple[int, int]], begin: int) -> Figures:

@@ -25,7 +25,7 @@ from tests.simulation.system.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, LONG = 1500, 2
+SHORT, LONG = 5_000 if os.environ.get("CI") else 1_500, 2
 LONG_STEPS = 20_000
 PROCESSES = 2
 FOUND_WITHIN = 150
