@@ -182,7 +182,7 @@ class OperatorRunner:
         self._timers.begin_batch(time_ms, TIME_MAX_MS)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
-        """Execute the function for every row, by key group; the rows it yields, in that order. After an error: nothing."""
+        """Execute the function for every row, by key group; the rows it yields, in order. After an error: nothing."""
         if self.error is not None or self._process is None:
             return []
         if self._input_schema is None or not self._input_schema.equals(batch.schema):

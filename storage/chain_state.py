@@ -23,8 +23,8 @@ RETAINED_MIN: Final = 2
 
 
 REFERENCES_MAX: Final = 1 << 16
-"""Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the driver's
-memory with references: each takes some 300 bytes there (I10)."""
+"""Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the
+driver's memory with references: each takes some 300 bytes there (I10)."""
 ADOPTED_PART: Final = 0.1
 """Of the key groups of all operators: adopted snapshots of so many are worth a full entry at once."""
 
