@@ -163,13 +163,14 @@ def test_a_workers_error_fails_the_job_with_its_text(batches: Batches) -> None:
 
 
 def test_cancelled_tasks_abort_their_attempts_and_the_next_batch_runs(batches: Batches) -> None:
+    # Spark waits for two seconds before it ends the Python worker of a cancelled task: the attempt must last longer.
     context = batches.spark.sparkContext
     before = [s.timings_ms["aborted"] for s in batches.run(10)[1]]
 
     def slow() -> None:
         context.setJobGroup("slow", "to be cancelled", interruptOnCancel=True)
         with pytest.raises(Exception, match="cancel"):
-            batches.run(200_000, backend_options={"sleep_s": 0.5})
+            batches.run(200_000, backend_options={"sleep_s": 2.0})
 
     home, begun = batches.home(), f"begun-{batches.job_id}-{batches.slot + 1}-*"
     thread = threading.Thread(target=slow)
