@@ -223,9 +223,8 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=1,
         at_most=_POLICY.path_max,
         field="full_every",
-        description="Every so many checkpoints, and sooner once snapshots were adopted, the entry "
-        "lists the whole state and packs small segments together. Smaller: fewer reads at a restart, more bytes "
-        "written.",
+        description="Every so many checkpoints, and sooner once snapshots were adopted, the entry lists the whole "
+        "state and packs small segments together. Smaller: fewer reads at a restart, more bytes written.",
     ),
     ConfigOption(
         key="checkpoint.inline-size-max",

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 RETAINED_MIN: Final = 2
 """The newest commit and the one before must stay: Spark may ask for the newest batch again."""
-
-
 REFERENCES_MAX: Final = 1 << 16
 """Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the
 driver's memory with references: each takes some 300 bytes there (I10)."""
@@ -97,15 +95,17 @@ class ChainState:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
         if self.base is None:
             return True
-        if self.commits_since_full * len(self.base.parts) >= REFERENCES_MAX:
-            return True
-        return self.commits_since_full + 1 >= self._full_after(policy) or self.packable_bytes >= policy.pack_bytes
+        return (
+            self.commits_since_full + 1 >= self._full_after(policy, len(self.base.operators))
+            or self.commits_since_full * len(self.base.parts) >= REFERENCES_MAX
+            or self.packable_bytes >= policy.pack_bytes
+        )
 
-    def _full_after(self, policy: CommitPolicy) -> int:
-        """So many commits after a full entry is the next one due; there is a base."""
-        if not self.adopted_key_groups or self.base is None:
+    def _full_after(self, policy: CommitPolicy, operators: int) -> int:
+        """So many commits after a full entry is the next one due, in a job with so many operators."""
+        if not self.adopted_key_groups:
             return policy.full_every
-        if self.adopted_key_groups >= ADOPTED_PART * self.view.max_parallelism * len(self.base.operators):
+        if self.adopted_key_groups >= ADOPTED_PART * self.view.max_parallelism * operators:
             return 1
         return max(1, policy.full_every // 4)
 

@@ -67,9 +67,7 @@ class PackUpload:
         if not state.is_full_due(self._policy):
             return
         packable = state.packable()
-        wanted = {ref.data.name for ref in (*packable, *state.view.images)}
-        self._blobs = {name: blob for name, blob in self._blobs.items() if name in wanted}
-        if not wanted:
+        if not packable and not state.view.images:
             return
         header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
         view = state.view
