@@ -23,7 +23,13 @@ from rich.table import Table
 
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
 from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
-from varve.spark_integration.batch_execution import check_broadcast, check_executed, check_summaries, winner_condition
+from varve.spark_integration.batch_execution import (
+    LOST_BLOCK,
+    check_broadcast,
+    check_executed,
+    check_summaries,
+    winner_condition,
+)
 from varve.spark_integration.checkpoint_statistics import BatchTimes, percentile, statistics_of
 from varve.spark_integration.placement import PartitionMoves
 from varve.spark_integration.protocol import BatchRequest, OperatorRequest, Summary, decode_message, encode_message
@@ -126,7 +132,7 @@ class Driver:
         acknowledged = self.run.commit(facts, commit_token, self._adoption)
         commit = acknowledged.commit
         self.winners = winners_of(commit)[OPERATOR]
-        winner_condition(summaries)
+        winner_condition(summaries, LOST_BLOCK)
         self.run.batch_done()
         times = BatchTimes(ack_ms=0, operators_ms=0, sink_ms=0, batch_ms=0)
         moved = self.moves.after(summaries)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
-from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner, upstream_tags
+from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner
 from varve.spark_integration.protocol import Summary, encode_message
 from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
 from varve.storage.errors import InvalidRequestError
@@ -50,7 +50,6 @@ class Attempt:
         self._rows_in = 0
         self._rows_out = 0
         self._row_bytes_max: int | None = None
-        self._upstream: set[int] = set()
         self._tile: Tile | None = None
         self._sections: tuple[StateSection, ...] = ()
         """The non-keyed state at the batch's end, once it has ended."""
@@ -80,7 +79,6 @@ class Attempt:
 
     def _note_input(self, batch: pa.RecordBatch) -> None:
         self._rows_in += batch.num_rows
-        self._upstream.update(upstream_tags(batch))
         if batch.num_rows:
             self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
 
@@ -178,7 +176,6 @@ class Attempt:
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
-            consumed_tags=tuple(sorted(self._upstream)),
             broadcast_digest=self._runner.broadcast_digest,
             timings_ms=self.timings_ms,
             restored=self._how,

@@ -12,7 +12,6 @@ from varve.spark_integration.batch_execution import (
     OperatorResult,
     chained_rows,
     check_executed,
-    check_upstream,
 )
 from varve.spark_integration.chain_task import StepFailures, raise_failures
 from varve.spark_integration.function_chain import ChainPlace
@@ -138,8 +137,6 @@ class BatchAttempt:
                 result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
             finally:
                 raise_failures(failures.value)
-            if results:
-                check_upstream(result.summaries, results[-1].summaries, asked.batch)
             results.append(result)
             rows = chained_rows(result)
         check_executed(executed.value, [s for r in results for s in r.summaries], asked.batch)

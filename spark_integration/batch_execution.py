@@ -19,7 +19,6 @@ from varve.spark_integration.protocol import (
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
-    UPSTREAM_TAG_COLUMN,
     BatchRequest,
     Summary,
     decode_message,
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
+LOST_BLOCK: Final = "varve: a cached output block was lost"
+"""What Spark says of the job that has read a row of an attempt that is not the winner."""
 LIST_LENGTH_MIN: Final = 16
 """Of numbers that differ from batch to batch, above `spark.sql.optimizer.inSetConversionThreshold` (10)."""
 
@@ -117,8 +118,8 @@ class BatchExecution:
 
         Raises:
             UserErrorRaised: the user's function raised.
-            BatchRedoError: not exactly one summary per partition, rows of a superseded upstream attempt were read, or
-                not the same broadcast rows everywhere.
+            BatchRedoError: not exactly one summary per partition, a cached block of the operator before was lost and
+                made anew, or not the same broadcast rows everywhere.
         """
         if plan.prepare is not None:
             rows = plan.prepare(rows, combine=self._combining.combines(plan.uid))
@@ -130,7 +131,7 @@ class BatchExecution:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
         pump = make_pump(encode_message(request), function, executed)
         answer = self._kept(keyed.mapInArrow(pump, answer_struct(plan.output_schema)), parallelism)
-        summaries = self._collect(answer)
+        summaries = self._collect(answer, request)
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
             raise UserErrorRaised(failed.error, failed.operator, failed.partition)
@@ -167,9 +168,21 @@ class BatchExecution:
         return cached
 
     @staticmethod
-    def _collect(answer: DataFrame) -> list[Summary]:
-        rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").select(SUMMARY_COLUMN).collect()
-        return [decode_message(bytes(row[0]), Summary) for row in rows]
+    def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
+        try:
+            # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
+            rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").select(SUMMARY_COLUMN).toArrow()
+        except Exception as error:
+            if LOST_BLOCK not in str(error):
+                raise
+            raise BatchRedoError(
+                "a cached block of the operator before was lost and its partition executed again; the batch is "
+                "executed again",
+                operator=request.operator.operator,
+                batch=request.batch,
+                epoch=request.epoch,
+            ) from error
+        return [decode_message(row.as_buffer(), Summary) for row in rows.column(0)]
 
 
 def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> tuple[Summary, ...]:
@@ -198,19 +211,6 @@ def check_broadcast(summaries: Sequence[Summary], batch: int) -> None:
         )
 
 
-def check_upstream(summaries: Sequence[Summary], upstream: Sequence[Summary], batch: int) -> None:
-    """I2 between chained operators. Raises `BatchRedoError` if rows of a superseded upstream attempt were read."""
-    winners = {row_tag(s.tag) for s in upstream}
-    for summary in summaries:
-        if not winners.issuperset(summary.consumed_tags):
-            raise BatchRedoError(
-                "an upstream partition was executed again after some of its rows were read; the batch is redone",
-                operator=summary.operator,
-                partition=summary.partition,
-                batch=batch,
-            )
-
-
 def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary], batch: int) -> None:
     """I2 for cached blocks: each partition was executed by its winner only. Raises `BatchRedoError` otherwise.
 
@@ -231,25 +231,28 @@ def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary]
 
 
 def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
-    """The output rows of the committed attempts; reading a row of any other attempt fails the query (I2)."""
-    return _tagged_rows(result).select(*[quoted(f.name) for f in output.fields])
+    """The output rows of the committed attempts; reading a block of any other attempt fails the query (I2)."""
+    lost = f"{LOST_BLOCK} after the commit; the query must be restarted to redo the batch"
+    return _tagged_rows(result, lost).select(*[quoted(f.name) for f in output.fields])
 
 
 def chained_rows(result: OperatorResult) -> DataFrame:
-    """The output rows as input of the next operator, with the row tag of the attempt that made them."""
-    rows = result.answer.where(f"{SUMMARY_COLUMN} IS NULL").drop(SUMMARY_COLUMN)
-    return rows.withColumnRenamed(TAG_COLUMN, UPSTREAM_TAG_COLUMN)
+    """The output rows as input of the next operator, which fails if it reads a block of another attempt (I2)."""
+    return _tagged_rows(result, f"{LOST_BLOCK}; the batch is executed again").drop(TAG_COLUMN, SUMMARY_COLUMN)
 
 
-def _tagged_rows(result: OperatorResult) -> DataFrame:
-    return result.answer.where(f"{SUMMARY_COLUMN} IS NULL AND {winner_condition(result.summaries)}")
+def _tagged_rows(result: OperatorResult, lost: str) -> DataFrame:
+    return result.answer.where(winner_condition(result.summaries, lost))
 
 
-def winner_condition(summaries: Sequence[Summary]) -> str:
-    """SQL that is true for rows of these attempts, and fails the query at any other row."""
+def winner_condition(summaries: Sequence[Summary], lost: str) -> str:
+    """SQL that is true for output rows of these attempts, and fails with `lost` at any row of another attempt.
+
+    That the row of the summary has to have the tag, too, tells of an attempt that has no output rows.
+    """
     # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
     # long list becomes a set beside the code. No tag is negative.
     padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(summaries) + 1))
     tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in summaries), *padding))
-    lost = "varve: a cached output block was lost after the commit; the query must be restarted to redo the batch"
-    return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN true ELSE CAST(raise_error('{lost}') AS BOOLEAN) END"
+    failed = f"CAST(raise_error('{lost}') AS BOOLEAN)"
+    return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN {SUMMARY_COLUMN} IS NULL ELSE {failed} END"

@@ -20,7 +20,6 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from varve.spark_integration.column_aggregates import partial_name
 from varve.spark_integration.column_name import quoted
-from varve.spark_integration.protocol import UPSTREAM_TAG_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -60,16 +59,14 @@ class MapSideCombine:
 
     def __call__(self, rows: DataFrame, *, combine: bool) -> DataFrame:
         """The rows to shuffle, combined if that is wanted and possible."""
-        # Rows of different upstream attempts stay apart, so that each carries the tag of its own.
-        kept = [*self.key_columns, *([UPSTREAM_TAG_COLUMN] if UPSTREAM_TAG_COLUMN in rows.columns else [])]
         if combine and self.can_combine:
             computed = [partial for column in self.columns for partial in _partials_of(column)]
             if self.event_time is not None:
                 computed.append(F.max(_column(self.event_time)).alias(self.event_time))
-            return rows.groupBy(*map(_column, kept)).agg(*computed)
+            return rows.groupBy(*map(_column, self.key_columns)).agg(*computed)
         read = [column.column for column in self.columns if column.column is not None]
         times = [self.event_time] if self.event_time is not None else []
-        wanted: dict[str, None] = dict.fromkeys([*kept, *read, *times])
+        wanted: dict[str, None] = dict.fromkeys([*self.key_columns, *read, *times])
         return rows.select(*map(_column, wanted))
 
 

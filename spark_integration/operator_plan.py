@@ -68,8 +68,8 @@ class OperatorPlan:
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
     prepare: MapSideCombine | None = field(default=None, repr=False)
-    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key,
-    of the event time and of upstream tags."""
+    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key
+    and of the event time."""
     broadcast: BroadcastInput | None = None
     """The function reads a broadcast stream beside another one; None: it does not."""
     initial_state: InitialState | None = field(default=None, repr=False)

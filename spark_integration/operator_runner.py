@@ -11,7 +11,6 @@ import traceback
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark import cloudpickle
 
 from varve.changelog.operator_state_backend import OperatorStateBackend
@@ -29,7 +28,6 @@ from varve.spark_integration.protocol import (
     EVENT_TIME_COLUMN,
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
-    UPSTREAM_TAG_COLUMN,
     OperatorRequest,
     UserError,
     answer_schema,
@@ -47,9 +45,7 @@ if TYPE_CHECKING:
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""
-INTERNAL_COLUMNS: Final = frozenset(
-    {KEY_GROUP_COLUMN, PARTITION_COLUMN, UPSTREAM_TAG_COLUMN, INITIAL_COLUMN, EVENT_TIME_COLUMN}
-)
+INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, INITIAL_COLUMN, EVENT_TIME_COLUMN})
 """What lies beside the columns of the user's rows."""
 
 
@@ -337,13 +333,6 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
         pickled=pickled,
         where=where,
     )
-
-
-def upstream_tags(batch: pa.RecordBatch) -> list[int]:
-    """Row tags of the upstream attempts that the rows of this batch came from."""
-    index = batch.schema.get_field_index(UPSTREAM_TAG_COLUMN)
-    tags: Any = [] if index < 0 else pc.unique(batch.column(index)).drop_null().to_pylist()
-    return tags
 
 
 def _latest(known: int | None, times: list[int | None]) -> int | None:

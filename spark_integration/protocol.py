@@ -31,8 +31,6 @@ KEY_GROUP_COLUMN: Final = "__varve_key_group"
 """int32, input only: the row's key group."""
 PARTITION_COLUMN: Final = "__varve_partition"
 """int32, input only: the row's partition; dropped before the pump where Spark allows it."""
-UPSTREAM_TAG_COLUMN: Final = "__varve_upstream_tag"
-"""int64, input only, in chained operators: row tag of the upstream attempt that produced the row."""
 KEY_COLUMN: Final = "__varve_key"
 """Any type, between a key function and the operator: the row's key."""
 EVENT_TIME_COLUMN: Final = "__varve_event_time"
@@ -181,8 +179,6 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     event_time_max_ms: int | None = None
     row_bytes_max: int | None = None
     """Largest mean size of a row of an input Arrow batch; None without input."""
-    consumed_tags: tuple[int, ...] = ()
-    """Row tags of the upstream attempts whose rows were read."""
     broadcast_digest: str = ""
     """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
     error: UserError | None = None

@@ -1,19 +1,19 @@
 """What one executed batch hands to the commit plan, and the checks that it is whole and uses winners only; pure.
 
-Invariants: I2 (exactly one attempt per partition; what it read upstream came from the attempts that are committed), I7
-(uploaded objects carry the slot of the entry that will name them).
+Invariants: I2 (exactly one attempt per partition), I7 (uploaded objects carry the slot of the entry that will name
+them).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from varve.storage import layout
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError
+from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import ObjectSlice, OperatorLayout, SnapshotFile
 
 if TYPE_CHECKING:
@@ -26,14 +26,6 @@ INLINE_BYTES_MAX: Final = 4 << 20
 """Limit of all inline segments and images of one batch."""
 ENTRY_BYTES_MAX: Final = 16 << 20
 """Limit of a whole chain entry."""
-
-
-class ConsumedTag(NamedTuple):
-    """A task read rows of this attempt of an upstream partition."""
-
-    operator: str
-    partition: int
-    tag: str
 
 
 class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -59,8 +51,6 @@ class PartitionResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The whole non-keyed state after the batch, if it changed and is small enough to travel in the entry."""
     image_uploaded: ObjectSlice | None = None
     """The same under `seg/<slot>/`, if it is large."""
-    consumed: tuple[ConsumedTag, ...] = ()
-    """The upstream attempts whose rows this attempt read."""
 
 
 class BatchFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -147,27 +137,6 @@ def _check_objects(result: PartitionResult, slot: int, reusable: set[str]) -> No
                 partition=result.partition,
                 object_name=name,
             )
-
-
-def check_consumed(results: Sequence[PartitionResult]) -> None:
-    """Raise `DidNotHappenError` if a task read rows of an upstream attempt that is not the one to be committed.
-
-    Spark re-runs an upstream partition when a map output is lost, possibly after some downstream tasks have read the
-    first attempt's rows. Nothing is durable yet then: the batch is to be executed again.
-    """
-    consumers = [result for result in results if result.consumed]
-    if not consumers:
-        return
-    winners = {(r.operator, r.partition): r.tag for r in results}
-    for result in consumers:
-        for consumed in result.consumed:
-            if winners.get((consumed.operator, consumed.partition)) != consumed.tag:
-                raise DidNotHappenError(
-                    f"the partition read rows of attempt {consumed.tag} of {consumed.operator}/{consumed.partition}, "
-                    "which was re-run meanwhile; execute the batch again",
-                    operator=result.operator,
-                    partition=result.partition,
-                )
 
 
 def check_operators(base: Commit | None, facts: BatchFacts) -> None:

@@ -20,7 +20,6 @@ from varve.storage.batch_result import (
     INLINE_BYTES_MAX,
     BatchFacts,
     PartitionResult,
-    check_consumed,
     check_operators,
     check_results,
     inline_total,
@@ -92,7 +91,6 @@ def plan_commit(
 
     Raises:
         InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
-        DidNotHappenError: a task consumed an attempt that is not the winner; execute the batch again.
         InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
     """
     _check_facts(state, facts)
@@ -130,7 +128,6 @@ def _check_facts(state: ChainState, facts: BatchFacts) -> None:
     base = state.base
     check_operators(base, facts)
     check_results(facts, state.slot, state.view)
-    check_consumed(facts.results)
     total = inline_total(facts.results)
     if total > INLINE_BYTES_MAX:
         raise InvariantError(f"{total} inline bytes exceed the limit of {INLINE_BYTES_MAX}", batch=facts.batch)

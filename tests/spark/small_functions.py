@@ -58,6 +58,17 @@ class Counting(Sums):
         yield from super().process_element(value, ctx)
 
 
+class Mute(Sums):
+    """Yields nothing while a file is there."""
+
+    def __init__(self, muted: Path) -> None:
+        self.muted = muted
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        rows = list(super().process_element(value, ctx))
+        yield from () if self.muted.exists() else rows
+
+
 class Dying(Sums):
     """Kills its own process, the state worker, once, at a certain value."""
 

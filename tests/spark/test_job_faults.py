@@ -10,8 +10,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, Sums, in_order, kill_state_workers
-from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing
+from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing, Mute
 from varve.spark_integration import batch_attempt, coordinator
+from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
@@ -175,20 +176,51 @@ def test_a_cached_output_block_lost_before_the_sink_fails_the_query_and_the_rest
     assert job.rows() == in_order(job.expected)
 
 
-def test_an_upstream_partition_that_runs_again_after_its_rows_were_read_redoes_the_batch(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_lost_output_block_that_is_made_anew_without_rows_fails_the_query_too(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    job = KeyedJob(spark, tmp_path, function=Mute(tmp_path / "muted"))
+    job.add(("a", 1), ("b", 2))
+    job.add(("a", 3), ("c", 4))
+
+    def losing(rows: DataFrame, batch: int) -> None:
+        if batch == 1:
+            (tmp_path / "muted").touch()
+            rows.sparkSession.catalog.clearCache()
+        job.collect(rows, batch)
+
+    with pytest.raises(Exception, match=r"cached output block was lost|lost this output"):
+        job.run(losing)
+    (tmp_path / "muted").unlink()
+    job.run()
+    assert job.rows() == in_order(job.expected)
+
+
+@pytest.mark.parametrize("again", ["with rows", "without rows"])
+def test_an_upstream_partition_that_runs_again_redoes_the_batch(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, again: str
 ) -> None:
     lost: list[int] = []
-    chained_rows = batch_attempt.chained_rows
+    chained_rows, muted = batch_attempt.chained_rows, tmp_path / "muted"
+    run = BatchAttempt.run
+
+    def running(self: BatchAttempt, asked: BatchInput) -> list[OperatorResult]:
+        muted.unlink(missing_ok=True)
+        return run(self, asked)
 
     def losing(result: OperatorResult) -> DataFrame:
         if not lost:
             lost.append(1)
+            if again == "without rows":
+                muted.touch()
             result.answer.unpersist(blocking=True)
         return chained_rows(result)
 
+    # What the driver hears of executions gets lost with a task that fails after it has put the block into the cache.
+    monkeypatch.setattr(batch_attempt, "check_executed", lambda *_: None)
     monkeypatch.setattr(batch_attempt, "chained_rows", losing)
-    job = KeyedJob(spark, tmp_path)
+    monkeypatch.setattr(BatchAttempt, "run", running)
+    job = KeyedJob(spark, tmp_path, function=Mute(muted))
     job.add(("a", 1), ("b", 2), ("a", 3))
     stream = job.environment().from_dataframe(job.stream.read())
     first = stream.key_by("k").process(job.function, job.output, uid="first")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tests.simulation.system.function import KEY_GROUPS
+from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import JOB, state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
@@ -36,7 +36,6 @@ from varve.storage.savepoints import create_native, delete_savepoint
 if TYPE_CHECKING:
     from tests.simulation.system.simulation import Simulation
 
-KEYS = ("a", "b", "c", "d", "ab", "ba", "")
 ROWS_MAX = 5
 INTERVAL_MS = 3_000
 POLL_MS = 1_000
@@ -45,7 +44,7 @@ POLL_MS = 1_000
 def batch_rows(seed: int, batch: int) -> list[tuple[str, int]]:
     """The input of a batch: (key, what to do)."""
     rng = random.Random(f"rows {seed} {batch}")
-    return [(rng.choice(KEYS), rng.randrange(30)) for _ in range(rng.randint(0, ROWS_MAX))]
+    return [(rng.choice(KEYS), rng.randrange(OPS)) for _ in range(rng.randint(0, ROWS_MAX))]
 
 
 class DriverRun:
@@ -71,7 +70,7 @@ class DriverRun:
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
         store = JobStore(system.store_of(self._process), JOB)
         parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
-        plan = job_plan(parallelism, options.backend, changelog=options.changelog)
+        plan = job_plan(parallelism, options.backend, changelog=options.changelog, chained=options.chained)
         run = JobRun.open(store, JOB, KEY_GROUPS, options.policy, clock, tokens)
         sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
         session: Any = Session()
@@ -237,9 +236,11 @@ def _read_state(system: Simulation, store: JobStore, process: Process, clock: Pr
         system.oracle.need(who, reader.checkpoint.link)
         try:
             clock.sleep(waits_s)
-            found: dict[str, Any] = {}
-            for part in reader.ranges():
-                found.update(state_of(part.store))
+            found: dict[str, State] = {}
+            for operator in reader.operators:
+                found[operator] = {}
+                for part in reader.ranges(operator):
+                    found[operator].update(state_of(part.store))
         finally:
             system.oracle.let_go(who)
     if found != system.oracle.models[reader.checkpoint.link]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.simulation.system.function import AttemptModel
 from tests.simulation.system.scheduler import Killed, Process, ProcessClock, Scheduler, Violation
-from tests.simulation.system.spark import TASK_FAILURES_MAX, InputRows, SparkError, Stage
+from tests.simulation.system.spark import TASK_FAILURES_MAX, LostBlockError, Rows, SparkError, Stage
 from varve.spark_integration.protocol import (
     SUMMARY_COLUMN,
     TAG_COLUMN,
@@ -54,6 +54,7 @@ class Outcome:
     rows: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     tag: int = 0
     error: str = ""
+    lost_block: bool = False
 
 
 @dataclass(eq=False)
@@ -72,7 +73,7 @@ class Visit:
 
 @dataclass
 class Worker:
-    """The state worker of one partition on one executor."""
+    """The state worker of one partition of an operator on one executor."""
 
     state: OperatorState | None = None
     seen: Seen = field(default_factory=Seen)
@@ -91,13 +92,13 @@ class Executor:
         self._clock = ProcessClock(scheduler, process)
         self._home = WorkerHome(process.directory / "home")
         self._stores = WorkingStores()
-        self._workers: dict[int, Worker] = {}
+        self._workers: dict[tuple[str, int], Worker] = {}
 
     def is_lost(self, now_s: float) -> bool:
         """Whether Spark has given it up."""
         return not self.process.is_alive or self.process.stalled_until_s - now_s > LOST_AFTER_S
 
-    def launch(self, task: TaskRequest, driver: Process, function: bytes, rows: InputRows) -> Outcome:
+    def launch(self, task: TaskRequest, driver: Process, function: bytes, rows: Rows) -> Outcome:
         """Begin a task attempt."""
         outcome = Outcome(task.partition, self)
 
@@ -106,6 +107,8 @@ class Executor:
                 self._serve(Visit(task, driver), function, rows, outcome)
             except (Killed, Violation):
                 raise
+            except LostBlockError:
+                outcome.lost_block = True
             except (VarveError, PumpLostError) as error:
                 outcome.error = f"{type(error).__name__}: {error}"
             finally:
@@ -114,8 +117,8 @@ class Executor:
         self._scheduler.start(self.process, f"p{task.partition}", body)
         return outcome
 
-    def _serve(self, visit: Visit, function: bytes, rows: InputRows, outcome: Outcome) -> None:
-        worker = self._workers.setdefault(visit.task.partition, Worker())
+    def _serve(self, visit: Visit, function: bytes, rows: Rows, outcome: Outcome) -> None:
+        worker = self._workers.setdefault((visit.task.batch.operator.operator, visit.task.partition), Worker())
         self._scheduler.pause("request")
         self._admit(worker, visit, outcome)
         try:
@@ -141,7 +144,7 @@ class Executor:
         worker.waiting = [*(w for w in worker.waiting if not w.superseded), visit]
         outcome.error = ""
 
-    def _execute(self, worker: Worker, visit: Visit, function: bytes, rows: InputRows, outcome: Outcome) -> None:
+    def _execute(self, worker: Worker, visit: Visit, function: bytes, rows: Rows, outcome: Outcome) -> None:
         task = visit.task
         state = self._state(worker, task)
         own = self._scheduler.current
@@ -208,21 +211,28 @@ class Cluster:
         self._options = options
         self._attempts = 0
 
-    def execute(self, request: BatchRequest, function: Any, rows: InputRows, executed: Any) -> Stage:
+    def execute(self, request: BatchRequest, function: Any, rows: Rows, executed: Any) -> Stage:
         """Run a stage to its end. Raises `SparkError` if a task fails too often."""
-        stage = Stage()
+        stage = Stage(self)
         failures: dict[int, int] = {}
-        running = [self._launch(request, p, function, rows, 0) for p in range(request.operator.parallelism)]
+        stage.answer.lose = lambda: self._lose_block(request, function, rows, executed, stage)
+        running: list[Outcome] = []
+        for partition in range(request.operator.parallelism):
+            if self._rng.random() < self._options.rerun / 4:
+                rows.lose()
+            running.append(self._launch(request, partition, function, rows, 0))
         driver = self._driver()
         while running:
             self._scheduler.wait_for(lambda: any(self._is_over(one) for one in running), 5.0)
             for outcome in [one for one in running if self._is_over(one)]:
                 running.remove(outcome)
                 partition = outcome.partition
+                if outcome.lost_block:
+                    raise LostBlockError
                 if outcome.done and not outcome.error and outcome.summary is not None:
                     executed.add([_note(outcome.summary)])
                     stage.summaries.append(outcome.summary)
-                    stage.blocks[partition] = (outcome.tag, outcome.rows)
+                    stage.answer.blocks[partition] = (outcome.tag, outcome.rows)
                     continue
                 failures[partition] = failures.get(partition, 0) + 1
                 if failures[partition] == TASK_FAILURES_MAX:
@@ -230,16 +240,16 @@ class Cluster:
                 running.append(self._launch(request, partition, function, rows, failures[partition]))
         assert driver.is_alive
         if self._rng.random() < self._options.rerun:
-            self._lose_block(request, function, rows, executed, stage)
+            stage.answer.lose()
         return stage
 
-    def _lose_block(self, request: BatchRequest, function: Any, rows: InputRows, executed: Any, stage: Stage) -> None:
+    def _lose_block(self, request: BatchRequest, function: Any, rows: Rows, executed: Any, stage: Stage) -> None:
         """A cached block is lost: Spark executes its partition again and tells nobody."""
         partition = self._rng.randrange(request.operator.parallelism)
         outcome = self._launch(request, partition, function, rows, TASK_FAILURES_MAX)
         self._scheduler.wait_for(lambda: self._is_over(outcome), LOST_AFTER_S)
         if outcome.summary is not None:
-            stage.blocks[partition] = (outcome.tag, outcome.rows)
+            stage.answer.blocks[partition] = (outcome.tag, outcome.rows)
             if self._rng.random() < 0.7:  # else it happens only when the sink reads
                 executed.add([_note(outcome.summary)])
 
@@ -251,7 +261,7 @@ class Cluster:
         assert task is not None
         return task.process
 
-    def _launch(self, request: BatchRequest, partition: int, function: Any, rows: InputRows, number: int) -> Outcome:
+    def _launch(self, request: BatchRequest, partition: int, function: Any, rows: Rows, number: int) -> Outcome:
         self._attempts += 1
         tag = self._tokens.token()
         task = TaskRequest(batch=request, partition=partition, tag=tag, task_attempt=self._attempts)

@@ -14,15 +14,27 @@ from typing import Any, NamedTuple
 
 from tests.simulation.system import threads
 from varve import ListStateDescriptor, MapStateDescriptor, TimeDomain, Types, ValueStateDescriptor
-from varve.datastream import KeyedProcessFunction, RuntimeContext
+from varve.datastream import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    RuntimeContext,
+)
 from varve.storage.records import Link
 
+KEYS = ("a", "b", "c", "d", "ab", "ba", "")
 KEY_GROUPS = 8
 OPERATOR = "changer"
+FOLLOWER = "follower"
+"""The operator behind it, in jobs that have one."""
 TOTAL = ValueStateDescriptor("total", Types.LONG())
 BY_NAME = MapStateDescriptor("by_name", Types.LONG(), Types.LONG())
 EVENTS = ListStateDescriptor("events", Types.LONG())
+SEEN = ListStateDescriptor("seen", Types.LONG())
+"""Of the instance, not keyed."""
 TIMER_AFTER_MS = 20_000
+OPS = 30
 
 
 class KeyState(NamedTuple):
@@ -38,6 +50,8 @@ class KeyState(NamedTuple):
 EMPTY = KeyState()
 State = dict[str, KeyState]
 """By key; a key without state is not there."""
+Seen = tuple[int, ...]
+"""What an instance's list holds."""
 
 
 def key_group(key: str) -> int:
@@ -50,6 +64,7 @@ class AttemptModel:
     """What one attempt of a partition has read and changed."""
 
     tag: str
+    operator: str
     base: Link
     before: State
     """The model's, at the base."""
@@ -58,8 +73,13 @@ class AttemptModel:
     slot: int
     time_ms: int
     changed: State = field(default_factory=dict[str, KeyState])
+    consumed: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     emitted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     fired: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
+    seen_before: Seen | None = None
+    """What the instance's list held when it was read first; None: it was not read yet."""
+    seen: Seen = ()
+    """What it holds now."""
     finished: bool = False
     _numbers: int = 0
 
@@ -82,8 +102,14 @@ def current_attempt() -> AttemptModel:
     return task.context
 
 
-class Changer(KeyedProcessFunction[str, Any, Any]):
+class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
     """Changes state of every kind as each element says."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        self.seen = context.get_operator_state_store().get_list_state(SEEN)
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        self._read_seen(current_attempt())
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(TOTAL)
@@ -95,11 +121,12 @@ class Changer(KeyedProcessFunction[str, Any, Any]):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         attempt, key = current_attempt(), value.k
         before = self._read(attempt, key)
-        number = attempt.number(value.op)
-        attempt.changed[key] = self._change(before, value.op, number, ctx)
+        attempt.consumed.append((key, value.n))
+        number = attempt.number(value.n)
+        attempt.changed[key] = self._change(before, value.n % OPS, number, ctx)
+        self._see(attempt, number)
         self.memory[key] = attempt.changed[key].total
-        attempt.emitted.append((key, number))
-        yield key, number
+        yield self._emit(attempt, number)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
         attempt, key = current_attempt(), ctx.get_current_key()
@@ -112,8 +139,31 @@ class Changer(KeyedProcessFunction[str, Any, Any]):
         attempt.changed[key] = before._replace(total=number, timers=rest)
         attempt.fired.add((key, timestamp))
         self.memory[key] = number
-        attempt.emitted.append((key, number))
-        yield key, number
+        yield self._emit(attempt, number)
+
+    def _emit(self, attempt: AttemptModel, number: int) -> tuple[str, int]:
+        """A row of another key, so that rows of one partition go to several of the next operator."""
+        row = KEYS[number % len(KEYS)], number
+        attempt.emitted.append(row)
+        return row
+
+    def _see(self, attempt: AttemptModel, number: int) -> None:
+        """Change the instance's list now and then."""
+        self._read_seen(attempt)
+        if number % 4 == 0:
+            self.seen.add(number)
+            attempt.seen = (*attempt.seen, number)
+        elif number % 16 == 1:
+            attempt.seen = (*attempt.seen[-2:], number)
+            self.seen.update(list(attempt.seen))
+
+    def _read_seen(self, attempt: AttemptModel) -> None:
+        """What the instance's list holds: what the attempt left there; at the base, whatever the oracle expects."""
+        found = tuple(self.seen.get() or ())
+        if attempt.seen_before is None:
+            attempt.seen_before = attempt.seen = found
+        elif found != attempt.seen:
+            threads.scheduler().fail(f"the list of partition {attempt.partition} has {found}, not {attempt.seen} (I4)")
 
     def _read(self, attempt: AttemptModel, key: str) -> KeyState:
         """What the state holds, which must be what the model says."""

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest import mock
 
+from tests.simulation.system import simulation
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varve.changelog import restore
+from varve.changelog.unconfirmed_mark import UnconfirmedMark
 from varve.materializer.chain_follower import ChainFollower
+from varve.spark_integration import non_keyed_state
+from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.state_worker import OperatorState
 from varve.storage import adopt_decision, base_decision, collector, download, layout
 from varve.storage.base_decision import Execute
@@ -119,6 +123,27 @@ def _rewound_unseen(_original: Any, _spark: Any, newest: Any, _restore: Any) -> 
     return Execute(newest)
 
 
+class _Everything:
+    """In the place of a set: holds whatever is asked."""
+
+    def issuperset(self, _other: Any) -> bool:
+        return True
+
+
+def _nothing(_original: Any, *_: Any) -> None:
+    """Do not do it."""
+
+
+def _all_rows(original: Any, result: Any) -> Any:
+    answer = original(result)
+    answer.winners = _Everything()
+    return answer
+
+
+def _every_partition_its_own(_original: Any, images: Any, _parallelism_before: Any, place: Any) -> Any:
+    return tuple(images.get(place.partition, ()))
+
+
 def _never_uploaded(_original: Any, _self: Uploader, _name: str, _data: bytes) -> Future[None]:
     done: Future[None] = Future()
     done.set_result(None)
@@ -137,6 +162,11 @@ READS: Final[dict[str, Any]] = {
     "readers": 2, "collectors": 2, "stalls": 0.0, "crashes": 0.0, "step_s": 0.1, "steps": 1000, "faults": NO_FAULTS
 }  # fmt: skip
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
+BACK: Final[dict[str, Any]] = {
+    "changelog": False, "backend": "rocksdb", "drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "crashes": 0.02,
+    "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000
+}  # fmt: skip
+"""Killed executors come back with what they had on disk."""
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
@@ -157,6 +187,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "the function outlives an attempt that did not win": (
         Mutation(OperatorState, "_drop_pending", _function_kept, "I3|I4", REDONE),
     ),
+    "a fold before the commit leaves no mark": (Mutation(UnconfirmedMark, "set", _nothing, "I3|I4|I5", BACK),),
     "a local copy off the line is caught up": (
         Mutation(
             restore,
@@ -172,6 +203,15 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
     "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
+    "rows of another upstream attempt are read": (
+        Mutation(simulation, "chained_rows", _all_rows, "I2", REDONE | {"chained": True}),
+    ),
+    "non-keyed state of an attempt that did not win is kept": (
+        Mutation(NonKeyedState, "drop", _nothing, "I3|I4", REDONE),
+    ),
+    "non-keyed state is not redistributed": (
+        Mutation(non_keyed_state, "redistributed", _every_partition_its_own, "I5", {"rescales": True}),
+    ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }

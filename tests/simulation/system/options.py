@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from tests.simulation.system.function import KEY_GROUPS, OPERATOR, Changer
+from tests.simulation.system.function import FOLLOWER, KEY_GROUPS, OPERATOR, Changer
 from tests.simulation.system.store import StoreFaults
 from varve.spark_integration.harness_plan import HarnessSettings, harness_plan, harness_program
 from varve.spark_integration.job_plan import JobPlan
@@ -62,6 +62,8 @@ class Options:
     grace_s: float
     forges: bool
     """Spark's checkpoint location is lost, set back or ahead, now and then (I11)."""
+    chained: bool
+    """The job has a second operator, which reads what the first one yields."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -110,23 +112,29 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         part_bytes=rng.choice([1 << 20, 1 << 20, 64]),
         grace_s=rng.choice([3.0, 60.0]),
         forges=rng.random() < 0.2,
+        chained=rng.random() < 0.3,
     )
 
 
 @lru_cache(maxsize=32)
-def job_plan(parallelism: int, backend: str, *, changelog: bool) -> JobPlan:
+def job_plan(parallelism: int, backend: str, *, changelog: bool, chained: bool) -> JobPlan:
     """The job, as its driver plans it."""
-    program = harness_program(
-        lambda stream: stream.key_by("k").process(Changer(), "k string, n bigint", uid=OPERATOR),
-        ("k string, op bigint",),
-    )
     settings = HarnessSettings(
         parallelism=parallelism,
         max_parallelism=KEY_GROUPS,
         backend=HashMapStateBackend() if backend == "hashmap" else EmbeddedRocksDBStateBackend(),
         changelog=changelog,
     )
-    plan = harness_plan(program, settings).job
-    operators = tuple(replace(operator, timestamp_column=None) for operator in plan.operators)
-    config: Any = replace(plan.config, materializer_mode="off")
-    return replace(plan, job="job", preparation=None, operators=operators, config=config, checkpoint_location="none")
+    # The harness plans one operator at a time.
+    plans = [_plan_of(uid, settings) for uid in (OPERATOR, FOLLOWER)[: 2 if chained else 1]]
+    operators = tuple(replace(plan.operators[0], timestamp_column=None) for plan in plans)
+    config: Any = replace(plans[0].config, materializer_mode="off")
+    return replace(
+        plans[0], job="job", preparation=None, operators=operators, config=config, checkpoint_location="none"
+    )
+
+
+def _plan_of(uid: str, settings: HarnessSettings) -> JobPlan:
+    schema = "k string, n bigint"
+    program = harness_program(lambda stream: stream.key_by("k").process(Changer(), schema, uid=uid), (schema,))
+    return harness_plan(program, settings).job

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.system.function import EMPTY, KEY_GROUPS, OPERATOR, AttemptModel, KeyState, State, key_group
+from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, KeyState, Seen, State, key_group
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.store import Disk
 from varve.changelog.restore import RestoreTarget, restore_store
@@ -59,7 +59,10 @@ class Oracle:
         self.entries: dict[int, Entry] = {}
         """Everything that ever was in the chain."""
         self.head: Entry | None = None
-        self.models: dict[Link, State] = {ORIGIN: {}}
+        self.models: dict[Link, dict[str, State]] = {ORIGIN: {}}
+        """By operator: the state after a commit."""
+        self.seen: dict[Link, dict[str, list[Seen]]] = {ORIGIN: {}}
+        """By operator and partition: the list of the instance after a commit."""
         self.views: dict[Link, LineView] = {ORIGIN: LineView(max_parallelism=KEY_GROUPS)}
         self._attempts: dict[str, AttemptModel] = {}
         self._needed: dict[str, frozenset[str]] = {}
@@ -173,23 +176,49 @@ class Oracle:
     def _committed(self, commit: Commit, stored: StoredCommit) -> None:
         if commit.parent not in self.models:
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, which never was a commit (I3)")
-        state = dict(self.models[commit.parent])
-        for part in commit.parts:
-            attempt = self._attempts.get(part.tag)
-            if attempt is None or not attempt.finished:
-                self.fail(f"commit {commit.seq} names tag {part.tag} of partition {part.partition}, not finished (I2)")
-                return
-            if (attempt.base, attempt.slot) != (commit.parent, commit.seq):
-                self.fail(f"the winner of partition {part.partition} ran on {attempt.base} for {attempt.slot} (I3)")
-            state.update(attempt.changed)
+        self.models[commit.link], self.seen[commit.link] = {}, {}
+        consumed: list[tuple[str, int]] | None = None
+        for operator in commit.operators:
+            attempts = self._winners(commit, operator.uid)
+            if consumed is not None and sorted(row for a in attempts for row in a.consumed) != sorted(consumed):
+                self.fail(f"the winners of {operator.uid} read other rows than {consumed} (I2)")
+            consumed = [row for attempt in attempts for row in attempt.emitted]
+            state = dict(self.models[commit.parent].get(operator.uid, {}))
+            for attempt in attempts:
+                state.update(attempt.changed)
+            self.models[commit.link][operator.uid] = {key: one for key, one in state.items() if one != EMPTY}
+            self._note_seen(commit, operator.uid, attempts)
         parent = self.entries.get(commit.parent.seq)
         if (parent.batch if isinstance(parent, Commit) else -1) != commit.batch - 1:
             self.fail(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
         if isinstance(parent, Commit) and commit.time_ms < parent.time_ms:
             self.fail(f"time went back from {parent.time_ms} to {commit.time_ms} (I5)")
-        self.models[commit.link] = {key: one for key, one in state.items() if one != EMPTY}
         self.views[commit.link] = advance(self.views[commit.parent], stored)
         self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
+
+    def _winners(self, commit: Commit, operator: str) -> list[AttemptModel]:
+        """The attempts of an operator's partitions that the commit names."""
+        found: list[AttemptModel] = []
+        for part in (part for part in commit.parts if part.operator == operator):
+            attempt = self._attempts.get(part.tag)
+            if attempt is None or not attempt.finished or attempt.operator != operator:
+                self.fail(f"commit {commit.seq} names tag {part.tag} of partition {part.partition}, not finished (I2)")
+            elif (attempt.base, attempt.slot) != (commit.parent, commit.seq):
+                self.fail(f"the winner of partition {part.partition} ran on {attempt.base} for {attempt.slot} (I3)")
+            else:
+                found.append(attempt)
+        return found
+
+    def _note_seen(self, commit: Commit, operator: str, attempts: list[AttemptModel]) -> None:
+        """What the lists of the instances held, and what they hold now (I4, I5)."""
+        before = self.seen[commit.parent].get(operator, [()] * len(attempts))
+        found = [attempt.seen_before or () for attempt in attempts]
+        if len(found) != len(before):  # the job has another parallelism: all together have what there was
+            self.count("redistributed")
+            before, found = ([tuple(sorted(itertools.chain(*lists)))] for lists in (before, found))
+        if found != before:
+            self.fail(f"the lists of {operator} held {found} in batch {commit.batch}, not {before} (I4, I5)")
+        self.seen[commit.link][operator] = [attempt.seen for attempt in attempts]
 
     def _note_line(self) -> None:
         for who in [who for who in self._needed if who.startswith("commit ")]:
@@ -235,9 +264,11 @@ class Oracle:
         batch = task.batch
         if batch.base not in self.models:
             self.fail(f"a task is to be executed on {batch.base}, which is no durable commit (I1)")
-        before = self.models[batch.base]
-        parallelism = batch.operator.parallelism
-        model = AttemptModel(task.tag, batch.base, before, task.partition, parallelism, batch.slot, batch.time_ms)
+        operator, parallelism = batch.operator.operator, batch.operator.parallelism
+        before = self.models[batch.base].get(operator, {})
+        model = AttemptModel(
+            task.tag, operator, batch.base, before, task.partition, parallelism, batch.slot, batch.time_ms
+        )
         self._attempts[task.tag] = model
         return model
 
@@ -277,7 +308,8 @@ class Oracle:
     def sink_holds(self, batch: int, seq: int, rows: list[tuple[str, int]]) -> None:
         commit = self.entries[seq]
         assert isinstance(commit, Commit)
-        expected = [row for part in commit.parts for row in self._attempts[part.tag].emitted]
+        last = commit.operators[-1].uid
+        expected = [row for attempt in self._winners(commit, last) for row in attempt.emitted]
         if sorted(rows) != sorted(expected):
             self.fail(f"the sink got {rows} of batch {batch}, the winners' rows are {expected} (I2)")
         if seq > self.outputs.get(batch, (0, []))[0]:
@@ -289,24 +321,28 @@ class Oracle:
 
     def check_restore(self, link: Link) -> None:
         """A commit restores to what the model says (I5, I9). For the hub: the restore must not pause."""
+        for operator in self.commit(link).operators:
+            found = self._restored(link, operator.uid, operator.key_type)
+            expected = self.models[link][operator.uid]
+            if found != expected:
+                self.fail(f"commit {link.seq} restores to {difference(found, expected)} (I5)")
+        self.count("restored")
+
+    def _restored(self, link: Link, operator: str, key_type: str) -> State:
         place = self._directory / f"check-{next(self._checks)}"
         place.mkdir(parents=True)
         try:
-            layout_of = self.commit(link).operators[0]
-            target = RestoreTarget(operator=OPERATOR, key_type=layout_of.key_type, low=0, high=KEY_GROUPS)
+            target = RestoreTarget(operator=operator, key_type=key_type, low=0, high=KEY_GROUPS)
             restored = restore_store(self.views[link], target, self.store, place / "state", place / "scratch")
             try:
-                found = state_of(restored)
+                return state_of(restored)
             finally:
                 restored.close()
         except VarveError as error:
             self.fail(f"commit {link.seq} cannot be restored: {type(error).__name__}: {error} (I1, I7)")
-            return
+            raise
         finally:
             remove(place)
-        if found != self.models[link]:
-            self.fail(f"commit {link.seq} restores to {difference(found, self.models[link])} (I5)")
-        self.count("restored")
 
     def check_retained(self) -> None:
         """What must be complete restores: the newest commits and the oldest."""

@@ -21,7 +21,7 @@ from tests.simulation.system.database import real_rocksdb, simulated_rocksdb
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import JOB, Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
-from tests.simulation.system.spark import CheckpointLocation, SimulatedExecution, SparkError, winner_rows
+from tests.simulation.system.spark import CheckpointLocation, SimulatedExecution, SparkError, chained_rows, winner_rows
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore, StoreFaults
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.spark_integration import batch_attempt, coordinator
@@ -164,7 +164,9 @@ class Simulation:
         options = self.options
         drivers = [p for p in self._processes if p.name.startswith("driver")]
         awake = [p for p in drivers if p.stalled_until_s <= self.scheduler.now_s]
-        another = self._rng.random() < (options.takeovers if awake else 0.4)
+        # Who is taken over again and again never gets a batch done, and that is not the system's fault.
+        takeovers = 0.0 if self._quiet else options.takeovers
+        another = self._rng.random() < (takeovers if awake else 0.4)
         if not drivers or (len(drivers) < options.drivers and another):
             self._start_driver()
         self._start_missing("executor", options.executors, self._start_executor)
@@ -253,6 +255,7 @@ def simulated_system(scheduler: Scheduler, *, real: bool = False) -> Iterator[No
         (coordinator, "SparkCheckpoint"): lambda _spark, _location: None,
         (coordinator, "winner_rows"): winner_rows,
         (batch_attempt, "BatchExecution"): SimulatedExecution,
+        (batch_attempt, "chained_rows"): chained_rows,
     }
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)

@@ -8,13 +8,14 @@ executor does not answer, and run twice when a cached block is lost.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from tests.simulation.system.function import key_group
-from varve.spark_integration.batch_execution import OperatorResult, check_summaries
+from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult, check_summaries
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN, BatchRequest, Summary, row_tag
 from varve.spark_integration.sinks import Sink
 from varve.spark_integration.user_errors import UserErrorRaised
@@ -30,6 +31,10 @@ TASK_FAILURES_MAX = 4
 
 class SparkError(Exception):
     """Spark ends the query."""
+
+
+class LostBlockError(Exception):
+    """A task reads a cached block of an attempt that is not the winner."""
 
 
 class CheckpointLocation:
@@ -131,43 +136,66 @@ class Session:
         self.conf = SparkConf()
 
 
+class Rows(Protocol):
+    """What an operator reads."""
+
+    cluster: Cluster
+    lose: Callable[[], None]
+    """Lose a part of them, which Spark then makes anew."""
+
+    def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
+        """A partition's rows, in Arrow batches of two."""
+        ...
+
+
 class InputRows:
-    """The rows of a batch: (key, op)."""
+    """The rows of a batch: (key, number)."""
 
     def __init__(self, session: Session, cluster: Cluster, rows: Sequence[tuple[str, int]]) -> None:
         self.sparkSession = session
         self.cluster = cluster
         self.rows = rows
+        self.lose: Callable[[], None] = lambda: None
 
     def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
-        """A partition's rows, in Arrow batches of two."""
         own = [r for r in self.rows if key_group(r[0]) * parallelism // max_parallelism == partition]
-        return [_arrow(own[i : i + 2]) for i in range(0, len(own), 2)]
+        return _arrow_batches(own)
+
+
+def _arrow_batches(rows: Sequence[tuple[str, int]]) -> list[pa.RecordBatch]:
+    return [_arrow(rows[i : i + 2]) for i in range(0, len(rows), 2)]
 
 
 def _arrow(rows: Sequence[tuple[str, int]]) -> pa.RecordBatch:
     columns = {
         "k": pa.array([key for key, _ in rows], pa.string()),
-        "op": pa.array([op for _, op in rows], pa.int64()),
+        "n": pa.array([number for _, number in rows], pa.int64()),
         KEY_GROUP_COLUMN: pa.array([key_group(key) for key, _ in rows], pa.int32()),
     }
     return pa.RecordBatch.from_pydict(columns)
 
 
+@dataclass
 class Answer:
-    """The cached answer of an operator: row tag and output rows by partition."""
+    """The cached answer of an operator, which another one may read."""
 
-    def __init__(self, blocks: dict[int, tuple[int, list[tuple[str, int]]]]) -> None:
-        self.blocks = blocks
+    cluster: Cluster
+    blocks: dict[int, tuple[int, list[tuple[str, int]]]]
+    """By partition: row tag and output rows."""
+    lose: Callable[[], None] = lambda: None
+    """Lose a block."""
+    winners: frozenset[int] = frozenset()
+    """Row tags that a block may have, when rows of it are read."""
 
-    def where(self, _condition: str) -> Answer:
-        return self
+    def rows(self) -> list[tuple[str, int]]:
+        """What all blocks hold. Raises `LostBlockError`."""
+        if not self.winners.issuperset(tag for tag, _ in self.blocks.values()):
+            raise LostBlockError
+        return [row for _, (_, rows) in sorted(self.blocks.items()) for row in rows]
 
-    def drop(self, _column: str) -> Answer:
-        return self
-
-    def withColumnRenamed(self, _before: str, _after: str) -> Answer:  # noqa: N802  Spark's name
-        return self
+    def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
+        own = [r for r in self.rows() if key_group(r[0]) * parallelism // max_parallelism == partition]
+        return _arrow_batches(own)
 
 
 class SimulatedExecution:
@@ -176,8 +204,11 @@ class SimulatedExecution:
     def __init__(self, *_: object, **__: object) -> None:
         """Nothing is cached yet."""
 
-    def run(self, _plan: object, rows: InputRows, request: BatchRequest, function: Any, executed: Any) -> Any:
-        stage = rows.cluster.execute(request, function, rows, executed)
+    def run(self, _plan: object, rows: Rows, request: BatchRequest, function: Any, executed: Any) -> Any:
+        try:
+            stage = rows.cluster.execute(request, function, rows, executed)
+        except LostBlockError as error:
+            raise BatchRedoError("a cached block was lost") from error
         for summary in stage.summaries:
             if summary.error is not None:
                 raise UserErrorRaised(summary.error, summary.operator, summary.partition)
@@ -187,13 +218,16 @@ class SimulatedExecution:
         """Nothing is cached."""
 
 
-def winner_rows(result: OperatorResult, _schema: object) -> Answer:
-    """In the place of `batch_execution.winner_rows`: a row of any other attempt ends the query."""
+def chained_rows(result: OperatorResult) -> Answer:
+    """In the place of `batch_execution.chained_rows`: a block of any other attempt fails who reads it."""
     answer: Any = result.answer
-    winners = {row_tag(summary.tag) for summary in result.summaries}
-    if not winners.issuperset(tag for tag, _ in answer.blocks.values()):
-        raise SparkError("a cached output block was lost after the commit")
+    answer.winners = frozenset(row_tag(summary.tag) for summary in result.summaries)
     return answer
+
+
+def winner_rows(result: OperatorResult, _schema: object) -> Answer:
+    """In the place of `batch_execution.winner_rows`."""
+    return chained_rows(result)
 
 
 class SimulatedSink(Sink):
@@ -208,7 +242,11 @@ class SimulatedSink(Sink):
     def write(self, df: Any, batch_id: int, seq: int) -> None:
         self._oracle.sink_begins(self._epoch(), batch_id, seq)
         self._scheduler.pause(f"sink {batch_id} at {seq}")
-        self._oracle.sink_holds(batch_id, seq, [row for _, rows in df.blocks.values() for row in rows])
+        try:
+            rows = df.rows()
+        except LostBlockError as error:
+            raise SparkError("a cached output block was lost after the commit") from error
+        self._oracle.sink_holds(batch_id, seq, rows)
         self._scheduler.pause("sink done")
 
     def last_committed(self) -> SinkCommit | None:
@@ -218,10 +256,6 @@ class SimulatedSink(Sink):
 class Stage:
     """What the tasks of a stage answered."""
 
-    def __init__(self) -> None:
+    def __init__(self, cluster: Cluster) -> None:
         self.summaries: list[Summary] = []
-        self.blocks: dict[int, tuple[int, list[tuple[str, int]]]] = {}
-
-    @property
-    def answer(self) -> Answer:
-        return Answer(self.blocks)
+        self.answer = Answer(cluster, {})

@@ -10,14 +10,13 @@ from varve.storage import commit_plan, layout
 from varve.storage.batch_result import (
     INLINE_BYTES_MAX,
     BatchFacts,
-    ConsumedTag,
     PartitionResult,
     entry_time,
     files_to_rewrite,
 )
 from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
 from varve.storage.commit_plan import Adoption, plan_commit
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError
+from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import (
     ORIGIN,
@@ -352,18 +351,6 @@ class TestChecks:
         facts = msgspec.structs.replace(driver.facts(0, two()), operators=(layout_of(2), layout_of(2)))
         with pytest.raises(InvalidRequestError, match="one uid"):
             plan_commit(driver.state, facts, driver.job.policy, "t")
-
-    def test_an_upstream_attempt_that_was_re_run_fails_the_batch(self) -> None:
-        driver = ChainJob().driver(0)
-        upstream = results_of([b"a", b"b"], tag="won")
-        for tags, ok in ((("won", "won"), True), (("won", "lost"), False), (("won", "won", "lost"), False)):
-            consumed = tuple(ConsumedTag(OPERATOR, min(p, 1), tag) for p, tag in enumerate(tags))
-            downstream = changed(results_of([b"z"], tag="d", operator="second"), 0, consumed=consumed)
-            if ok:
-                driver.plan(0, upstream + downstream)
-            else:
-                with pytest.raises(DidNotHappenError, match="execute the batch again"):
-                    driver.plan(0, upstream + downstream)
 
     @pytest.mark.parametrize(
         "fields", [{"time_ms": 0}, {"watermark_ms": 4}, {"watermark_ms": None}, {"batch": 0}, {"batch": 2}]
