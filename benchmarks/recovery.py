@@ -26,7 +26,6 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from rich.table import Table
 
@@ -35,6 +34,7 @@ from benchmarks.jobs import discard, varve_environment
 from benchmarks.report import Cases, bar_chart
 from benchmarks.session import run_alone
 from benchmarks.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
+from benchmarks.workload import write_whole
 from varve.spark_integration.checkpoint_statistics import percentile
 from varve.spark_integration.options import JOB_OPTIONS
 
@@ -161,9 +161,7 @@ class FedQuery:
     def feed(self, rows: pa.Table) -> float:
         """Let it process these rows; its `triggerExecution`, milliseconds."""
         path = self._inbox / f"{time.time_ns()}.parquet"
-        written = path.with_name(f"_{path.name}")  # Spark does not look at such a name
-        pq.write_table(rows, written, compression="none")
-        written.rename(path)
+        write_whole(path, rows, compression="none")
         give_up = time.monotonic() + TIMEOUT_S
         while time.monotonic() < give_up and self.query.isActive:
             done = [p for p in self.query.recentProgress if p["numInputRows"]]

@@ -54,9 +54,7 @@ def _write(path: Path, keys: pa.Array, rows: np.ndarray, count: int, rng: np.ran
     key, nth = rows % count, rows // count
     category = (nth + rng.integers(CATEGORIES, size=count)[key]) % CATEGORIES
     columns = {"key": keys.take(pa.array(key)), "category": category, "price": rng.random(len(rows))}
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(pa.table(columns), temporary)
-    temporary.rename(path)
+    write_whole(path, pa.table(columns))
 
 
 def write_keys(path: Path, numbers: np.ndarray, rng: np.random.Generator) -> None:
@@ -65,9 +63,14 @@ def write_keys(path: Path, numbers: np.ndarray, rng: np.random.Generator) -> Non
     keys = pc.binary_join_element_wise("key-", digits, "")
     price = rng.integers(1_000_000, size=len(numbers)) / 100
     columns = {"key": keys, "category": numbers % CATEGORIES, "price": price}
-    temporary = path.with_suffix(".tmp")
-    pq.write_table(pa.table(columns), temporary)
-    temporary.rename(path)
+    write_whole(path, pa.table(columns))
+
+
+def write_whole(path: Path, rows: pa.Table, compression: str = "snappy") -> None:
+    """One file, which a stream over its directory finds when it is complete."""
+    written = path.with_name(f"_{path.name}")  # Spark does not look at such a name
+    pq.write_table(rows, written, compression=compression)
+    written.rename(path)
 
 
 def source(spark: SparkSession, directory: Path) -> DataFrame:
