@@ -250,7 +250,7 @@ class Cluster:
         self._scheduler.wait_for(lambda: self._is_over(outcome), LOST_AFTER_S)
         if outcome.summary is not None:
             stage.answer.blocks[partition] = (outcome.tag, outcome.rows)
-            if self._rng.random() < 0.7:  # else it happens only when the sink reads
+            if self._rng.random() < 0.7:  # else it happens when the sink reads, or in a task that fails later
                 executed.add([_note(outcome.summary)])
 
     def _is_over(self, outcome: Outcome) -> bool:
