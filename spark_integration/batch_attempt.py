@@ -13,7 +13,7 @@ from varve.spark_integration.batch_execution import (
     chained_rows,
     check_executed,
 )
-from varve.spark_integration.chain_task import StepFailures, raise_failures
+from varve.spark_integration.chain_task import StepFailures, raise_failures, without_failures
 from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.input_branches import BranchedPreparation
 from varve.spark_integration.input_watermarks import LatestEventTimes
@@ -111,7 +111,7 @@ class BatchAttempt:
         place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
         rows = self._prepare(asked.rows, place, failures, latest)
         if not self._plan.operators:
-            self._prepared = self._execution.cache(rows)
+            self._prepared = without_failures(self._execution.cache(rows))
             raise_failures(failures.value)
         for plan, request in zip(self._plan.operators, self._requests, strict=True):
             batch_request = BatchRequest(
@@ -150,10 +150,10 @@ class BatchAttempt:
         failures: Accumulator[list[StepFailure]],
         latest: Accumulator[dict[int, int]],
     ) -> DataFrame:
-        preparation = self._plan.preparation
+        preparation, is_whole = self._plan.preparation, not self._plan.operators
         if isinstance(preparation, BranchedPreparation):
-            return preparation.apply(rows, place, failures, latest)
-        return rows if preparation is None else preparation.apply(rows, place, failures)
+            return preparation.apply(rows, place, failures, latest, is_whole=is_whole)
+        return rows if preparation is None else preparation.apply(rows, place, failures, is_whole=is_whole)
 
     def close(self) -> None:
         """Free the cached answers."""

@@ -1,7 +1,9 @@
 """Stateless functions in front of the first keyed operator, fused into one `mapInArrow` step.
 
 A user's exception does not fail the task, which Spark would repeat: the task ends without further rows and adds the
-error to an accumulator. The driver looks there before anything is committed (I3), and raises it.
+error to an accumulator. The driver looks there before anything is committed (I3), and raises it. Without an operator
+behind it the rows go to the sink from Spark's cache. Then a row tells of the error, too, and nobody can read past it:
+Spark may lose cached rows and make them anew when the driver has looked already.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.accumulators import AccumulatorParam
-from pyspark.sql.pandas.types import from_arrow_type
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varve.spark_integration.operator_runner import user_error
-from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN, UserError
+from varve.spark_integration.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
 from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.errors import InvalidRequestError
 
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 StepFailure = tuple[int, UserError]
 """Partition and what was raised there."""
+LOST_ROWS: Final = "varve: cached rows were lost, and when they were made anew a function raised "
 CHANGING: Final = frozenset({"map", "flat_map", "process"})
 """Steps that make new elements."""
 
@@ -79,9 +82,11 @@ class Preparation:
         """Whether the input's own columns do not simply stay."""
         return changes_elements(self.steps)
 
-    def apply(self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]]) -> DataFrame:
-        """The prepared rows; what functions raise goes into `failures`."""
-        return rows.mapInArrow(ChainTask(self, place, failures), self.output_schema)
+    def apply(
+        self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]], *, is_whole: bool
+    ) -> DataFrame:
+        """The prepared rows; what functions raise goes into `failures`. `is_whole`: no operator follows."""
+        return applied(rows, ChainTask(self, place, failures, is_whole=is_whole), self.output_schema)
 
     def at(self, place: ChainPlace) -> ChainRun:
         """The chain, for one task."""
@@ -113,7 +118,11 @@ class ChainTask:
         place: ChainPlace,
         failures: Accumulator[list[StepFailure]],
         latest: Accumulator[dict[int, int]] | None = None,
+        *,
+        is_whole: bool = False,
     ) -> None:
+        self.is_whole = is_whole
+        """Whether there is a row of a failure."""
         self._plan = plan
         self._place = place
         self._failures = failures
@@ -127,21 +136,55 @@ class ChainTask:
         partition, at = context.partitionId(), self._place
         place = ChainPlace(partition, at.parallelism, at.max_parallelism, at.job_parameters)
         run = self._plan.at(place)
+        schema: pa.Schema | None = None
         try:
             try:
                 run.open()
                 for batch in batches:
-                    yield from run.prepared(batch)
+                    for rows in run.prepared(batch):
+                        schema = rows.schema
+                        yield self._answer(rows)
             finally:
                 run.close()
             if self._latest is not None:
                 self._latest.add(run.latest)
         except StepError as failed:
-            self._failures.add([(partition, user_error(failed.cause, None, failed.where))])
+            yield from self._failed(partition, user_error(failed.cause, None, failed.where), schema)
         except InvalidRequestError as error:
-            self._failures.add([(partition, user_error(error, None))])
+            yield from self._failed(partition, user_error(error, None), schema)
         for _ in batches:  # a reader that stops early would break the pipe
             pass
+
+    def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.is_whole:
+            return rows
+        return rows.append_column(FAILURE_COLUMN, pa.nulls(rows.num_rows, pa.string()))
+
+    def _failed(self, partition: int, error: UserError, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """Note an error, after rows of that schema if there were any."""
+        self._failures.add([(partition, error)])
+        if self.is_whole:
+            schema = schema or to_arrow_schema(self._plan.output_schema, timezone="UTC")
+            columns = [pa.nulls(1, field.type) for field in schema]
+            said = f"{error.exception_type}: {error.message} {error.where}".rstrip()
+            yield pa.RecordBatch.from_arrays([*columns, pa.array([said])], names=[*schema.names, FAILURE_COLUMN])
+
+
+def applied(rows: DataFrame, task: ChainTask, output_schema: StructType) -> DataFrame:
+    """The rows that the task makes."""
+    if task.is_whole:  # all columns of the row of a failure are null
+        fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]
+        output_schema = StructType([*fields, StructField(FAILURE_COLUMN, StringType())])
+    return rows.mapInArrow(task, output_schema)
+
+
+def without_failures(rows: DataFrame) -> DataFrame:
+    """What a job without operators gives its sink; reading it fails where a function has raised."""
+    if FAILURE_COLUMN not in rows.columns:
+        return rows
+    lost = f"concat('{LOST_ROWS}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
+    failed = f"CAST(raise_error({lost}) AS BOOLEAN)"
+    return rows.where(f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE {failed} END").drop(FAILURE_COLUMN)
 
 
 def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> pa.RecordBatch:

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from varve.spark_integration.chain_task import ChainTask, changes_elements, event_times
+from varve.spark_integration.chain_task import ChainTask, applied, changes_elements, event_times
 from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varve.spark_integration.side_by_side import ConnectedElements, split
@@ -85,9 +85,11 @@ class BranchedPreparation:
         place: ChainPlace,
         failures: Accumulator[list[StepFailure]],
         latest: Accumulator[dict[int, int]],
+        *,
+        is_whole: bool,
     ) -> DataFrame:
-        """The prepared rows; what functions raise goes into `failures`, each branch's last event time in `latest`."""
-        return rows.mapInArrow(ChainTask(self, place, failures, latest), self.output_schema)
+        """As `Preparation.apply`; each branch's last event time goes into `latest`."""
+        return applied(rows, ChainTask(self, place, failures, latest, is_whole=is_whole), self.output_schema)
 
     def at(self, place: ChainPlace) -> BranchesRun:
         """All branches, for one task."""

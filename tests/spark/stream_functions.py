@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from varve.common import Types
@@ -74,6 +75,18 @@ class Second(TimestampAssigner):
 
     def extract_timestamp(self, value: Any, record_timestamp: int) -> int:
         return value[1]
+
+
+class UnluckyWhile(MapFunction):
+    """Raises while a file is there."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def map(self, value: Any) -> Any:
+        if self.marker.exists():
+            raise ArithmeticError(f"{value} is unlucky now")
+        return value
 
 
 class Unlucky(MapFunction):

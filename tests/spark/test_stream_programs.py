@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.stream_functions import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky
+from tests.spark.stream_functions import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky, UnluckyWhile
 from varve.common import Duration, Row, Types, WatermarkStrategy
 from varve.datastream import DataStream, StreamExecutionEnvironment
 from varve.storage.errors import UserFunctionError
@@ -94,6 +94,32 @@ def test_a_program_without_state_runs_and_its_errors_are_its_own(env: StreamExec
         collected(numbers.map(Unlucky()).name("careful"))
     assert isinstance(error.value.__cause__, ArithmeticError)
     assert error.value.context["job"] == "job"
+
+
+def test_an_error_in_rows_without_state_that_are_made_anew_is_not_lost(
+    env: StreamExecutionEnvironment, rows_of_k: Any, tmp_path: Path
+) -> None:
+    unlucky, lost, written = tmp_path / "unlucky", list[int](), list[Any]()
+
+    def losing(rows: DataFrame, batch: int) -> None:
+        if batch == 1 and not lost:
+            lost.append(batch)
+            unlucky.touch()
+            rows.sparkSession.catalog.clearCache()
+        written.append((batch, sorted(tuple(row) for row in rows.collect())))
+
+    def run() -> None:
+        env.set_checkpoint_storage(tmp_path / "state")
+        stream = env.from_dataframe(rows_of_k.read()).map(UnluckyWhile(unlucky))
+        writer = stream.foreach_batch(losing).query_name("lost").trigger(availableNow=True)
+        writer.option("checkpointLocation", str(tmp_path / "spark")).start().awaitTermination()
+
+    with pytest.raises(Exception, match=r"cached rows were lost.* is unlucky now in step"):
+        run()
+    unlucky.unlink()
+    run()
+    assert [batch for batch, _ in written] == [0, 1, 2]
+    assert all(rows for _, rows in written)
 
 
 @pytest.mark.parametrize("where", ["before", "key", "inside", "after"])
