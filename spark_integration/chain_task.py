@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
 StepFailure = tuple[int, UserError]
 """Partition and what was raised there."""
-LOST_ROWS: Final = "varve: cached rows were lost, and when they were made anew a function raised "
 CHANGING: Final = frozenset({"map", "flat_map", "process"})
 """Steps that make new elements."""
 
@@ -182,9 +181,10 @@ def without_failures(rows: DataFrame) -> DataFrame:
     """What a job without operators gives its sink; reading it fails where a function has raised."""
     if FAILURE_COLUMN not in rows.columns:
         return rows
-    lost = f"concat('{LOST_ROWS}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
-    failed = f"CAST(raise_error({lost}) AS BOOLEAN)"
-    return rows.where(f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE {failed} END").drop(FAILURE_COLUMN)
+    lost = "varve: cached rows were lost, and when they were made anew a function raised "
+    text = f"concat('{lost}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
+    condition = f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE CAST(raise_error({text}) AS BOOLEAN) END"
+    return rows.where(condition).drop(FAILURE_COLUMN)
 
 
 def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> pa.RecordBatch:

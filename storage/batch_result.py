@@ -1,4 +1,4 @@
-"""What one executed batch hands to the commit plan, and the checks that it is whole and uses winners only; pure.
+"""What one executed batch hands to the commit plan, and the checks that it is whole; pure.
 
 Invariants: I2 (exactly one attempt per partition), I7 (uploaded objects carry the slot of the entry that will name
 them).

@@ -34,7 +34,7 @@ LONG_STEPS = 20_000
 PROCESSES = 2
 FOUND_WITHIN = 150
 NAMED: dict[str, tuple[int, dict[str, Any]]] = {
-    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (6, BACK),
+    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (10, BACK),
     "a lost block of an operator was made anew without rows, and the next operator read nothing instead": (
         121,
         BACK | {"chained": True},
