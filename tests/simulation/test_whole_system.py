@@ -34,10 +34,13 @@ LONG_STEPS = 20_000
 PROCESSES = 2
 FOUND_WITHIN = 150
 NAMED: dict[str, tuple[int, dict[str, Any]]] = {
-    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (10, BACK),
+    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (
+        10,
+        BACK | {"restores": 0.0},
+    ),
     "a lost block of an operator was made anew without rows, and the next operator read nothing instead": (
         121,
-        BACK | {"chained": True},
+        BACK | {"chained": True, "restores": 0.0},
     ),
 }
 """What a seed has found → the seed, and options instead of its own."""
@@ -64,7 +67,10 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     share = SHORT // PROCESSES
     text = check([start(BASE + part * SHORT + number * share, share) for number in range(PROCESSES)])
     counts = {what: int(number) for what, number in re.findall(r"([\w: ]+): (\d+)", text.replace(", ", "\n"))}
-    for what in ("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"):
+    for what in (
+        *("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"),
+        *("set back", "set back to a savepoint"),
+    ):
         assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
 
 

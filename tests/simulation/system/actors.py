@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
+from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import JOB, state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from tests.simulation.system.spark import CheckpointLocation, InputRows, RunCheckpoint, Session, SimulatedSink
+from tests.simulation.system.spark import InputRows, RunCheckpoint, Session, SimulatedSink
 from varve.changelog.state_reader import StateReader
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.metrics import MaterializerMetrics
@@ -89,7 +90,8 @@ class DriverRun:
             coordinator.take_over()
             self._run = run
             system.oracle.took_over(run.fence)
-            if options.forges and system.location.acked and self._rng.random() < 0.3:
+            forges = options.forges and system.location.acked and run.fence.restore is None
+            if forges and self._rng.random() < 0.3:
                 self._start_wrong(coordinator, session)
             else:
                 self._query(coordinator, session, system.location)
@@ -99,7 +101,7 @@ class DriverRun:
     def _query(self, coordinator: Coordinator, session: Session, location: CheckpointLocation) -> None:
         """Batch after batch, as Spark does it."""
         self._scheduler.pause("query starts")
-        batch = location.acked
+        batch = location.next_batch
         is_planned = batch < len(location.offsets)
         while True:
             if not is_planned:
@@ -139,10 +141,10 @@ class DriverRun:
         location = self._system.location
         kind = self._rng.choice(["lost", "rewound", "ahead", "offsets"])
         if kind == "lost":
-            return SparkProgress(0, "query-2", "new", None), LineageError
+            return SparkProgress(0, "another query", "new", None), LineageError
         if kind == "rewound" and newest > 0:
             batch = self._rng.randrange(newest)
-            return SparkProgress(batch, location.query_id, location.offsets[batch], "any"), RewindError
+            return SparkProgress(batch, location.query_id, location.source_hash(batch), "any"), RewindError
         if kind == "ahead":
             return SparkProgress(newest + 2, location.query_id, "next", "unknown"), GapError
         return SparkProgress(newest + 1, location.query_id, "next", "others"), LineageError

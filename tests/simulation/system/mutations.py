@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 from unittest import mock
 
+from msgspec.structs import replace as replace_fields
+
 from tests.simulation.system import simulation
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
@@ -22,7 +24,7 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration import non_keyed_state
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, collector, download, layout
+from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
@@ -123,6 +125,15 @@ def _rewound_unseen(_original: Any, _spark: Any, newest: Any, _restore: Any) -> 
     return Execute(newest)
 
 
+def _without_choice(original: Any, head: Any, *, chosen_ahead: bool = False, **given: Any) -> Any:
+    fence = original(head, chosen_ahead=chosen_ahead, **given)
+    return fence if chosen_ahead else replace_fields(fence, restore=given["restore"], chosen_ahead=False)
+
+
+def _copied_without_log(original: Any, fence: Any, source: Any, state: Any, token: str) -> Any:
+    return original(fence, source, replace(state, log=()), token)
+
+
 class _Everything:
     """In the place of a set: holds whatever is asked."""
 
@@ -167,6 +178,7 @@ BACK: Final[dict[str, Any]] = {
     "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000
 }  # fmt: skip
 """Killed executors come back with what they had on disk."""
+SET_BACK: Final[dict[str, Any]] = {"restores": 0.1, "readers": 2, "changelog": True, "crashes": 0.003, "steps": 1000}
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
@@ -203,6 +215,10 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),
     "a rewind is not seen": (Mutation(base_decision, "_rewound", _rewound_unseen, "I11", {"forges": True}),),
+    "the operator's choice is forgotten": (Mutation(chain, "plan_fence", _without_choice, "I11", SET_BACK),),
+    "a savepoint is copied without its log": (
+        Mutation(job_run, "plan_import", _copied_without_log, "I3|I4|I5", SET_BACK),
+    ),
     "rows of another upstream attempt are read": (
         Mutation(simulation, "chained_rows", _all_rows, "I2", REDONE | {"chained": True}),
     ),

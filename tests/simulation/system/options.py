@@ -64,6 +64,8 @@ class Options:
     """Spark's checkpoint location is lost, set back or ahead, now and then (I11)."""
     chained: bool
     """The job has a second operator, which reads what the first one yields."""
+    restores: float
+    """How likely an operator stops the job and sets it back, per look of the supervisor."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -113,6 +115,7 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         grace_s=rng.choice([3.0, 60.0]),
         forges=rng.random() < 0.2,
         chained=rng.random() < 0.3,
+        restores=rng.choice([0.0, 0.0, 0.02, 0.1]),
     )
 
 

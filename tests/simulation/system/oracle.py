@@ -38,7 +38,7 @@ from varve.storage.savepoints import objects_of
 from varve.storage.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
-    from tests.simulation.system.spark import CheckpointLocation
+    from tests.simulation.system.location import CheckpointLocation
     from varve.changelog.working_store import WorkingStore
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
@@ -71,6 +71,10 @@ class Oracle:
         self.outputs: dict[int, tuple[int, list[tuple[str, int]]]] = {}
         """Batch → seq and rows of its newest output."""
         self.last_output: SinkCommit | None = None
+        self.stopped = False
+        """The operator is setting the job back: what is acknowledged is not what is on the line."""
+        self.chosen: Link | None = None
+        """The commit that the operator has chosen for the next batch."""
         self._checks = itertools.count()
         self.counts: dict[str, int] = {}
         """What happened, to see that the simulation goes far enough."""
@@ -105,6 +109,11 @@ class Oracle:
             found.append(link)
             link = self.commit(link).parent
         return found
+
+    def savepoints(self) -> list[str]:
+        """Names of the savepoints there are, holds not among them."""
+        names = [who.removeprefix("savepoint ") for who in self._needed if who.startswith("savepoint ")]
+        return sorted(name for name in names if not layout.is_hold(name))
 
     def _put(self, name: str, data: bytes) -> None:
         area, _, rest = name.removeprefix(f"{JOB}/").partition("/")
@@ -174,8 +183,26 @@ class Oracle:
             self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
 
     def _committed(self, commit: Commit, stored: StoredCommit) -> None:
+        if commit.source is not None:
+            self._imported(commit, commit.source.commit)
+        else:
+            self._executed(commit)
+        # An import has no parent, and its view is that of a full entry.
+        self.views[commit.link] = advance(self.views[commit.parent], stored)
+
+    def _imported(self, commit: Commit, source: Link) -> None:
+        """A copy of the state of a commit that once was there (I5)."""
+        self.models[commit.link], self.seen[commit.link] = self.models[source], self.seen[source]
+        if commit.batch != self.commit(source).batch or commit.parts:
+            self.fail(f"the copy at {commit.seq} is not one of commit {source.seq} (I5)")
+        self.count("imported")
+
+    def _executed(self, commit: Commit) -> None:
         if commit.parent not in self.models:
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, which never was a commit (I3)")
+        if self.chosen is not None and commit.parent != self.chosen:
+            self.fail(f"commit {commit.seq} was executed on {commit.parent}, the operator chose {self.chosen} (I11)")
+        self.chosen = None
         self.models[commit.link], self.seen[commit.link] = {}, {}
         consumed: list[tuple[str, int]] | None = None
         for operator in commit.operators:
@@ -188,13 +215,16 @@ class Oracle:
                 state.update(attempt.changed)
             self.models[commit.link][operator.uid] = {key: one for key, one in state.items() if one != EMPTY}
             self._note_seen(commit, operator.uid, attempts)
-        parent = self.entries.get(commit.parent.seq)
-        if (parent.batch if isinstance(parent, Commit) else -1) != commit.batch - 1:
+        self._check_batch(commit, self.entries.get(commit.parent.seq))
+        self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
+
+    def _check_batch(self, commit: Commit, parent: Entry | None) -> None:
+        """Batches of a query follow one another, and a query begins at 0 (I3); time never goes back (I5)."""
+        before = parent.batch if isinstance(parent, Commit) and parent.query_id == commit.query_id else -1
+        if before != commit.batch - 1:
             self.fail(f"batch {commit.batch} was executed on {commit.parent.seq}, not on the batch before (I3)")
         if isinstance(parent, Commit) and commit.time_ms < parent.time_ms:
             self.fail(f"time went back from {parent.time_ms} to {commit.time_ms} (I5)")
-        self.views[commit.link] = advance(self.views[commit.parent], stored)
-        self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
 
     def _winners(self, commit: Commit, operator: str) -> list[AttemptModel]:
         """The attempts of an operator's partitions that the commit names."""
@@ -228,8 +258,9 @@ class Oracle:
 
     def check_acknowledged(self) -> None:
         """What Spark has acknowledged is on the line (I1)."""
-        newest = self.commit(self.newest).batch if self.newest != ORIGIN else -1
-        if newest < self._location.acked - 1:
+        commit = self.commit(self.newest) if self.newest != ORIGIN else None
+        newest = commit.batch if commit is not None and commit.query_id == self._location.query_id else -1
+        if not self.stopped and newest < self._location.acked - 1:
             self.fail(f"batch {self._location.acked - 1} is acknowledged, the line ends at batch {newest} (I1)")
 
     # --- what must not be deleted ------------------------------------------------------------------------------------

@@ -18,15 +18,18 @@ from unittest import mock
 from tests.simulation.system.actors import DriverRun, MaterializerLife, collect, read
 from tests.simulation.system.cluster import Cluster, Executor
 from tests.simulation.system.database import real_rocksdb, simulated_rocksdb
+from tests.simulation.system.location import CheckpointLocation
+from tests.simulation.system.operating import Choice, choose, restore
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import JOB, Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
-from tests.simulation.system.spark import CheckpointLocation, SimulatedExecution, SparkError, chained_rows, winner_rows
+from tests.simulation.system.spark import SimulatedExecution, SparkError, chained_rows, winner_rows
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore, StoreFaults
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.spark_integration import batch_attempt, coordinator
 from varve.storage.errors import CorruptDataError, FencedError, RetryableError, StartError, VarveError
 from varve.storage.job_store import JobStore
+from varve.storage.records import ORIGIN
 
 QUIET_BATCHES = 3
 LOG_BATCHES_MAX = 12
@@ -66,6 +69,8 @@ class Simulation:
         self._processes: list[Process] = []
         self._drivers: dict[str, DriverRun] = {}
         self._numbers: dict[str, int] = {}
+        self._restore: Choice | None = None
+        """What an operator sets the stopped job back to."""
         self._next_look_s = 0.0
         self._checked_seq = 0
         chance = random.Random(f"cluster {seed}")
@@ -167,15 +172,38 @@ class Simulation:
         # Who is taken over again and again never gets a batch done, and that is not the system's fault.
         takeovers = 0.0 if self._quiet else options.takeovers
         another = self._rng.random() < (takeovers if awake else 0.4)
-        if not drivers or (len(drivers) < options.drivers and another):
+        if self._restore is None and self._rng.random() < (0.0 if self._quiet else options.restores):
+            self._stop_for_restore()
+        elif self._restore is None and (not drivers or (len(drivers) < options.drivers and another)):
             self._start_driver()
         self._start_missing("executor", options.executors, self._start_executor)
         self._start_missing("materializer", options.materializers, self._start_materializer)
         self._start_missing("collector", options.collectors, lambda p: lambda: collect(self, p))
         self._start_missing("reader", options.readers, lambda p: lambda: read(self, p))
+        self._start_missing("operator", int(self._restore is not None), self._start_restore)
         if self.oracle.newest.seq > self._checked_seq and self._rng.random() < 0.1:
             self._checked_seq = self.oracle.newest.seq
             self.oracle.check_restore(self.oracle.newest)
+
+    def _stop_for_restore(self) -> None:
+        """An operator stops the job, every run of it, and chooses what it is to go on from."""
+        if self.oracle.newest != ORIGIN:
+            self._restore = choose(self.oracle, self._rng)
+            self.note(f"the operator stops the job: {self._restore}")
+            self.oracle.stopped = True
+            for process in [p for p in self._processes if p.name.startswith("driver")]:
+                self._kill(process)
+
+    def _start_restore(self, process: Process) -> Callable[[], None] | None:
+        choice = self._restore
+        return None if choice is None else lambda: restore(self, process, choice)
+
+    def restored(self, seq: int | None) -> None:
+        """The job may run again, from this commit if one was chosen."""
+        self._restore = None
+        self.oracle.stopped = False
+        if seq is not None:
+            self.oracle.chosen = self.oracle.entries[seq].link
 
     def _start_missing(self, role: str, wanted: int, make: Callable[[Process], Callable[[], None] | None]) -> None:
         there = [p.name for p in self._processes]
@@ -237,8 +265,9 @@ class Simulation:
         self._faults, self._quiet = NO_FAULTS, True
         self.disk.settle(all_of_them=True)
         self.oracle.check_retained()
-        wanted = self.location.acked + QUIET_BATCHES
         self._look()
+        self._until(lambda: self._restore is None, "the job cannot be set back (I11)")
+        wanted = self.location.acked + QUIET_BATCHES
         self._until(lambda: self.location.acked >= wanted, "no batch is acknowledged (I11)")
         if self.options.materializers and self.options.changelog:
             self._until(lambda: self.log_batches() <= LOG_BATCHES_MAX, "the log does not get shorter (I10)")

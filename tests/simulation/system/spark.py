@@ -1,4 +1,4 @@
-"""Spark, simulated as far as varve's driver sees it: a checkpoint location, executions on executors, and a sink.
+"""Spark, simulated as far as varve's driver sees it: executions on executors, and a sink.
 
 The coordinator and `BatchAttempt` are the product's; in the place of Spark's actions on an operator there is
 `SimulatedExecution`, which runs tasks on simulated executors: tasks are tried again when they fail, given up when their
@@ -7,7 +7,6 @@ executor does not answer, and run twice when a cached block is lost.
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,6 +22,7 @@ from varve.storage.base_decision import SinkCommit, SparkProgress
 
 if TYPE_CHECKING:
     from tests.simulation.system.cluster import Cluster
+    from tests.simulation.system.location import CheckpointLocation
     from tests.simulation.system.oracle import Oracle
     from tests.simulation.system.scheduler import Scheduler
 
@@ -37,35 +37,6 @@ class LostBlockError(Exception):
     """A task reads a cached block of an attempt that is not the winner."""
 
 
-class CheckpointLocation:
-    """Spark's offset log and commit log, which are atomic and do not fail here."""
-
-    def __init__(self) -> None:
-        self.query_id = "query-1"
-        self.offsets: list[str] = []
-        """Hash of the end offsets, by batch."""
-        self.acked = 0
-        """Batches of the commit log."""
-
-    def plan(self, batch: int, run: str) -> None:
-        """Write `offsets/<batch>`; a run that meets another one's ends."""
-        if batch < len(self.offsets):
-            raise SparkError(f"another query has planned batch {batch}")
-        assert batch == len(self.offsets)
-        self.offsets.append(hashlib.sha256(f"{batch} by {run}".encode()).hexdigest())
-
-    def acknowledge(self, batch: int) -> None:
-        """Write `commits/<batch>`."""
-        if batch < self.acked:
-            raise SparkError(f"another query has acknowledged batch {batch}")
-        assert batch == self.acked, f"batch {batch} is acknowledged before {self.acked}"
-        self.acked = batch + 1
-
-    def progress(self, batch: int) -> SparkProgress:
-        """What the choice of the base needs."""
-        return SparkProgress(batch, self.query_id, self.offsets[batch], self.offsets[batch - 1] if batch else None)
-
-
 class RunCheckpoint:
     """The checkpoint location as the coordinator reads it; `progress` may be set to what it is not (I11)."""
 
@@ -77,7 +48,7 @@ class RunCheckpoint:
         return self.location.query_id
 
     def source_hash(self, batch: int) -> str:
-        return self.forged.source_hash if self.forged else self.location.offsets[batch]
+        return self.forged.source_hash if self.forged else self.location.source_hash(batch)
 
     def progress(self, batch: int) -> SparkProgress:
         return self.forged or self.location.progress(batch)

@@ -1,0 +1,161 @@
+"""Setting a stopped job, and Spark's checkpoint location, to a checkpoint that both have: what `varve restore` does.
+
+A fence says which commit the next run starts from, and Spark forgets the batches after it. Nothing of the state is
+deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
+half-way is done again: until Spark has forgotten, its batches follow the newest commit, and the choice does nothing.
+
+Invariants: I6 (the fence ends every older run), I11 (what does not fit together is an error).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from varve.materializer.command_output import utc_time
+from varve.materializer.inspect_commands import newest_commits
+from varve.materializer.restore_decision import RestorePlan, Wanted, decide_restore
+from varve.materializer.spark_location import read_location, set_back
+from varve.materializer.state_origin import copy_origin
+from varve.storage.chain import Chain
+from varve.storage.chain_reader import ChainReader
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.errors import StateMissingError
+from varve.storage.job_run import JobRun
+
+if TYPE_CHECKING:
+    from varve.materializer.restore_decision import SparkLocation
+    from varve.materializer.state_origin import StateOrigin
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import Fence, JobRecord
+
+LINE_MAX: Final = 10_000
+"""Commits of the line that are looked at; only retained ones exist."""
+
+
+class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of `varve restore`."""
+
+    job: str
+    dry_run: bool
+    seq: int
+    """The checkpoint that the next run starts from; of a savepoint, the one that holds its copy (0 in a dry run)."""
+    batch: int
+    time: str
+    """Of the state."""
+    next_start: str
+    """What Spark's checkpoint location must be."""
+    forgotten: tuple[str, ...]
+    """Files that were moved away from Spark's checkpoint location."""
+
+
+class JobRestore:
+    """See the module.
+
+    Args:
+        job: The job's directory, for people.
+        store: Rooted there. The job must be stopped.
+        record: The job's.
+        spark: Rooted at Spark's checkpoint location; None: it is not touched.
+        clock: Time.
+        tokens: Randomness.
+        dry_run: Only say what would be done.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        store: ObjectStore,
+        record: JobRecord,
+        spark: ObjectStore | None,
+        *,
+        clock: Clock,
+        tokens: TokenSource,
+        dry_run: bool = False,
+    ) -> None:
+        self._job = job
+        self._store = store
+        self._record = record
+        self._spark = spark
+        self._dry_run = dry_run
+        self._reader = ChainReader(store, record.job_id)
+        self._clock, self._tokens = clock, tokens
+
+    def to_checkpoint(self, wanted: Wanted) -> RestoreLine:
+        """Go back to a checkpoint on the line.
+
+        Raises:
+            StateMissingError: no complete checkpoint is the wanted one.
+            LineageError: it does not fit Spark's location.
+            VarveError: the storage failed; do it again.
+        """
+        head = self._reader.head()
+        if head is None:
+            raise StateMissingError("the job has no checkpoint yet", job=self._job)
+        spark = self._location()
+        plan = decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), head.keep_from, spark, wanted)
+        number = 0 if self._dry_run else self._choose(plan.commit.seq).epoch
+        return self._set_back(plan, spark, plan.commit.seq, number)
+
+    def to_origin(self, origin: StateOrigin) -> RestoreLine:
+        """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
+        origin.check(self._record.max_parallelism)
+        spark = self._location()
+        plan = decide_restore((origin.commit,), 0, spark, Wanted())
+        seq = number = 0
+        if not self._dry_run:
+            fence = self._copy(origin)
+            seq, number = fence.restore or 0, fence.epoch
+        return self._set_back(plan, spark, seq, number)
+
+    def cancel(self) -> None:
+        """The next start is an ordinary one again."""
+        if not self._dry_run:
+            self._chain().take_over(chosen_ahead=True)
+
+    def _location(self) -> SparkLocation | None:
+        return None if self._spark is None else read_location(self._spark)
+
+    def _chain(self) -> Chain:
+        record = self._record
+        return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
+
+    def _choose(self, seq: int) -> Fence:
+        return self._chain().take_over(seq, chosen_ahead=True)
+
+    def _copy(self, origin: StateOrigin) -> Fence:
+        run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)
+        try:
+            return run.start_from(
+                origin.commit,
+                None,
+                lambda slot: copy_origin(
+                    origin, self._record, self._store, slot, clock=self._clock, tokens=self._tokens
+                ),
+                chosen_ahead=True,
+            )
+        finally:
+            run.close()
+
+    def _set_back(self, plan: RestorePlan, spark: SparkLocation | None, seq: int, number: int) -> RestoreLine:
+        forgotten: tuple[str, ...] = ()
+        if self._spark is not None and plan.forget_above is not None and not self._dry_run:
+            forgotten = set_back(self._spark, plan.forget_above, number)
+        commit = plan.commit
+        if spark is None:
+            start = f"a new location, or the one of query {commit.query_id} as it was after batch {commit.batch}"
+        elif spark.begins(commit):
+            start = "the location given, where the query begins at batch 0: say where its sources begin"
+        else:
+            start = f"the location given, whose next batch is {commit.batch + 1}"
+        return RestoreLine(
+            job=self._job,
+            dry_run=self._dry_run,
+            seq=seq,
+            batch=commit.batch,
+            time=utc_time(commit.time_ms),
+            next_start=start,
+            forgotten=forgotten,
+        )

@@ -1,0 +1,69 @@
+"""An operator who stops the job and sets it back with `varve restore`, to an older checkpoint or to a savepoint.
+
+The command may be killed at any effect, and is then called again until it has succeeded; the job stays stopped.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tests.simulation.system.location import LocationFiles
+from tests.simulation.system.oracle import JOB
+from tests.simulation.system.scheduler import Process, ProcessClock
+from varve.materializer.job_restore import JobRestore
+from varve.materializer.restore_decision import Wanted
+from varve.materializer.state_origin import find_origin
+from varve.storage.errors import InvalidRequestError, StartError, VarveError
+from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
+
+if TYPE_CHECKING:
+    from tests.simulation.system.oracle import Oracle
+    from tests.simulation.system.simulation import Simulation
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What the operator wants."""
+
+    seq: int | None
+    """Checkpoint; None: the newest that fits."""
+    savepoint: str | None
+    anew: bool
+    """With a new checkpoint location; else Spark's is set back."""
+
+
+def choose(oracle: Oracle, rng: random.Random) -> Choice:
+    """A checkpoint that is complete, or a savepoint."""
+    savepoints = oracle.savepoints()
+    savepoint = rng.choice(savepoints) if savepoints and rng.random() < 0.7 else None
+    seq = rng.choice(oracle.line()).seq if savepoint is None and rng.random() < 0.8 else None
+    return Choice(seq, savepoint, anew=rng.random() < 0.3)
+
+
+def restore(system: Simulation, process: Process, choice: Choice) -> None:
+    """One call of the command; what it has not done is for the next one."""
+    clock = ProcessClock(system.scheduler, process)
+    store = JobStore(system.store_of(process), JOB)
+    spark = None if choice.anew else LocationFiles(system.location, system.scheduler.pause)
+    try:
+        command = JobRestore(JOB, store, read_job(store), spark, clock=clock, tokens=system.tokens)
+        if choice.savepoint is not None:
+            done = command.to_origin(find_origin(choice.savepoint, store))
+        else:
+            done = command.to_checkpoint(Wanted(choice.seq))
+    except (StartError, InvalidRequestError) as error:
+        system.note(f"{process.name}: refused: {error}")
+        if system.location.is_torn:
+            system.scheduler.fail(f"a restore that was stopped half-way cannot be done again: {error} (I11)")
+        system.oracle.count("restore refused")
+        system.restored(None)
+    except VarveError as error:
+        system.note(f"{process.name}: {error}")
+    else:
+        if choice.anew:
+            system.location.begin_anew()
+        system.oracle.count("set back to a savepoint" if choice.savepoint else "set back")
+        system.restored(done.seq)
