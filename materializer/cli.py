@@ -21,10 +21,11 @@ from varve.materializer.child_process import decode_config
 from varve.materializer.command_output import show_lines
 from varve.materializer.config import MaterializerConfig, parse_properties
 from varve.materializer.demand import ask
-from varve.materializer.duration import parse_duration_ms, parse_size_bytes
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.jobs import job_names
 from varve.materializer.package_command import package
+from varve.materializer.parameter_types import DURATION, SIZE
+from varve.materializer.pin_commands import pins
 from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
 from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
@@ -41,31 +42,11 @@ from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import substore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from varve.materializer.events import Reporter
 
 FAILED_EXIT_CODE: Final = 1
 
 
-class _Parsed(click.ParamType[int]):
-    """A value that one of our own parsers reads."""
-
-    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
-        self.name = name
-        self._parse = parse
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return self._parse(value)
-        except InvalidRequestError as error:
-            self.fail(str(error), param, ctx)
-
-
-DURATION: Final = _Parsed("duration", parse_duration_ms)
-SIZE: Final = _Parsed("size", parse_size_bytes)
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
 
 
@@ -203,6 +184,7 @@ def _usage(error: InvalidRequestError) -> click.ClickException:
 
 
 for _command in (
-    materialize, standby, jobs, checkpoints, sweep, savepoint, restore, describe, state, diff, verify_command, package,
+    materialize, standby, jobs, checkpoints, sweep, savepoint, pins, restore, describe, state, diff, verify_command,
+    package,
 ):  # fmt: skip
     main.add_command(_command)

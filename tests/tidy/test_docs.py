@@ -64,6 +64,8 @@ COVERED: dict[str, str] = {
             "varve state flights --storage file:///var/lib/varve --groups --json",
             "varve diff flights --from batch:0 --storage file:///var/lib/varve",
             "varve diff flights --from batch:0 --to batch:1 --count --storage file:///var/lib/varve",
+            "varve pins list flights --storage file:///var/lib/varve",
+            "varve pins release flights --older-than 1d --storage file:///var/lib/varve",
             "varve verify flights --storage file:///var/lib/varve",
             "varve verify flights --repair --storage file:///var/lib/varve",
             "varve verify flights --repair --apply --storage file:///var/lib/varve",

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob
+from tests.committing_job import CommittingJob, NumberedTokens
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
 from varve.materializer.cli import main
 from varve.storage.local_store import LocalStore
+from varve.storage.pins import create_pin
 from varve.storage.prefixed_store import PrefixedStore
 
 if TYPE_CHECKING:
@@ -32,6 +33,10 @@ def storage(tmp_path: Path) -> str:
     job.start()
     job.commit(BatchChanges(totals={"N14228": 1, "a": 2}, by_name={"a": (False, {"x": 1})}))
     job.commit(BatchChanges(totals={"N14228": 3}, events={"a": (False, ["one", "two"])}))
+    assert job.run is not None
+    base = job.run.state.base
+    assert base is not None
+    create_pin(job.run.reader, base, "a killed tool", ManualClock(), NumberedTokens("pins"))
     job.close()
     return f"file://{tmp_path}"
 
@@ -42,7 +47,9 @@ def test_the_commands_of_the_page_run(command: str, storage: str) -> None:
     assert name == "varve"
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
-    shown = {"describe": "by_name", "verify": "compared", "diff": "total"}.get(arguments[0], "key")
+    shown = {"describe": "by_name", "verify": "compared", "diff": "total", "pins": "a killed tool"}.get(
+        arguments[0], "key"
+    )
     assert shown in done.output
     assert "nothing found" not in done.output
 

@@ -1,0 +1,90 @@
+"""`varve pins` over a real job on local disk."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from click.testing import CliRunner
+
+from tests.committing_job import NumberedTokens
+from tests.manual_clock import ManualClock
+from tests.materializer_world import World
+from varve.materializer import retention
+from varve.materializer.cli import main
+from varve.storage.clock import SystemClock
+from varve.storage.collector import Collector
+from varve.storage.local_store import LocalStore
+from varve.storage.pins import create_pin
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+HOUR_MS = 3_600_000
+TOKENS = NumberedTokens("pins")
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    world = World(tmp_path / "work", LocalStore(tmp_path / "storage"))
+    world.commit()
+    yield world
+    world.close()
+
+
+def run(world: World, *arguments: str, code: int = 0) -> Any:
+    storage = world.root.url
+    done = CliRunner().invoke(main, ["pins", *arguments, "--storage", storage, "--json"])
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()] if code == 0 else done.output
+
+
+def pinned(world: World, holder: str, age_ms: int = 0) -> str:
+    """Pin the newest checkpoint, `age_ms` ago."""
+    clock = ManualClock(SystemClock().now_ms() - age_ms)
+    return create_pin(world.reader, world.newest(), holder, clock, TOKENS).token
+
+
+def test_pins_are_listed_with_what_they_keep_and_released(world: World) -> None:
+    sidecar = world.sidecar()
+    first = pinned(world, "a killed reader")
+    for _ in range(4):
+        world.commit(4, upload=True)
+        sidecar.fold()
+    second = pinned(world, "a reader")
+    for _ in range(4):
+        world.commit(4, upload=True)
+        sidecar.fold()
+    listed = run(world, "list", "job")
+    assert [(line["pin"], line["holder"]) for line in listed] == [(first, "a killed reader"), (second, "a reader")]
+    assert all(line["entries"] > 0 for line in listed)
+    collector = Collector(world.reader, world.clock, TOKENS)
+    collector.collect()
+    assert run(world, "release", "job", first, "--dry-run") == listed[:1]
+    assert not collector.collect().deleted
+    for pin, line in zip((first, second), listed, strict=True):
+        assert run(world, "release", "job", pin) == [line]
+        report = collector.collect()
+        assert 0 < len(report.entries) <= line["entries"]  # fences stay
+        assert report.segments
+    assert run(world, "list", "job") == []
+
+
+def test_old_pins_are_released_but_not_those_of_the_retention(world: World) -> None:
+    old = pinned(world, "a killed reader", 2 * HOUR_MS)
+    kept = [pinned(world, retention.HOLDER, 9 * HOUR_MS), pinned(world, "a reader")]
+    assert [line["pin"] for line in run(world, "release", "job", "--older-than", "1h")] == [old]
+    assert sorted(line["pin"] for line in run(world, "list", "job")) == sorted(kept)
+
+
+@pytest.mark.parametrize("arguments", [(), ("a", "--older-than", "1h")])
+def test_it_must_be_said_which(world: World, arguments: tuple[str, ...]) -> None:
+    assert "say which pins" in run(world, "release", "job", *arguments, code=1)
+
+
+def test_an_unknown_pin_releases_nothing(world: World) -> None:
+    known = pinned(world, "a reader")
+    assert "there is no pin other; see `varve pins list`" in run(world, "release", "job", known, "other", code=1)
+    assert [line["pin"] for line in run(world, "list", "job")] == [known]
