@@ -93,15 +93,42 @@ def is_location(restore: str | int | None) -> bool:
     return isinstance(restore, str) and restore != layout.LATEST
 
 
-def has_commit_of(store: ObjectStore, query_id: str | None) -> bool:
-    """Whether the newest commit of the job at the store's root was made by this query. No job has none."""
+def find_start(
+    location: str, own: ObjectStore, query_id: str | None, storage_options: Mapping[str, Any] | None = None
+) -> StateOrigin | None:
+    """What a query is to start from that is told to start from a location; None if it has begun.
+
+    Args:
+        location: See the module.
+        own: The store of the job, which may not exist yet.
+        query_id: Of Spark's checkpoint location; None for a new one.
+        storage_options: Of the filesystem, where the location is no local directory.
+
+    Raises as `find_origin`; the message says so if an earlier start has brought the state into the job already.
+    """
+    newest = _newest_of(own)
+    if newest is not None and newest.source is None and newest.query_id == query_id:
+        return None
+    try:
+        return find_origin(location, own, storage_options)
+    except (InvalidRequestError, StateMissingError) as error:
+        if newest is None or newest.source is None:
+            raise
+        problem = (
+            f"{error.message}; the job already holds what an earlier start took (seq {newest.seq}, of batch "
+            f"{newest.batch}): set execution.state-recovery.path to `latest` to start from that"
+        )
+        raise type(error)(problem, **error.context) from error
+
+
+def _newest_of(store: ObjectStore) -> Commit | None:
+    """The newest commit of the job at the store's root; None if it has none, or there is no job."""
     try:
         reader = ChainReader(store, read_job(store).job_id)
     except MissingObjectError:
-        return False
+        return None
     link = newest_commit(reader.head())
-    commit = None if link == ORIGIN else reader.read_commit(link).commit
-    return commit is not None and commit.source is None and commit.query_id == query_id
+    return None if link == ORIGIN else reader.read_commit(link).commit
 
 
 def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:

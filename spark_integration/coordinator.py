@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from varve.changelog.schema_history import words
-from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_origin, has_commit_of, is_location
+from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_start, is_location
 from varve.materializer.supervised_process import SupervisedMaterializer
 from varve.spark_integration.anchors import Anchors
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
@@ -42,6 +42,7 @@ from varve.storage.batch_result import entry_time
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
+from varve.storage.import_plan import begins_after
 from varve.storage.job_run import JobRun, NewJob
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore
@@ -429,11 +430,12 @@ class Coordinator:
 def _origin(spark: SparkSession, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
     """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
     restore = plan.config.restore
-    if not is_location(restore) or has_commit_of(
-        store, SparkCheckpoint(spark, plan.checkpoint_location).known_query_id()
-    ):
+    if not is_location(restore):
         return None
-    origin = find_origin(str(restore), store, plan.config.storage_options)
+    query_id = SparkCheckpoint(spark, plan.checkpoint_location).known_query_id()
+    origin = find_start(str(restore), store, query_id, plan.config.storage_options)
+    if origin is None:
+        return None
     origin.check(plan.config.max_parallelism)
     return origin
 
@@ -442,7 +444,7 @@ def _new_job(plan: JobPlan, origin: StateOrigin | None, store: ObjectStore) -> N
     """What is written down of the job if it is new."""
     config = plan.config
     return NewJob(
-        begins_after=origin.commit.seq if origin else 0,
+        begins_after=begins_after(origin.commit) if origin else 0,
         cloned_from=origin.job_beside(store) if origin and config.claim_mode == CLONE else None,
         storage=new_job_storage(config.encryption_key_provider, config.log_location),
     )

@@ -142,8 +142,10 @@ def _continue(
         _check_lineage(spark, newest)
         return Execute(newest)
     if spark.batch == newest.batch:
-        chosen = restore is not None and restore.ahead and parent is not None and restore.commit == parent
-        return _redo(spark, newest, parent, None if chosen else sink)
+        chosen = restore.commit if restore is not None and restore.ahead else None
+        if chosen is not None and spark.batch == 0 and chosen.query_id != spark.query_id:
+            return Execute(chosen)  # the query begins, with whatever state the operator wants
+        return _redo(spark, newest, parent, None if chosen is not None and chosen == parent else sink)
     if spark.batch > newest.batch:
         raise GapError(
             f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "

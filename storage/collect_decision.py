@@ -38,6 +38,8 @@ class EntryNames(NamedTuple):
     objects: frozenset[str]
     """Under `seg/` and `pack/`, those of its own slot and older ones."""
     snapshots: frozenset[layout.SnapshotName]
+    is_import: bool = False
+    """It is the copy of a state that a job starts from; until a batch follows, another one may take its place."""
 
 
 class SavepointNames(NamedTuple):
@@ -116,7 +118,7 @@ def names_of(entry: Entry) -> EntryNames:
     snapshots = {
         layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in entry.tiles if t.snapshot is not None
     }
-    return EntryNames(frozenset(objects), frozenset(snapshots))
+    return EntryNames(frozenset(objects), frozenset(snapshots), entry.source is not None)
 
 
 def collect_slots(

@@ -30,7 +30,7 @@ from varve.storage.collect_decision import (
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.fail_point import fail_point
 from varve.storage.pins import list_pins
-from varve.storage.records import ORIGIN, SnapshotDescriptor
+from varve.storage.records import SnapshotDescriptor
 from varve.storage.savepoints import list_savepoints
 from varve.storage.snapshots import SnapshotReader, publish
 from varve.storage.start_decision import newest_commit
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.collect_decision import EntryKind
-    from varve.storage.records import Entry
+    from varve.storage.records import Entry, Link
 
 DELETE_NAMES_MAX: Final = 1000
 """Names per delete call: the limit of S3's batch delete."""
@@ -68,7 +68,8 @@ class CollectReport:
     aborted: tuple[str, ...] = ()
     """Descriptors claimed for uploads that were given up."""
     shares: bool = True
-    """Whether a retained entry or a savepoint names another job's objects; not known if nothing was collected."""
+    """Whether a retained entry or a savepoint names another job's objects, or an entry about to come may; not known if
+    nothing was collected."""
     unreadable: tuple[str, ...] = ()
     """Entries below the cut that are damaged; they are left alone."""
 
@@ -132,11 +133,14 @@ class Collector:
             files=files,
             savepoint_files=savepoint_files,
             aborted=aborted,
-            shares=newest_commit(head) == ORIGIN or self._shares(kept),
+            shares=self._shares(newest_commit(head), kept),
             unreadable=unreadable,
         )
 
-    def _shares(self, kept: SavepointNames) -> bool:
+    def _shares(self, newest: Link, kept: SavepointNames) -> bool:
+        names = self._names.get(newest.seq)
+        if names is None or names.is_import:  # a start that is going on may share what it has just got a hold of
+            return True
         return any(map(layout.is_shared, kept.objects.union(*(n.objects for n in self._names.values()))))
 
     def _savepoints(self) -> tuple[SavepointNames, tuple[str, ...]]:

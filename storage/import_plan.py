@@ -13,7 +13,7 @@ has state is never given another one, unless it is its own and a new query asks 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -25,6 +25,9 @@ from varve.storage.records import ORIGIN, Commit, Link, StateSource, encode_entr
 
 if TYPE_CHECKING:
     from varve.storage.records import Fence, ImageRef, SegmentRef, Tile
+
+SEQS_AHEAD: Final = 1_000_000
+"""Eleven days of a source's commits, at one per second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,12 +90,20 @@ def decide_import(
         return UseImport(newest.seq)
     if newest.source is None and newest.query_id == query_id:
         return GoOn()
-    if source.job_id == own_job_id:
-        return Import()
+    if source.job_id == own_job_id or (newest.source is not None and newest.source.job_id != own_job_id):
+        return Import()  # no batch has followed another job's state, so the job has none of its own that could be lost
     raise LineageError(
         f"the job has a state of its own, up to batch {newest.batch} (seq {newest.seq}) of query {newest.query_id}; "
         "start from another job's state under a new query name, or leave the option out"
     )
+
+
+def begins_after(source: Commit) -> int:
+    """Seq after which the chain of a new job begins that starts from `source`.
+
+    Far above it, because a start may be interrupted and done again from a later commit of a job that goes on meanwhile.
+    """
+    return source.seq + SEQS_AHEAD
 
 
 def check_slot(fence: Fence, source: Commit) -> None:

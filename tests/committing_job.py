@@ -35,6 +35,7 @@ from varve.storage.base_decision import SparkProgress
 from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
+from varve.storage.import_plan import begins_after
 from varve.storage.job_run import JobRun, NewJob, nothing_to_adopt
 from varve.storage.pack import is_packable
 from varve.storage.records import Commit, ObjectSlice, OperatorLayout
@@ -115,7 +116,7 @@ class CommittingJob:
             self.policy,
             self.clock,
             self.tokens,
-            new=NewJob(origin.commit.seq, origin.job_beside(self.store) if clone else None, self.storage),
+            new=NewJob(begins_after(origin.commit), origin.job_beside(self.store) if clone else None, self.storage),
         )
         given: Any = {"clock": self.clock, "tokens": self.tokens}
 

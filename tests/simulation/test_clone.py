@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.committing_job import random_batch
-from tests.materializer_world import CONFIG, World
+from tests.materializer_world import CONFIG, IDLE, World
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, origin_of
 from varve.materializer.state_origin import StateOrigin
 from varve.storage import layout
@@ -102,6 +102,17 @@ class TestClone:
         self._go_on(world)
         third.check()
         assert [len(list_savepoints(store)) for store in (world.store, other.store)] == [1, 1]
+
+    def test_a_hold_is_kept_until_a_batch_has_followed_the_start(self, world: World) -> None:
+        """A start may be done again from a later checkpoint: what is held for it is shared by the next entry only."""
+        world.job.commit(IDLE)
+        other = Started(world, origin_of(world, None), clone=True)
+        assert other.job.run is not None
+        collector = Collector(other.job.run.reader, world.clock, TOKENS)
+        assert collector.collect().shares
+        for _ in range(10):
+            other.job.commit(random_batch(world.rng))
+        assert not collector.collect().shares
 
     def test_only_a_checkpoint_or_native_savepoint_beside_the_job_can_be_cloned(self, world: World) -> None:
         fill(world)

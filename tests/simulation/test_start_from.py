@@ -12,7 +12,7 @@ from tests.materializer_world import CONFIG, World
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
-from varve.materializer.state_origin import StateOrigin, find_origin
+from varve.materializer.state_origin import StateOrigin, find_origin, find_start
 from varve.storage import layout
 from varve.storage.collector import Collector
 from varve.storage.errors import (
@@ -160,6 +160,38 @@ def test_another_state_is_never_replaced(world: World) -> None:
     later = origin_of(world, native(world, name="later"))
     with pytest.raises(LineageError, match="state of its own"):
         _start(other, later, None)
+
+
+def test_a_start_that_was_interrupted_is_done_again_from_what_is_newest_then(world: World) -> None:
+    """Found by the simulation: the source's newest checkpoint was another one then, and every later start failed."""
+    fill(world)
+    for is_copied in (False, True):
+        other = Started(world, origin_of(world, None), name=f"other-{is_copied}", runs=1 + is_copied)
+        other.job.close()
+        if not is_copied:  # killed before its first entry
+            for name in other.names(layout.CHAIN):
+                other.store.delete([name])
+        world.commit(20)
+        again = Started(world, origin_of(world, None), name=f"other-{is_copied}", runs=5)
+        again.check()
+        again.job.commit(random_batch(world.rng))
+        again.check()
+        again.job.close()
+
+
+def test_a_start_whose_savepoint_is_gone_says_that_the_state_is_there_already(world: World) -> None:
+    fill(world)
+    origin = origin_of(world, native(world))
+    with pytest.raises(InvalidRequestError, match=r"no savepoint 'gone'[^;]*; see `varve savepoint list`"):
+        find_start("gone", world.store, None)
+    other = Started(world, origin)
+    imported = other.job.run.state.base if other.job.run else None
+    assert imported is not None
+    with pytest.raises(InvalidRequestError, match=rf"no savepoint 'gone'.*seq {imported.seq}, .* to `latest`"):
+        find_start("gone", other.store, "other")
+    other.job.commit(random_batch(world.rng))
+    assert find_start("gone", other.store, "other") is None
+    other.job.close()
 
 
 def test_a_job_whose_numbers_are_behind_is_refused(world: World) -> None:

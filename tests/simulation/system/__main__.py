@@ -36,7 +36,7 @@ def main() -> int:
         try:
             done = simulate(seed, replace(options_of(seed), steps=given.steps), trace=trace)
             steps += done.scheduler.steps
-            counts.update(done.oracle.counts)
+            counts.update(done.counts)
         except (Exception, Violation) as error:  # noqa: BLE001  every kind is told
             failed += 1
             print(f"seed {seed}: {type(error).__name__}: {error}", flush=True)  # noqa: T201

@@ -5,6 +5,7 @@ Their code is the product's; here is only what starts it, and what Spark, a supe
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from typing import TYPE_CHECKING, Any
 
@@ -13,16 +14,18 @@ import msgspec
 from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
 from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
-from tests.simulation.system.oracle import JOB, state_of
+from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
 from tests.simulation.system.spark import InputRows, RunCheckpoint, Session, SimulatedSink
 from varve.changelog.state_reader import StateReader
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.metrics import MaterializerMetrics
 from varve.materializer.service import MaterializerService
+from varve.materializer.state_origin import CLONE
 from varve.materializer.stop_signal import StopSignal
 from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace
+from varve.spark_integration import coordinator
 from varve.spark_integration.coordinator import Coordinator
 from varve.storage.base_decision import SparkProgress
 from varve.storage.chain_reader import ChainReader
@@ -35,7 +38,7 @@ from varve.storage.records import ORIGIN
 from varve.storage.savepoints import create_native, delete_savepoint
 
 if TYPE_CHECKING:
-    from tests.simulation.system.simulation import Simulation
+    from tests.simulation.system.job import SimulatedJob
 
 ROWS_MAX = 5
 INTERVAL_MS = 3_000
@@ -51,7 +54,7 @@ def batch_rows(seed: int, batch: int) -> list[tuple[str, int]]:
 class DriverRun:
     """One run of the driver, until it fails or is killed."""
 
-    def __init__(self, system: Simulation, process: Process, number: int) -> None:
+    def __init__(self, system: SimulatedJob, process: Process, number: int) -> None:
         self._system = system
         self._scheduler = system.scheduler
         self._process = process
@@ -69,14 +72,22 @@ class DriverRun:
     def __call__(self) -> None:
         system, options = self._system, self._system.options
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
-        store = JobStore(system.store_of(self._process), JOB)
+        store = JobStore(system.store_of(self._process), system.name)
+        session: Any = Session()
         parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
         plan = job_plan(parallelism, options.backend, changelog=options.changelog, chained=options.chained)
-        run = JobRun.open(store, JOB, KEY_GROUPS, options.policy, clock, tokens)
+        config: Any = plan.config
+        if system.source is not None:
+            config = dataclasses.replace(config, restore=system.source, claim_mode=CLONE)
+        plan = dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)
+        # As `Coordinator.create` does it.
+        origin = coordinator._origin(session, plan, store)
+        new = coordinator._new_job(plan, origin, store)
+        run = JobRun.open(store, system.name, KEY_GROUPS, options.policy, clock, tokens, new=new)
         sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
-        session: Any = Session()
-        coordinator = Coordinator(session, plan, sink, run, clock, tokens)
-        replaced: Any = coordinator
+        made = coordinator.Coordinator(session, plan, sink, run, clock, tokens)
+        made._origin = origin
+        replaced: Any = made
         replaced._checkpoint = self._checkpoint
         replaced._requests = [
             msgspec.structs.replace(
@@ -84,21 +95,21 @@ class DriverRun:
                 inline_bytes_max=options.inline_bytes_max,
                 preemptive_persist_threshold_bytes=options.part_bytes,
             )
-            for request in coordinator._requests
+            for request in made._requests
         ]
         try:
-            coordinator.take_over()
+            made.take_over()
             self._run = run
             system.oracle.took_over(run.fence)
             forges = options.forges and system.location.acked and run.fence.restore is None
             if forges and self._rng.random() < 0.3:
-                self._start_wrong(coordinator, session)
+                self._start_wrong(made, session)
             else:
-                self._query(coordinator, session, system.location)
+                self._query(made, session, system.location)
         finally:
-            coordinator.stop()
+            made.stop()
 
-    def _query(self, coordinator: Coordinator, session: Session, location: CheckpointLocation) -> None:
+    def _query(self, run: Coordinator, session: Session, location: CheckpointLocation) -> None:
         """Batch after batch, as Spark does it."""
         self._scheduler.pause("query starts")
         batch = location.next_batch
@@ -110,7 +121,7 @@ class DriverRun:
             self._scheduler.pause(f"batch {batch}")
             rows: Any = InputRows(session, self._system.cluster, batch_rows(self._system.seed, batch))
             self._system.oracle.check_acknowledged()
-            coordinator.process_batch(rows, batch)
+            run.process_batch(rows, batch)
             self._scheduler.pause(f"commits {batch}")
             location.acknowledge(batch)
             self._system.oracle.check_acknowledged()
@@ -121,7 +132,7 @@ class DriverRun:
             elif self._rng.random() < 0.1:
                 self._scheduler.pause(f"plans {batch}")
 
-    def _start_wrong(self, coordinator: Coordinator, session: Session) -> None:
+    def _start_wrong(self, run: Coordinator, session: Session) -> None:
         """With a checkpoint location that is not the state's: must be an error that says so (I11)."""
         assert self._run is not None
         newest = self._run.fence.commit
@@ -131,7 +142,7 @@ class DriverRun:
         self._checkpoint.forged = forged
         rows: Any = InputRows(session, self._system.cluster, [])
         try:
-            coordinator.process_batch(rows, forged.batch)
+            run.process_batch(rows, forged.batch)
         except expected:
             self._system.oracle.count("refused start")
         else:
@@ -156,7 +167,7 @@ class MaterializerLife(Crash):
     metrics: MaterializerMetrics | None = None
     """Of all of this process: their registries are slow to make."""
 
-    def __init__(self, system: Simulation, process: Process) -> None:
+    def __init__(self, system: SimulatedJob, process: Process) -> None:
         self._system = system
         self._process = process
         MaterializerLife.metrics = MaterializerLife.metrics or MaterializerMetrics()
@@ -179,7 +190,7 @@ class MaterializerLife(Crash):
         self._process.resources.append(self)
         config = MaterializerConfig(
             storage_url="memory://simulated",
-            job=JOB,
+            job=system.name,
             interval_ms=INTERVAL_MS,
             log_ratio=None,
             collect_ms=4_000,
@@ -196,10 +207,10 @@ class MaterializerLife(Crash):
             clock.sleep(POLL_MS / 1_000)
 
 
-def collect(system: Simulation, process: Process) -> None:
+def collect(system: SimulatedJob, process: Process) -> None:
     """`varve sweep` again and again."""
     clock = ProcessClock(system.scheduler, process)
-    store = JobStore(system.store_of(process), JOB)
+    store = JobStore(system.store_of(process), system.name)
     while True:
         clock.sleep(3.0)
         try:
@@ -212,11 +223,11 @@ def collect(system: Simulation, process: Process) -> None:
             system.note(f"{process.name}: {error}")
 
 
-def read(system: Simulation, process: Process) -> None:
+def read(system: SimulatedJob, process: Process) -> None:
     """Read the state under a pin, or make a savepoint and delete it later."""
     rng = random.Random(f"reader {system.seed} {process.name}")
     clock = ProcessClock(system.scheduler, process)
-    store = JobStore(system.store_of(process), JOB)
+    store = JobStore(system.store_of(process), system.name)
     process.directory.mkdir(parents=True, exist_ok=True)
     while True:
         clock.sleep(rng.random() * 15)
@@ -229,7 +240,7 @@ def read(system: Simulation, process: Process) -> None:
             system.note(f"{process.name}: {error}")
 
 
-def _read_state(system: Simulation, store: JobStore, process: Process, clock: ProcessClock, waits_s: float) -> None:
+def _read_state(system: SimulatedJob, store: JobStore, process: Process, clock: ProcessClock, waits_s: float) -> None:
     reader = StateReader(store, clock=clock, tokens=system.tokens, directory=process.directory)
     if reader.checkpoint.link not in system.oracle.models:
         system.scheduler.fail(f"a reader found {reader.checkpoint.link}, which is no commit")
@@ -250,7 +261,7 @@ def _read_state(system: Simulation, store: JobStore, process: Process, clock: Pr
     system.oracle.count("read")
 
 
-def _save(system: Simulation, store: JobStore, clock: ProcessClock, rng: random.Random) -> None:
+def _save(system: SimulatedJob, store: JobStore, clock: ProcessClock, rng: random.Random) -> None:
     reader = ChainReader(store, read_job(store).job_id)
     head = reader.head()
     link = getattr(head, "commit", None) or (head.link if head is not None else ORIGIN)
@@ -258,7 +269,7 @@ def _save(system: Simulation, store: JobStore, clock: ProcessClock, rng: random.
         return
     name = f"s{system.tokens.token()}"
     commit = reader.read_commit(link).commit
-    create_native(reader, commit, name, job=JOB, holder="simulation", clock=clock, tokens=system.tokens)
+    create_native(reader, commit, name, job=system.name, holder="simulation", clock=clock, tokens=system.tokens)
     clock.sleep(rng.random() * 60)
     if rng.random() < 0.7:
         delete_savepoint(store, name)

@@ -33,6 +33,10 @@ BY_NAME = MapStateDescriptor("by_name", Types.LONG(), Types.LONG())
 EVENTS = ListStateDescriptor("events", Types.LONG())
 SEEN = ListStateDescriptor("seen", Types.LONG())
 """Of the instance, not keyed."""
+SHARED = ListStateDescriptor("shared", Types.LONG())
+"""A union list: when a run begins, each instance has what all of them had."""
+SHARED_MAX = 4
+"""Elements that an instance keeps of it; else they would multiply with every run."""
 TIMER_AFTER_MS = 20_000
 OPS = 30
 
@@ -80,6 +84,8 @@ class AttemptModel:
     """What the instance's list held when it was read first; None: it was not read yet."""
     seen: Seen = ()
     """What it holds now."""
+    shared: Seen = ()
+    """What the instance's union list holds now."""
     finished: bool = False
     _numbers: int = 0
 
@@ -107,9 +113,15 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
         self.seen = context.get_operator_state_store().get_list_state(SEEN)
+        self.shared = context.get_operator_state_store().get_union_list_state(SHARED)
 
     def snapshot_state(self, context: FunctionSnapshotContext) -> None:
-        self._read_seen(current_attempt())
+        attempt = current_attempt()
+        self._read_seen(attempt)
+        self._read_shared(attempt)
+        if len(attempt.shared) > SHARED_MAX:
+            attempt.shared = attempt.shared[-SHARED_MAX:]
+            self.shared.update(list(attempt.shared))
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.total = runtime_context.get_state(TOTAL)
@@ -156,6 +168,10 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
         elif number % 16 == 1:
             attempt.seen = (*attempt.seen[-2:], number)
             self.seen.update(list(attempt.seen))
+        if number % 4 == 2:
+            self._read_shared(attempt)
+            self.shared.add(number)
+            attempt.shared = (*attempt.shared, number)
 
     def _read_seen(self, attempt: AttemptModel) -> None:
         """What the instance's list holds: what the attempt left there; at the base, whatever the oracle expects."""
@@ -164,6 +180,12 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
             attempt.seen_before = attempt.seen = found
         elif found != attempt.seen:
             threads.scheduler().fail(f"the list of partition {attempt.partition} has {found}, not {attempt.seen} (I4)")
+
+    def _read_shared(self, attempt: AttemptModel) -> None:
+        found = tuple(self.shared.get() or ())
+        if found != attempt.shared:
+            what = f"the union list of partition {attempt.partition}, on commit {attempt.base.seq}"
+            threads.scheduler().fail(f"{what}, has {found}, not {attempt.shared} (I4, I5)")
 
     def _read(self, attempt: AttemptModel, key: str) -> KeyState:
         """What the state holds, which must be what the model says."""

@@ -17,9 +17,10 @@ from varve.storage.whole_objects import WholeObjects
 
 
 class CheckpointLocation:
-    """See the module."""
+    """See the module; `job` is part of the query's id."""
 
-    def __init__(self) -> None:
+    def __init__(self, job: str) -> None:
+        self._job = job
         self.queries = 1
         """Queries that have had a location; each but the last one's is gone."""
         self.offsets: list[bytes] = []
@@ -29,7 +30,7 @@ class CheckpointLocation:
 
     @property
     def query_id(self) -> str:
-        return f"query-{self.queries}"
+        return f"{self._job}-{self.queries}"
 
     @property
     def acked(self) -> int:

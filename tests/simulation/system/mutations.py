@@ -130,6 +130,10 @@ def _without_choice(original: Any, head: Any, *, chosen_ahead: bool = False, **g
     return fence if chosen_ahead else replace_fields(fence, restore=given["restore"], chosen_ahead=False)
 
 
+def _nothing_shared(_original: Any, _self: Any, _newest: Any, _kept: Any) -> bool:
+    return False
+
+
 def _copied_without_log(original: Any, fence: Any, source: Any, state: Any, token: str) -> Any:
     return original(fence, source, replace(state, log=()), token)
 
@@ -179,6 +183,9 @@ BACK: Final[dict[str, Any]] = {
 }  # fmt: skip
 """Killed executors come back with what they had on disk."""
 SET_BACK: Final[dict[str, Any]] = {"restores": 0.1, "readers": 2, "changelog": True, "crashes": 0.003, "steps": 1000}
+CLONED: Final[dict[str, Any]] = {
+    "clones": 0.2, "materializers": 1, "collectors": 2, "changelog": True, "steps": 1500, "crashes": 0.0, "stalls": 0.0
+}  # fmt: skip
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
@@ -219,6 +226,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "a savepoint is copied without its log": (
         Mutation(job_run, "plan_import", _copied_without_log, "I3|I4|I5", SET_BACK),
     ),
+    "a clone lets go of what it shares": (Mutation(collector.Collector, "_shares", _nothing_shared, "I1|I7", CLONED),),
     "rows of another upstream attempt are read": (
         Mutation(simulation, "chained_rows", _all_rows, "I2", REDONE | {"chained": True}),
     ),

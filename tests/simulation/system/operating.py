@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.simulation.system.location import LocationFiles
-from tests.simulation.system.oracle import JOB
 from tests.simulation.system.scheduler import Process, ProcessClock
 from varve.materializer.job_restore import JobRestore
 from varve.materializer.restore_decision import Wanted
@@ -20,8 +19,8 @@ from varve.storage.job import read_job
 from varve.storage.job_store import JobStore
 
 if TYPE_CHECKING:
+    from tests.simulation.system.job import SimulatedJob
     from tests.simulation.system.oracle import Oracle
-    from tests.simulation.system.simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -43,13 +42,13 @@ def choose(oracle: Oracle, rng: random.Random) -> Choice:
     return Choice(seq, savepoint, anew=rng.random() < 0.3)
 
 
-def restore(system: Simulation, process: Process, choice: Choice) -> None:
+def restore(system: SimulatedJob, process: Process, choice: Choice) -> None:
     """One call of the command; what it has not done is for the next one."""
     clock = ProcessClock(system.scheduler, process)
-    store = JobStore(system.store_of(process), JOB)
+    store = JobStore(system.store_of(process), system.name)
     spark = None if choice.anew else LocationFiles(system.location, system.scheduler.pause)
     try:
-        command = JobRestore(JOB, store, read_job(store), spark, clock=clock, tokens=system.tokens)
+        command = JobRestore(system.name, store, read_job(store), spark, clock=clock, tokens=system.tokens)
         if choice.savepoint is not None:
             done = command.to_origin(find_origin(choice.savepoint, store))
         else:
@@ -59,7 +58,8 @@ def restore(system: Simulation, process: Process, choice: Choice) -> None:
         if system.location.is_torn:
             system.scheduler.fail(f"a restore that was stopped half-way cannot be done again: {error} (I11)")
         system.oracle.count("restore refused")
-        system.restored(None)
+        # An earlier call may have taken the savepoint that is gone now.
+        system.restored(None, instead=Choice(None, None, choice.anew) if choice.savepoint else None)
     except VarveError as error:
         system.note(f"{process.name}: {error}")
     else:

@@ -66,6 +66,8 @@ class Options:
     """The job has a second operator, which reads what the first one yields."""
     restores: float
     """How likely an operator stops the job and sets it back, per look of the supervisor."""
+    clones: float
+    """How likely somebody starts a clone of the job, per look; there is one at most."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -116,6 +118,7 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         forges=rng.random() < 0.2,
         chained=rng.random() < 0.3,
         restores=rng.choice([0.0, 0.0, 0.02, 0.1]),
+        clones=rng.choice([0.0, 0.0, 0.0, 0.2]),
     )
 
 

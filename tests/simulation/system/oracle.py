@@ -21,8 +21,9 @@ from varve.changelog.table_rows import table_of
 from varve.storage import layout
 from varve.storage.base_decision import SinkCommit
 from varve.storage.errors import VarveError
+from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
 from varve.storage.line_view import LineView, StoredCommit, advance
-from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import (
     ORIGIN,
     Commit,
@@ -43,19 +44,38 @@ if TYPE_CHECKING:
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.state_worker import OperatorState
 
-JOB = "job"
-
 
 class Oracle:
-    """See the module."""
+    """Of one job.
 
-    def __init__(self, scheduler: Scheduler, disk: Disk, location: CheckpointLocation, directory: Path) -> None:
+    Args:
+        scheduler: For violations.
+        disk: What is stored.
+        location: Spark's checkpoint location of the job.
+        directory: For restores.
+        job: The job's name.
+        counts: What happened, of all jobs.
+        source: Of the job that this one is a clone of.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        disk: Disk,
+        location: CheckpointLocation,
+        directory: Path,
+        job: str,
+        counts: dict[str, int],
+        source: Oracle | None,
+    ) -> None:
         self._scheduler = scheduler
         self._location = location
         self._disk = disk
         self._directory = directory
-        self.store = PrefixedStore(disk, JOB)
-        disk.on_put, disk.on_delete = self._put, self._deleted
+        self._job = job
+        self._counts = counts
+        self._source = source
+        self.store = JobStore(disk, job)
         self.entries: dict[int, Entry] = {}
         """Everything that ever was in the chain."""
         self.head: Entry | None = None
@@ -63,6 +83,8 @@ class Oracle:
         """By operator: the state after a commit."""
         self.seen: dict[Link, dict[str, list[Seen]]] = {ORIGIN: {}}
         """By operator and partition: the list of the instance after a commit."""
+        self.shared: dict[Link, dict[str, list[Seen]]] = {ORIGIN: {}}
+        """The same of their union lists."""
         self.views: dict[Link, LineView] = {ORIGIN: LineView(max_parallelism=KEY_GROUPS)}
         self._attempts: dict[str, AttemptModel] = {}
         self._needed: dict[str, frozenset[str]] = {}
@@ -76,11 +98,9 @@ class Oracle:
         self.chosen: Link | None = None
         """The commit that the operator has chosen for the next batch."""
         self._checks = itertools.count()
-        self.counts: dict[str, int] = {}
-        """What happened, to see that the simulation goes far enough."""
 
     def count(self, what: str) -> None:
-        self.counts[what] = self.counts.get(what, 0) + 1
+        self._counts[what] = self._counts.get(what, 0) + 1
 
     # --- the chain ---------------------------------------------------------------------------------------------------
 
@@ -115,27 +135,34 @@ class Oracle:
         names = [who.removeprefix("savepoint ") for who in self._needed if who.startswith("savepoint ")]
         return sorted(name for name in names if not layout.is_hold(name))
 
-    def _put(self, name: str, data: bytes) -> None:
-        area, _, rest = name.removeprefix(f"{JOB}/").partition("/")
+    def put(self, name: str, data: bytes) -> None:
+        """An object was written, of whatever job."""
+        job, _, own = name.partition("/")
+        area, _, rest = own.partition("/")
+        if job != self._job:
+            return
         if area == "chain":
             self._appended(int(rest), data)
         elif area == "savepoints":
             savepoint = decode_record(data, Savepoint, name)
-            self._needed[f"savepoint {rest}"] = frozenset(savepoint.objects)
+            self._needed[f"savepoint {rest}"] = frozenset(map(self._stored, savepoint.objects))
             self._check_exist(f"savepoint {rest}")
             self.count("savepoints")
         elif area == "snap":
             descriptor = decode_record(data, SnapshotDescriptor, name)
             self.count(descriptor.status)
 
-    def _deleted(self, name: str) -> None:
-        own = name.removeprefix(f"{JOB}/")
+    def deleted(self, name: str) -> None:
+        """An object was deleted, of whatever job."""
+        job, _, own = name.partition("/")
         area, _, rest = own.partition("/")
-        if area == "savepoints":
+        if area == "savepoints" and job == self._job:
             self._needed.pop(f"savepoint {rest}", None)
         for who, names in self._needed.items():
-            if own in names:
-                self.fail(f"{own} was deleted, which {who} needs (I7)")
+            if name in names:
+                self.fail(f"{name} was deleted, which {who} of {self._job} needs (I7)")
+        if job != self._job:
+            return
         if area == "chain" and isinstance(self.entries[int(rest)], Fence):
             self.fail(f"fence {rest} was deleted (I7)")
         self.count(f"deleted {area}")
@@ -147,7 +174,7 @@ class Oracle:
             return
         self.entries[seq] = entry
         head = self.head
-        if seq != (head.seq if head is not None else 0) + 1:
+        if seq != (head.seq if head is not None else read_job(self.store).begins_after) + 1:
             self.fail(f"entry {seq} does not follow the head {head} (I6)")
         if head is not None:
             self._check_after(entry, head)
@@ -192,10 +219,13 @@ class Oracle:
 
     def _imported(self, commit: Commit, source: Link) -> None:
         """A copy of the state of a commit that once was there (I5)."""
-        self.models[commit.link], self.seen[commit.link] = self.models[source], self.seen[source]
-        if commit.batch != self.commit(source).batch or commit.parts:
+        assert commit.source is not None
+        other = self if self._source is None or commit.source.job_id == commit.job_id else self._source
+        self.models[commit.link] = other.models[source]
+        self.seen[commit.link], self.shared[commit.link] = other.seen[source], other.shared[source]
+        if commit.batch != other.commit(source).batch or commit.parts:
             self.fail(f"the copy at {commit.seq} is not one of commit {source.seq} (I5)")
-        self.count("imported")
+        self.count("imported" if other is self else "cloned")
 
     def _executed(self, commit: Commit) -> None:
         if commit.parent not in self.models:
@@ -203,7 +233,7 @@ class Oracle:
         if self.chosen is not None and commit.parent != self.chosen:
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, the operator chose {self.chosen} (I11)")
         self.chosen = None
-        self.models[commit.link], self.seen[commit.link] = {}, {}
+        self.models[commit.link], self.seen[commit.link], self.shared[commit.link] = {}, {}, {}
         consumed: list[tuple[str, int]] | None = None
         for operator in commit.operators:
             attempts = self._winners(commit, operator.uid)
@@ -249,6 +279,7 @@ class Oracle:
         if found != before:
             self.fail(f"the lists of {operator} held {found} in batch {commit.batch}, not {before} (I4, I5)")
         self.seen[commit.link][operator] = [attempt.seen for attempt in attempts]
+        self.shared[commit.link][operator] = [attempt.shared for attempt in attempts]
 
     def _note_line(self) -> None:
         for who in [who for who in self._needed if who.startswith("commit ")]:
@@ -272,7 +303,7 @@ class Oracle:
         except VarveError as error:
             self.fail(f"{who} is incomplete: {error} (I1, I7)")
             return
-        self._needed[who] = frozenset(names)
+        self._needed[who] = frozenset(map(self._stored, names))
         self._check_exist(who)
 
     def let_go(self, who: str) -> None:
@@ -280,9 +311,13 @@ class Oracle:
 
     def _check_exist(self, who: str) -> None:
         there = self._disk.objects
-        missing = [name for name in self._needed[who] if f"{JOB}/{name}" not in there]
+        missing = [name for name in self._needed[who] if name not in there]
         if missing:
             self.fail(f"{who} names {sorted(missing)}, which are not there (I1, I7)")
+
+    def _stored(self, name: str) -> str:
+        """The object's name from the root of the storage on."""
+        return layout.name_in_storage(name) if layout.is_shared(name) else f"{self._job}/{name}"
 
     def _job_id(self) -> str:
         assert self.head is not None
@@ -300,8 +335,16 @@ class Oracle:
         model = AttemptModel(
             task.tag, operator, batch.base, before, task.partition, parallelism, batch.slot, batch.time_ms
         )
+        model.shared = self._shared_before(task)
         self._attempts[task.tag] = model
         return model
+
+    def _shared_before(self, task: TaskRequest) -> Seen:
+        """What the instance's union list holds at first: what all instances had, in the first batch of a run."""
+        held = self.shared[task.batch.base].get(task.batch.operator.operator, [])
+        if task.batch.is_first:
+            return tuple(itertools.chain(*held))
+        return held[task.partition] if held else ()
 
     def began(self, task: TaskRequest, state: OperatorState) -> None:
         """The worker has reached the base."""

@@ -152,6 +152,18 @@ class TestExplicitRestore:
         missing = RestoreRequest(99, None, ahead=True)
         assert decide_base(spark(0), chain(C0), SinkCommit(0, 2), missing) == Adopt(C0)
 
+    @pytest.mark.parametrize("sink", [None, SinkCommit(0, 8)])
+    def test_a_first_batch_that_spark_has_not_acknowledged_is_done_again_on_what_is_chosen_then(
+        self, sink: SinkCommit | None
+    ) -> None:
+        """Found by the simulation: the query began on C1, and then on C1 again or not at all, whatever was chosen."""
+        first = commit(0, 8, C1, query="new")
+        chosen = RestoreRequest(2, C0, ahead=True)
+        assert decide_base(spark(0, "new"), chain(first, C1), sink, chosen) == Execute(C0)
+        for own in (RestoreRequest(8, first, ahead=True), RestoreRequest(2, C0)):
+            expected = Execute(C1) if sink is None else Adopt(first)
+            assert decide_base(spark(0, "new"), chain(first, C1), sink, own) == expected
+
     def test_its_first_batch_is_adopted_if_the_sink_holds_it(self) -> None:
         first = commit(0, 8, C1, query="new")
         assert decide_base(spark(0, "new"), chain(first, C1), SinkCommit(0, 8)) == Adopt(first)

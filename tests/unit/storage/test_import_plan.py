@@ -45,6 +45,18 @@ class TestDecision:
     def test_a_query_that_has_begun_goes_on(self) -> None:
         assert decide_import(C2, source_of(SOURCE), "j", "q") == GoOn()
 
+    @pytest.mark.parametrize("query", [None, "q", "new"])
+    def test_a_copy_that_nothing_has_followed_gives_way_to_a_later_one(self, query: str | None) -> None:
+        """The source may be a running job's newest checkpoint, and a start may be interrupted after the copy."""
+        later = msgspec.structs.replace(SOURCE, seq=8, token="t8")
+        assert decide_import(IMPORTED, source_of(later), "j", query) == Import()
+
+    @pytest.mark.parametrize("query", [None, "new"])
+    def test_a_copy_of_the_jobs_own_state_is_not_given_up_for_another_jobs(self, query: str | None) -> None:
+        own = msgspec.structs.replace(IMPORTED, source=source_of(msgspec.structs.replace(C0, job_id="j")))
+        with pytest.raises(LineageError, match="state of its own"):
+            decide_import(own, source_of(SOURCE), "j", query)
+
     @pytest.mark.parametrize("query", [None, "new"])
     def test_another_query_gets_a_copy_only_of_the_jobs_own_state(self, query: str | None) -> None:
         own = source_of(C0)

@@ -1,0 +1,205 @@
+"""One job of the simulated system: its processes, its checkpoint location and its oracle, and who looks after it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tests.simulation.system.actors import DriverRun, MaterializerLife, collect, read
+from tests.simulation.system.cluster import Cluster, Executor
+from tests.simulation.system.location import CheckpointLocation
+from tests.simulation.system.operating import Choice, choose, restore
+from tests.simulation.system.oracle import Oracle
+from tests.simulation.system.scheduler import Process
+from tests.simulation.system.spark import SparkError
+from varve.storage import layout
+from varve.storage.errors import (
+    CorruptDataError,
+    FencedError,
+    InvalidRequestError,
+    RetryableError,
+    StartError,
+    VarveError,
+)
+from varve.storage.job_store import JobStore
+from varve.storage.records import ORIGIN
+
+if TYPE_CHECKING:
+    from tests.simulation.system.simulation import Simulation
+
+JOB = "job"
+CLONE = "clone"
+
+
+class SimulatedJob:
+    """See the module.
+
+    Args:
+        system: What all jobs share.
+        name: Of the job.
+        source: What a clone starts from.
+    """
+
+    def __init__(self, system: Simulation, name: str, source: str | None = None) -> None:
+        self.system = system
+        self.name = name
+        self.source = source
+        self.scheduler, self.options, self.tokens = system.scheduler, system.options, system.tokens
+        self.seed, self.note, self.store_of = system.seed, system.note, system.store_of
+        self.location = CheckpointLocation(name)
+        others = {job.name: job.oracle for job in system.jobs} if source else {}
+        self.oracle = Oracle(
+            system.scheduler, system.disk, self.location, system.directory, name, system.counts, others.get(JOB)
+        )
+        self.abandoned = False
+        """A clone that could never start."""
+        self.processes: list[Process] = []
+        self._prefix = "" if name == JOB else f"{name}-"
+        self._drivers: dict[str, DriverRun] = {}
+        self._numbers: dict[str, int] = {}
+        self._restore: Choice | None = None
+        """What an operator sets the stopped job back to."""
+        self._checked_seq = 0
+        chance = random.Random(f"cluster {self._prefix}{system.seed}")
+        self.cluster = Cluster(system.scheduler, chance, system.tokens, system.options, self._new_executor)
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether an operator has stopped it."""
+        return self._restore is not None
+
+    @property
+    def _may_run(self) -> bool:
+        return not self.is_stopped and not self.abandoned
+
+    def log_batches(self) -> int:
+        """Batches that a restore of the newest commit replays."""
+        return len({ref.seq_last for ref in self.oracle.views[self.oracle.newest].segments})
+
+    # --- who has gone ------------------------------------------------------------------------------------------------
+
+    def killed(self, process: Process) -> None:
+        """A process of the job is gone."""
+        self._drivers.pop(process.name, None)
+        self.oracle.let_go(f"reader {process.name}")
+        self.cluster.executors = [one for one in self.cluster.executors if one.process is not process]
+
+    def ended(self, process: Process, error: BaseException | None) -> None:
+        """A process of the job has ended by itself."""
+        run = self._drivers.pop(process.name, None)
+        if run is not None:
+            self.oracle.count(f"driver: {type(error).__name__}")
+            self._check_end(run, error)
+        elif error is not None:
+            raise error
+
+    def _check_end(self, run: DriverRun, error: BaseException | None) -> None:
+        """Whether a driver may end like that."""
+        if error is None or isinstance(error, (SparkError, FencedError, RetryableError)):
+            return
+        if not isinstance(error, VarveError):
+            raise error
+        if self.source and isinstance(error, (StartError, InvalidRequestError)) and self._lacks_source():
+            return
+        owns = run.epoch >= self.oracle.owner()
+        spoilt = self.system.faults.flips > 0 and isinstance(error, CorruptDataError)
+        if owns and not spoilt and isinstance(error, (StartError, CorruptDataError)):
+            self.scheduler.fail(f"run {run.epoch} owns the chain and cannot go on: {error} (I1, I11)")
+        if not isinstance(error, (StartError, CorruptDataError)):
+            raise error
+
+    def _lacks_source(self) -> bool:
+        """Whether a clone's run may have found that what it was to start from has gone."""
+        newest = self.oracle.newest
+        if newest == ORIGIN:
+            self.abandoned = True
+            self.oracle.count("clone abandoned")
+        elif self.oracle.commit(newest).source is not None and self.source != layout.LATEST:
+            self.source = layout.LATEST  # an earlier run had taken it
+            self.oracle.count("clone of latest")
+        else:
+            return False
+        return True
+
+    # --- who is there ------------------------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Start who is missing. By the hub."""
+        system, options, rng = self.system, self.options, self.system.rng
+        drivers = self._driver_processes()
+        awake = [p for p in drivers if p.stalled_until_s <= self.scheduler.now_s]
+        # Who is taken over again and again never gets a batch done, and that is not the system's fault.
+        takeovers = 0.0 if system.quiet else options.takeovers
+        another = rng.random() < (takeovers if awake else 0.4)
+        if not self.is_stopped and rng.random() < (0.0 if system.quiet else options.restores):
+            self._stop_for_restore()
+        elif (
+            not self.is_stopped and not self.abandoned and (not drivers or (len(drivers) < options.drivers and another))
+        ):
+            self._start_driver()
+        self._start_missing("executor", options.executors, self._start_executor)
+        self._start_missing("materializer", options.materializers, lambda p: MaterializerLife(self, p))
+        self._start_missing("collector", options.collectors, lambda p: partial(collect, self, p))
+        self._start_missing("reader", options.readers, lambda p: partial(read, self, p))
+        self._start_missing("operator", int(self._restore is not None), self._start_restore)
+        if self.oracle.newest.seq > self._checked_seq and rng.random() < 0.1:
+            self._checked_seq = self.oracle.newest.seq
+            self.oracle.check_restore(self.oracle.newest)
+
+    def _driver_processes(self) -> list[Process]:
+        return [process for process in self.processes if process.name.startswith(f"{self._prefix}driver")]
+
+    def _stop_for_restore(self) -> None:
+        """An operator stops the job, every run of it, and chooses what it is to go on from."""
+        if self.oracle.newest != ORIGIN:
+            self._restore = choose(self.oracle, self.system.rng)
+            self.note(f"the operator stops {self.name}: {self._restore}")
+            self.oracle.stopped, self.oracle.chosen = True, None
+            for process in self._driver_processes():
+                self.system.kill(process)
+
+    def _start_restore(self, process: Process) -> Callable[[], None] | None:
+        choice = self._restore
+        return None if choice is None else partial(restore, self, process, choice)
+
+    def restored(self, seq: int | None, instead: Choice | None = None) -> None:
+        """The job may run again, from this commit if one was chosen; or the operator wants something else."""
+        self._restore = instead
+        self.oracle.stopped = instead is not None
+        if seq is not None:
+            self.oracle.chosen = self.oracle.entries[seq].link
+
+    def _start_missing(self, role: str, wanted: int, make: Callable[[Process], Callable[[], None] | None]) -> None:
+        there = [process.name for process in self.processes]
+        for number in range(wanted):
+            place = f"{self._prefix}{role}-{number}"
+            if not any(name.startswith(f"{place}.") for name in there) and self.system.rng.random() < 0.7:
+                process = self._process(place)
+                body = make(process)
+                if body is not None:
+                    self.scheduler.start(process, "main", body)
+
+    def _process(self, place: str) -> Process:
+        self._numbers[place] = life = self._numbers.get(place, 0) + 1
+        skew_s = (self.system.rng.random() * 2 - 1) * self.options.skew_max_s
+        process = Process(f"{place}.{life}", self.system.directory / place, skew_s)
+        self.processes.append(process)
+        self.note(f"{process.name} starts")
+        return process
+
+    def _start_driver(self) -> None:
+        process = self._process(f"{self._prefix}driver")
+        run = self._drivers[process.name] = DriverRun(self, process, self._numbers[f"{self._prefix}driver"])
+        self.scheduler.start(process, "main", run)
+
+    def _start_executor(self, process: Process) -> None:
+        (process.directory / "home").mkdir(parents=True, exist_ok=True)
+        store = JobStore(self.store_of(process), self.name)
+        self.cluster.executors.append(Executor(process, self.scheduler, self.oracle, store))
+
+    def _new_executor(self) -> Executor:
+        """Spark gets another one, because all are gone."""
+        self._start_executor(self._process(f"{self._prefix}executor-x{len(self._numbers)}"))
+        return self.cluster.executors[-1]
