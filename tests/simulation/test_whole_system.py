@@ -42,6 +42,8 @@ NAMED: dict[str, tuple[int, dict[str, Any]]] = {
         121,
         BACK | {"chained": True, "restores": 0.0, "clones": 0.0},
     ),
+    "a clone whose first run was killed after the copy never started, because its source had gone on": (55, {}),
+    "a query's first batch was executed on its old base although the operator had chosen another one": (4758, {}),
 }
 """What a seed has found → the seed, and options instead of its own."""
 

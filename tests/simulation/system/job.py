@@ -21,6 +21,7 @@ from varve.storage.errors import (
     InvalidRequestError,
     RetryableError,
     StartError,
+    StateMissingError,
     VarveError,
 )
 from varve.storage.job_store import JobStore
@@ -101,7 +102,7 @@ class SimulatedJob:
             return
         if not isinstance(error, VarveError):
             raise error
-        if self.source and isinstance(error, (StartError, InvalidRequestError)) and self._lacks_source():
+        if self.source and isinstance(error, (StateMissingError, InvalidRequestError)) and self._lacks_source():
             return
         owns = run.epoch >= self.oracle.owner()
         spoilt = self.system.faults.flips > 0 and isinstance(error, CorruptDataError)

@@ -55,7 +55,7 @@ def restore(system: SimulatedJob, process: Process, choice: Choice) -> None:
             done = command.to_checkpoint(Wanted(choice.seq))
     except (StartError, InvalidRequestError) as error:
         system.note(f"{process.name}: refused: {error}")
-        if system.location.is_torn:
+        if system.location.is_torn and not choice.savepoint:
             system.scheduler.fail(f"a restore that was stopped half-way cannot be done again: {error} (I11)")
         system.oracle.count("restore refused")
         # An earlier call may have taken the savepoint that is gone now.
