@@ -39,6 +39,7 @@ from varve.storage.savepoints import create_native, delete_savepoint
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
+    from varve.spark_integration.job_plan import JobPlan
 
 ROWS_MAX = 5
 INTERVAL_MS = 3_000
@@ -62,7 +63,6 @@ class DriverRun:
         self._name = f"run {number}"
         self._checkpoint = RunCheckpoint(system.location)
         self._run: JobRun | None = None
-        self._coordinator: Coordinator | None = None
 
     @property
     def epoch(self) -> int:
@@ -70,22 +70,32 @@ class DriverRun:
         return self._run.fence.epoch if self._run is not None else 0
 
     def __call__(self) -> None:
+        system = self._system
+        session: Any = Session()
+        made = self._coordinator(session)
+        run = made._run
+        try:
+            made.take_over()
+            self._run = run
+            system.oracle.took_over(run.fence)
+            forges = system.options.forges and system.location.acked and run.fence.restore is None
+            if forges and self._rng.random() < 0.3:
+                self._start_wrong(made, session)
+            else:
+                self._query(made, session, system.location)
+        finally:
+            made.stop()
+
+    def _coordinator(self, session: Any) -> Coordinator:
+        """What `Coordinator.create` makes, over the simulated storage and Spark."""
         system, options = self._system, self._system.options
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
-        store = JobStore(system.store_of(self._process), system.name)
-        session: Any = Session()
-        parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
-        plan = job_plan(parallelism, options.backend, changelog=options.changelog, chained=options.chained)
-        config: Any = plan.config
-        if system.source is not None:
-            config = dataclasses.replace(config, restore=system.source, claim_mode=CLONE)
-        plan = dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)
-        # As `Coordinator.create` does it.
+        store, plan = JobStore(system.store_of(self._process), system.name), self._plan()
         origin = coordinator._origin(session, plan, store)
         new = coordinator._new_job(plan, origin, store)
         run = JobRun.open(store, system.name, KEY_GROUPS, options.policy, clock, tokens, new=new)
         sink = SimulatedSink(self._scheduler, system.oracle, lambda: run.fence.epoch, tells=options.sink_tells)
-        made = coordinator.Coordinator(session, plan, sink, run, clock, tokens)
+        made = Coordinator(session, plan, sink, run, clock, tokens)
         made._origin = origin
         replaced: Any = made
         replaced._checkpoint = self._checkpoint
@@ -97,17 +107,16 @@ class DriverRun:
             )
             for request in made._requests
         ]
-        try:
-            made.take_over()
-            self._run = run
-            system.oracle.took_over(run.fence)
-            forges = options.forges and system.location.acked and run.fence.restore is None
-            if forges and self._rng.random() < 0.3:
-                self._start_wrong(made, session)
-            else:
-                self._query(made, session, system.location)
-        finally:
-            made.stop()
+        return made
+
+    def _plan(self) -> JobPlan:
+        system, options = self._system, self._system.options
+        parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
+        plan = job_plan(parallelism, options.backend, changelog=options.changelog, chained=options.chained)
+        config = plan.config
+        if system.source is not None:
+            config = dataclasses.replace(config, restore=system.source, claim_mode=CLONE)
+        return dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)
 
     def _query(self, run: Coordinator, session: Session, location: CheckpointLocation) -> None:
         """Batch after batch, as Spark does it."""
