@@ -27,7 +27,7 @@ from tests.simulation.system.simulation import simulate
 
 ROOT = Path(__file__).resolve().parents[2]
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, PARTS = 1_250, 4 if os.environ.get("CI") else 1
+SHORT, PARTS = 1_000, 4 if os.environ.get("CI") else 1
 """Seeds of a test, and how many such tests."""
 LONG = 2
 LONG_STEPS = 20_000
