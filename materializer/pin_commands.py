@@ -13,19 +13,16 @@ import msgspec
 from varve.materializer import retention
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.parameter_types import DURATION
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.storage_parameters import job_chain, storage_parameters
 from varve.storage import layout
-from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
 from varve.storage.pins import list_pins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from varve.storage.chain_reader import ChainReader
     from varve.storage.records import Pin
 
 
@@ -55,7 +52,7 @@ def pins() -> None:
 def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
     """List the pins of JOB, the oldest first."""
     try:
-        lines = _lines(job, _reader(job, storage_url, storage_options))
+        lines = _lines(job, job_chain(job, storage_url, storage_options))
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines([line for _, line in lines], as_json=as_json)
@@ -86,7 +83,7 @@ def release(
     try:
         if bool(names) == (age_ms is not None):
             raise InvalidRequestError("say which pins to release: name them, or give --older-than")
-        reader = _reader(job, storage_url, storage_options)
+        reader = job_chain(job, storage_url, storage_options)
         lines = _lines(job, reader)
         found = [pin for pin, _ in lines]
         chosen = _named(found, names, job) if age_ms is None else _old(found, SystemClock().now_ms() - age_ms)
@@ -95,11 +92,6 @@ def release(
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines([line for pin, line in lines if pin in chosen], as_json=as_json)
-
-
-def _reader(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
-    store = JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
-    return ChainReader(store, read_job(store).job_id)
 
 
 def _lines(job: str, reader: ChainReader) -> list[tuple[Pin, PinLine]]:

@@ -10,13 +10,10 @@ from varve.materializer.command_output import show_lines
 from varve.materializer.job_restore import JobRestore
 from varve.materializer.restore_decision import Wanted
 from varve.materializer.state_origin import find_origin, open_beside
-from varve.materializer.storage_parameters import storage_parameters
-from varve.storage import layout
+from varve.materializer.storage_parameters import job_store, storage_parameters
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
 
 _CHOICES: Final = ("seq", "batch", "location", "cancel")
 
@@ -37,7 +34,7 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     Without a choice it is the newest checkpoint that fits Spark's checkpoint location, or simply the newest.
     """
     try:
-        store = JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
+        store = job_store(job, storage_url, storage_options)
         if sum(options[name] not in (None, False) for name in _CHOICES) > 1:
             raise InvalidRequestError("give one of --checkpoint, --batch, --savepoint and --cancel")
         spark = None if options["spark_url"] is None else open_beside(options["spark_url"], storage_options)

@@ -14,19 +14,14 @@ from rich.progress import Progress
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.storage_parameters import job_chain, job_store, storage_parameters
 from varve.storage import layout
-from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, StateMissingError, VarveError
-from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
-from varve.storage.records import ORIGIN
 from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints, read_savepoint
-from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
+    from varve.storage.chain_reader import ChainReader
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Savepoint
 
@@ -110,7 +105,7 @@ def create(
         layout.check_savepoint_name(name)
         if target_url is not None and form == "native":
             raise InvalidRequestError("a native savepoint is in its job; give --format canonical with --to")
-        reader = _reader(job, storage_url, storage_options)
+        reader = job_chain(job, storage_url, storage_options)
         commit = _commit(reader, seq)
         if form == "canonical":
             target = reader.store if target_url is None else open_beside(target_url, storage_options)
@@ -131,7 +126,7 @@ def create(
 def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
     """List the savepoints of JOB, by name."""
     try:
-        lines = [_line(found) for found in list_savepoints(_store(job, storage_url, storage_options))]
+        lines = [_line(found) for found in list_savepoints(job_store(job, storage_url, storage_options))]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json)
@@ -145,7 +140,7 @@ def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *,
 def describe(job: str, name: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
     """Show the savepoint NAME of JOB and its states."""
     try:
-        found = read_savepoint(_store(job, storage_url, storage_options), name)
+        found = read_savepoint(job_store(job, storage_url, storage_options), name)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     states = _states(found)
@@ -173,27 +168,14 @@ def describe(job: str, name: str, storage_url: str, storage_options: dict[str, A
 def delete(job: str, name: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
     """Delete the savepoint NAME of JOB; what only it needed goes with the next collection."""
     try:
-        deleted = delete_savepoint(_store(job, storage_url, storage_options), name)
+        deleted = delete_savepoint(job_store(job, storage_url, storage_options), name)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines([_line(deleted)], as_json=as_json)
 
 
-def _store(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
-    return JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
-
-
-def _reader(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
-    store = _store(job, storage_url, storage_options)
-    return ChainReader(store, read_job(store).job_id)
-
-
 def _commit(reader: ChainReader, seq: int | None) -> Commit:
-    if seq is None:
-        link = newest_commit(reader.head())
-        found = None if link == ORIGIN else reader.read_commit(link).commit
-    else:
-        found = reader.find_commit(seq)
+    found = reader.newest() if seq is None else reader.find_commit(seq)
     if found is None:
         raise StateMissingError(
             "the job has no checkpoint yet" if seq is None else f"there is no checkpoint {seq}; see `varve checkpoints`"

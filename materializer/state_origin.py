@@ -27,10 +27,9 @@ from varve.storage.import_plan import CopiedState
 from varve.storage.job import read_job
 from varve.storage.job_store import JobStore
 from varve.storage.open_store import local_directory, open_store
-from varve.storage.records import KEY_HASH, ORIGIN, SnapshotFile, Tile
+from varve.storage.records import KEY_HASH, SnapshotFile, Tile
 from varve.storage.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
 from varve.storage.snapshots import SnapshotReader
-from varve.storage.start_decision import newest_commit
 from varve.storage.state_copy import StateCopy, share_state
 from varve.storage.upload import Uploader
 
@@ -127,8 +126,7 @@ def _newest_of(store: ObjectStore) -> Commit | None:
         reader = ChainReader(store, read_job(store).job_id)
     except MissingObjectError:
         return None
-    link = newest_commit(reader.head())
-    return None if link == ORIGIN else reader.read_commit(link).commit
+    return reader.newest()
 
 
 def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:
@@ -179,11 +177,7 @@ def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrig
             f"there is neither a savepoint nor a job at {location}; give <storage>/<job>/savepoints/<name>, "
             "<storage>/<job>/chain/<seq> or <storage>/<job>"
         ) from None
-    if seq is None:
-        link = newest_commit(reader.head())
-        commit = None if link == ORIGIN else reader.read_commit(link).commit
-    else:
-        commit = reader.find_commit(seq)
+    commit = reader.newest() if seq is None else reader.find_commit(seq)
     if commit is None:
         raise StateMissingError(f"there is no checkpoint at {location}; see `varve checkpoints`")
     return StateOrigin(location, store, commit, None)

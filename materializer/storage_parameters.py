@@ -1,4 +1,4 @@
-"""Command-line options that say where the storage is."""
+"""Command-line options that say where the storage is, and the job in it that a command names."""
 
 from __future__ import annotations
 
@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from varve.storage import layout
+from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import InvalidRequestError
+from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
+from varve.storage.open_store import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -65,3 +70,14 @@ def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
         )(command)
 
     return add
+
+
+def job_store(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> JobStore:
+    """The store of the job of that name, which may not exist. Raises `InvalidRequestError`."""
+    return JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
+
+
+def job_chain(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
+    """The chain of the job of that name. Raises `InvalidRequestError`; `MissingObjectError` if there is no such job."""
+    store = job_store(job, storage_url, storage_options)
+    return ChainReader(store, read_job(store).job_id)

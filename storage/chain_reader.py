@@ -13,7 +13,7 @@ from varve.storage.errors import CorruptDataError, DidNotHappenError, LineageErr
 from varve.storage.frame import MAGIC, PREFIX_BYTES
 from varve.storage.line_view import LineView, StoredCommit, resolve
 from varve.storage.records import ORIGIN, Commit, Entry, Link, decode_entry
-from varve.storage.start_decision import head_seq
+from varve.storage.start_decision import head_seq, newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -134,6 +134,11 @@ class ChainReader:
             if entry is not None:
                 return entry
         raise DidNotHappenError(f"the head of the chain moved {HEAD_TRIES} times while it was read; try again")
+
+    def newest(self) -> Commit | None:
+        """The newest commit on the head's line; None if it has none. Errors as `head` and `read_commit`."""
+        link = newest_commit(self.head())
+        return None if link == ORIGIN else self.read_commit(link).commit
 
     def load_line(self, link: Link, max_parallelism: int) -> Line:
         """The view of the commit that `link` names; `ORIGIN` gives the empty one. Errors as `read_commit`."""

@@ -16,7 +16,7 @@ from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from tests.simulation.system.spark import InputRows, RunCheckpoint, Session, SimulatedSink
+from tests.simulation.system.spark import InputRows, Session, SimulatedSink
 from varve.changelog.state_reader import StateReader
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.metrics import MaterializerMetrics
@@ -61,7 +61,6 @@ class DriverRun:
         self._process = process
         self._rng = random.Random(f"driver {system.seed} {number}")
         self._name = f"run {number}"
-        self._checkpoint = RunCheckpoint(system.location)
         self._run: JobRun | None = None
 
     @property
@@ -98,7 +97,6 @@ class DriverRun:
         made = Coordinator(session, plan, sink, run, clock, tokens)
         made._origin = origin
         replaced: Any = made
-        replaced._checkpoint = self._checkpoint
         replaced._requests = [
             msgspec.structs.replace(
                 request,
@@ -148,7 +146,8 @@ class DriverRun:
         if newest == ORIGIN:
             return
         forged, expected = self._forged(self._system.oracle.commit(newest).batch)
-        self._checkpoint.forged = forged
+        checkpoint: Any = run._checkpoint
+        checkpoint.forged = forged
         rows: Any = InputRows(session, self._system.cluster, [])
         try:
             run.process_batch(rows, forged.batch)
@@ -272,12 +271,10 @@ def _read_state(system: SimulatedJob, store: JobStore, process: Process, clock: 
 
 def _save(system: SimulatedJob, store: JobStore, clock: ProcessClock, rng: random.Random) -> None:
     reader = ChainReader(store, read_job(store).job_id)
-    head = reader.head()
-    link = getattr(head, "commit", None) or (head.link if head is not None else ORIGIN)
-    if link == ORIGIN:
+    commit = reader.newest()
+    if commit is None:
         return
     name = f"s{system.tokens.token()}"
-    commit = reader.read_commit(link).commit
     create_native(reader, commit, name, job=system.name, holder="simulation", clock=clock, tokens=system.tokens)
     clock.sleep(rng.random() * 60)
     if rng.random() < 0.7:
