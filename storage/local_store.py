@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from varve.storage.byte_range import check_range, cut_off
 from varve.storage.clock import SystemTokens
+from varve.storage.direct_write import DIRECT_BYTES_MIN, write_direct
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.local_directories import DurableDirectories
 from varve.storage.local_errors import happened_not, may_have_happened
@@ -224,6 +225,8 @@ def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], 
 
 def _write_all(data: bytes, file: BinaryIO) -> None:
     rest = memoryview(data)
+    if len(rest) >= DIRECT_BYTES_MIN:
+        rest = rest[write_direct(file.fileno(), rest) :]
     while rest:
         rest = rest[file.write(rest) :]
 
