@@ -44,7 +44,7 @@ PAUSE_S = 0.5
 POLL_S = 0.02
 BATCH_TIMEOUT_S = 300.0
 CHANGELOG, KEPT = "changelog", "kept only"
-WRITING_PHASES = ("early_upload", "checkpoint")
+WRITING_PHASES = ("early_upload", "checkpoint", "hand_over")
 """What a worker does of the changelog, in its own statistics."""
 
 

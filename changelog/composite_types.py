@@ -121,13 +121,13 @@ class CompositeType(WireType):
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
         if not self.immutable:
             return pa.array(stored, pa.binary())
-        absent = None
+        absent: pa.Array[Any] | None = None
         # One pass over the rows, which lie anywhere in memory: an access per field takes three times as long, zip too,
         # and a search for None as much again.
         try:
             flat = list(chain.from_iterable(stored))
         except TypeError:
-            absent = [row is None for row in stored]
+            absent = pa.array([row is None for row in stored])
             blank = (None,) * self.arity
             flat = list(chain.from_iterable(blank if row is None else row for row in stored))
         if len(flat) != self.arity * len(stored):
@@ -135,7 +135,7 @@ class CompositeType(WireType):
         columns = [flat[i :: self.arity] for i in range(self.arity)]
         children = [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)]
         struct_array: Any = pa.StructArray
-        return struct_array.from_arrays(children, fields=self._fields, mask=None if absent is None else pa.array(absent))
+        return struct_array.from_arrays(children, fields=self._fields, mask=absent)
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         if not self.immutable:

@@ -8,6 +8,7 @@ from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner
 from varve.spark_integration.protocol import Summary, encode_message
+from varve.spark_integration.segment_inbox import hand_over
 from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
 from varve.storage.errors import InvalidRequestError
 from varve.storage.fail_point import fail_point
@@ -165,6 +166,7 @@ class Attempt:
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.finished = True
             self._spent("checkpoint", started_s)
+            self._hand_over(parts)
         return Summary(
             operator=batch.operator.operator,
             partition=self.task.partition,
@@ -185,6 +187,14 @@ class Attempt:
             executor=owner.executor,
             **parts,
         )
+
+    def _hand_over(self, parts: dict[str, Any]) -> None:
+        """Let the segment go to a driver on this machine without a way through Spark."""
+        segment: bytes = parts.get("inline", b"")
+        started_s = self._owner.clock.monotonic_s()
+        if hand_over(self.task.batch.operator.inbox, self.task.tag, segment):
+            parts |= {"inline": b"", "handed_over_bytes": len(segment)}
+            self._spent("hand_over", started_s)
 
     def _encode_non_keyed(self) -> None:
         """Let the function bring its state up to date, and encode what is not keyed; too much is the user's error."""

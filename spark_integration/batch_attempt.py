@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.map_side_combine import MapSideCombining
     from varve.spark_integration.protocol import OperatorRequest
+    from varve.spark_integration.segment_inbox import SegmentInbox
     from varve.storage.records import Link
 
 
@@ -70,7 +71,9 @@ class BatchAttempt:
         requests: Sequence[OperatorRequest],
         functions: Mapping[str, ShippedFunction],
         combining: MapSideCombining,
+        *,
         anchors: Anchors | None = None,
+        inbox: SegmentInbox | None = None,
     ) -> None:
         self._spark = spark
         self._plan = plan
@@ -81,7 +84,7 @@ class BatchAttempt:
         # Spark copies a task only to another host.
         has_copies = not is_local and str(spark.conf.get("spark.speculation", "false")).lower() == "true"
         level = LOCAL_LEVEL if is_local else MULTI_EXECUTOR_LEVEL
-        self._execution = BatchExecution(level, combining, anchors, has_copies=has_copies)
+        self._execution = BatchExecution(level, combining, anchors, inbox, has_copies=has_copies)
         self._prepared: DataFrame | None = None
         self.latest_ms: dict[int, int] = {}
         """By branch of the preparation: the largest event time of the batch."""

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.map_side_combine import MapSideCombining
     from varve.spark_integration.operator_plan import OperatorPlan
+    from varve.spark_integration.segment_inbox import SegmentInbox
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
@@ -89,12 +90,14 @@ class BatchExecution:
         level: StorageLevel,
         combining: MapSideCombining,
         anchors: Anchors | None = None,
+        inbox: SegmentInbox | None = None,
         *,
         has_copies: bool = False,
     ) -> None:
         """`has_copies`: Spark may run copies of a task at the same time (`spark.speculation`)."""
         self._level = level
         self._anchors = anchors
+        self._inbox = inbox
         self._combining = combining
         self._has_copies = has_copies
         self._cached: list[DataFrame] = []
@@ -135,7 +138,7 @@ class BatchExecution:
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
             raise UserErrorRaised(failed.error, failed.operator, failed.partition)
-        checked = check_summaries(summaries, request)
+        checked = self._completed(check_summaries(summaries, request), request)
         check_broadcast(checked, request.batch)
         return OperatorResult(checked, answer)
 
@@ -146,9 +149,11 @@ class BatchExecution:
         return cached
 
     def close(self) -> None:
-        """Free the cached answers."""
+        """Free the cached answers, and the segments that were handed over."""
         while self._cached:
             self._cached.pop().unpersist()
+        if self._inbox is not None:
+            self._inbox.clear()
 
     def _kept(self, rows: DataFrame, partitions: int | None) -> DataFrame:
         """The rows, to be cached when they are first executed; `partitions` is their number if it must stay.
@@ -166,6 +171,22 @@ class BatchExecution:
         cached = rows.persist(self._level)
         self._cached.append(cached)
         return cached
+
+    def _completed(self, summaries: tuple[Summary, ...], request: BatchRequest) -> tuple[Summary, ...]:
+        """With the segments that came another way."""
+        if self._inbox is None:
+            return summaries
+        completed = [self._inbox.completed(summary) for summary in summaries]
+        missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
+        if missing:
+            raise BatchRedoError(
+                f"the segments of partitions {missing} were handed over and are not here any more; the batch is "
+                "executed again",
+                operator=request.operator.operator,
+                batch=request.batch,
+                epoch=request.epoch,
+            )
+        return tuple(summary for summary in completed if summary is not None)
 
     @staticmethod
     def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:

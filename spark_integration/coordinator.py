@@ -33,6 +33,7 @@ from varve.spark_integration.job_monitoring import JobMonitor
 from varve.spark_integration.map_side_combine import MapSideCombining
 from varve.spark_integration.operator_requests import operator_request, with_states
 from varve.spark_integration.placement import PartitionMoves
+from varve.spark_integration.segment_inbox import SegmentInbox
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.spark_integration.task_errors import task_error
@@ -110,8 +111,12 @@ class Coordinator:
         self._tokens = tokens
         self._checkpoint = SparkCheckpoint(spark, plan.checkpoint_location)
         self._functions = {o.uid: ship(spark.sparkContext, o.function) for o in plan.operators}
+        self._inbox: SegmentInbox | None = None
+        if plan.operators and plan.config.changelog_enabled:
+            self._inbox = SegmentInbox.open(getattr(spark.sparkContext, "_temp_dir", None))  # which goes with the JVM
+        inbox = "" if self._inbox is None else self._inbox.path
         self._requests = [
-            operator_request(plan, o, self._functions[o.uid].function_hash, run.record) for o in plan.operators
+            operator_request(plan, o, self._functions[o.uid].function_hash, run.record, inbox) for o in plan.operators
         ]
         self._winners: dict[str, tuple[str, ...]] = {}
         """By operator: the winning tag of each partition at the base."""
@@ -237,6 +242,8 @@ class Coordinator:
             self._materializer.stop()
         self._monitor.close()
         self._run.close()
+        if self._inbox is not None:
+            self._inbox.close()
         for function in self._functions.values():
             function.destroy()
         self._functions.clear()
@@ -266,7 +273,13 @@ class Coordinator:
         if not self._begin(batch):
             return
         attempt = BatchAttempt(
-            rows.sparkSession, self._plan, self._requests, self._functions, self._combining, self._anchors
+            rows.sparkSession,
+            self._plan,
+            self._requests,
+            self._functions,
+            self._combining,
+            anchors=self._anchors,
+            inbox=self._inbox,
         )
         try:
             executed = self._execute(attempt, rows, batch, source_hash)

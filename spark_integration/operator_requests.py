@@ -19,8 +19,10 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit, JobRecord
 
 
-def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, record: JobRecord) -> OperatorRequest:
-    """The part of a request that stays the same from batch to batch."""
+def operator_request(
+    plan: JobPlan, operator: OperatorPlan, function_hash: str, record: JobRecord, inbox: str = ""
+) -> OperatorRequest:
+    """The part of a request that stays the same from batch to batch; `inbox` is the path of the driver's, if any."""
     config = plan.config
     tasks = sum(o.parallelism or plan.parallelism for o in plan.operators)
     return OperatorRequest(
@@ -51,6 +53,7 @@ def operator_request(plan: JobPlan, operator: OperatorPlan, function_hash: str, 
         idle_timeout_s=config.worker_idle_timeout_ms / 1000,
         vectorized=operator.vectorized,
         broadcast=operator.broadcast is not None,
+        inbox=inbox,
     )
 
 

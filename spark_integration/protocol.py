@@ -93,6 +93,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The function is a `VectorizedProcessFunction`."""
     broadcast: bool = False
     """The function is a `BroadcastFunction`."""
+    inbox: str = ""
+    """Where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
 
 
 class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -170,6 +172,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     mutations: int = 0
     inline: bytes = b""
     """The segment, if it is small; the rest of the changes after the uploaded parts."""
+    handed_over_bytes: int = 0
+    """Length of the segment if the driver has got it directly, in the place of `inline`; 0 if not."""
     uploaded: tuple[ObjectSlice, ...] = ()
     image: bytes = b""
     """The partition's whole non-keyed state, if it changed and is small."""

@@ -21,6 +21,7 @@ from tests.state_model import (
     puts,
     segment_header,
 )
+from varve.changelog import segment_columns
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.segment import KIND, SegmentHeader, SegmentState, decode_segment, decode_segments, encode_segment
 from varve.changelog.timer_state import TimeDomain, timer_schema
@@ -82,6 +83,41 @@ def test_equal_changes_have_equal_bytes_whether_ops_are_given_or_not(schema: Sta
 def test_a_put_in_a_list_state_is_not_taken_for_an_append() -> None:
     odd = StateChanges(EVENTS, [1], ["a"], bytes((Op.PUT,)), None, ["x"])
     assert decode_segment(encode_segment(segment_header(1), [odd]), "s").changes() == [odd]
+
+
+PAIR = as_type(Types.TUPLE([Types.LONG(), Types.STRING()]))
+LARGE: list[tuple[Any, list[Any]]] = [
+    (as_type(Types.INT()), [i * 1001 % 4099 for i in range(10_000)]),
+    (as_type(Types.DOUBLE()), [i / 7 for i in range(10_000)]),
+    (as_type(Types.STRING()), [f"{i:x}" for i in range(10_000)]),
+    (as_type(Types.LIST(Types.LONG())), [as_type(Types.LIST(Types.LONG())).freeze([i, i]) for i in range(10_000)]),
+    (PAIR, [(i, str(i)) for i in range(10_000)]),
+    (PAIR, [None if i == 9_000 else (i, None if i % 2 else "x") for i in range(10_000)]),
+]
+
+
+@pytest.mark.parametrize(("value_type", "values"), LARGE)
+def test_rows_that_are_made_columns_in_pieces_have_the_bytes_of_the_whole(
+    value_type: Any, values: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schema = StateSchema(name="large", kind="value", value_type=value_type.type_string())
+    ops = bytes(Op.DELETE if value is None else Op.PUT for value in values)
+    rows = StateChanges(
+        schema, [i // 5_000 for i in range(10_000)], [f"k{i}" for i in range(10_000)], ops, None, values
+    )
+    in_pieces = encode_segment(segment_header(1), [rows])
+    [found] = decode_segment(in_pieces, "s").changes()
+    assert (found.keys, found.values, found.key_groups) == (rows.keys, rows.values, rows.key_groups)
+    monkeypatch.setattr(segment_columns, "_ROWS_AT_ONCE", 1 << 30)
+    assert encode_segment(segment_header(1), [rows]) == in_pieces
+
+
+def test_a_misfit_in_a_later_piece_names_its_key() -> None:
+    rows = StateChanges(
+        TOTAL, [1] * 9_000, [f"k{i}" for i in range(9_000)], None, None, [*[1] * 8_500, "x", *[1] * 499]
+    )
+    with pytest.raises(InvalidRequestError, match="'k8500'"):
+        encode_segment(segment_header(1), [rows])
 
 
 def test_only_accepted_key_groups_are_decoded() -> None:
