@@ -64,5 +64,6 @@ def _aligned() -> memoryview:
     """Memory of this thread at an aligned address; kept, because fresh memory costs what is to be saved."""
     buffer: memoryview | None = getattr(_buffers, "view", None)
     if buffer is None:
-        buffer = _buffers.view = memoryview(mmap.mmap(-1, _PIECE_BYTES))
+        private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the default is shared with forked processes
+        buffer = _buffers.view = memoryview(mmap.mmap(-1, _PIECE_BYTES, flags=private))
     return buffer

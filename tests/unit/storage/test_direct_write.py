@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import random
-from typing import TYPE_CHECKING
+import subprocess
+import sys
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -77,6 +79,25 @@ def test_a_file_system_without_direct_writes_is_written_as_usual(
     store = LocalStore(tmp_path)
     store.put("a", body(300_001))
     assert store.get("a") == body(300_001)
+
+
+FORKED: Final = """
+import os
+from varve.storage.direct_write import _aligned
+
+buffer = _aligned()
+buffer[:4] = b"mine"
+child = os.fork()
+if not child:
+    _aligned()[:4] = b"his "
+    os._exit(0)
+os.waitpid(child, 0)
+print(bytes(buffer[:4]).decode())
+"""
+
+
+def test_forked_processes_do_not_share_the_buffer() -> None:
+    assert subprocess.run([sys.executable, "-c", FORKED], check=True, capture_output=True, text=True).stdout == "mine\n"
 
 
 def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
