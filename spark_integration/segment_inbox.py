@@ -112,12 +112,17 @@ class SegmentInbox:
         self.clear()
 
     def _accept(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:  # closed
-                return
-            threading.Thread(target=self._receive, args=(connection,), name="varve-inbox-worker", daemon=True).start()
+        with self._server:  # closed when nobody accepts any more, or workers would wait for ever to be let in
+            while True:
+                try:
+                    connection, _ = self._server.accept()
+                except ConnectionAbortedError:
+                    continue
+                except OSError:  # closed, or no descriptors are left
+                    return
+                receive = threading.Thread(target=self._receive, args=(connection,), name="varve-inbox-worker")
+                receive.daemon = True
+                receive.start()
 
     def _receive(self, connection: socket.socket) -> None:
         channel = Channel(connection)

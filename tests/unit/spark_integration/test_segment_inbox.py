@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import shutil
 import socket
 import threading
@@ -13,7 +14,7 @@ import pytest
 from varve.spark_integration import segment_inbox
 from varve.spark_integration.protocol import Summary
 from varve.spark_integration.segment_inbox import SEGMENT_BYTES_MIN, SegmentInbox, hand_over
-from varve.spark_integration.worker_home import WorkerHome, connect
+from varve.spark_integration.worker_home import WorkerHome, connect, listen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -115,6 +116,39 @@ def test_a_worker_that_dies_in_the_midst_leaves_nothing(inbox: SegmentInbox) -> 
     assert junk.recv(1) == b"", "the driver hangs up"
     junk.close()
     assert hand_over(inbox.path, "a", LARGE)
+
+
+class Exhausted:
+    """A listening socket of a process that may open no more files."""
+
+    def __init__(self, server: socket.socket) -> None:
+        self._server = server
+
+    def accept(self) -> None:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+    def shutdown(self, how: int) -> None:
+        self._server.shutdown(how)
+
+
+def test_a_driver_that_can_accept_no_more_refuses_workers_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segment_inbox, "listen", lambda *place: Exhausted(listen(*place)))
+    inbox = SegmentInbox(str(tmp_path))
+    while connection := connect(WorkerHome(Path(inbox.path)), "inbox"):  # until the thread has come to it
+        connection.close()
+    assert not hand_over(inbox.path, "a", LARGE)
+    inbox.close()
 
 
 def test_a_driver_that_does_not_answer_is_not_waited_for_for_ever(
