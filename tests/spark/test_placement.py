@@ -192,6 +192,10 @@ def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacem
     assert all(dead.isdisjoint(home.values()) for home in homes[killed_after + 1 :])
     after = homes[replaced_after + 1]
     assert Counter(Counter(after.values()).values()) == {partitions // executors: executors}
-    assert moved(homes[0], after) == lost
+    # A replacement that can be used only after the next batch gets its share from the executors that have taken over.
+    given = moved(homes[killed_after + 1], after)
+    assert len(given) in (0, partitions // executors)
+    assert {after[partition] for partition in given or lost}.isdisjoint(homes[0].values())
+    assert moved(homes[0], after) == lost | given
     assert all(home == after for home in homes[replaced_after + 1 :])
     assert stays(homes, partitions) >= 0.95
