@@ -125,7 +125,7 @@ def fetch_snapshots(
                 if any(_is_linked(old / file.file, path, file) for old in reuse):
                     reused_bytes += file.size_bytes
                 else:
-                    missing.append(WantedFile(file.name, path, file.size_bytes, file.crc32))
+                    missing.append(WantedFile(file.name, path, file.size_bytes, file.crc32, _never_changes(path)))
         download(store, missing, policy)
     except BaseException:
         for _, directory in wanted:
@@ -135,8 +135,8 @@ def fetch_snapshots(
 
 
 def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
-    """Whether the old file is the wanted one, and now is at `path` as well. Only SST files never change."""
-    if old.suffix != ".sst":
+    """Whether the old file is the wanted one, and now is at `path` as well."""
+    if not _never_changes(old):
         return False
     try:
         if old.stat().st_size != file.size_bytes or file_crc32(old) != file.crc32:
@@ -145,3 +145,8 @@ def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
     except OSError:  # not there, or on another filesystem
         return False
     return True
+
+
+def _never_changes(path: Path) -> bool:
+    """Whether a store that is opened on it never writes to the file: it only deletes its name."""
+    return path.suffix == ".sst"

@@ -87,3 +87,6 @@ class ThrottledReads:
     def get_file(self, name: str, path: Path) -> None:
         self._inner.get_file(name, path)
         self._bucket.take(path.stat().st_size)
+
+    def link_file(self, name: str, path: Path) -> bool:
+        return self._inner.link_file(name, path)

@@ -69,6 +69,10 @@ class InterruptibleStore:
         self._inner.get_file(name, path)
         self._pass()
 
+    def link_file(self, name: str, path: Path) -> bool:
+        self._stop.check()
+        return self._inner.link_file(name, path)
+
     def _pass(self) -> None:
         if self._crash_point is not None:
             fail_point(self._crash_point)

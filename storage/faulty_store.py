@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectMeta, ObjectStore
 
-Operation = Literal["get", "get_range", "put", "put_if_absent", "list", "delete", "put_file", "get_file"]
+Operation = Literal["get", "get_range", "put", "put_if_absent", "list", "delete", "put_file", "get_file", "link_file"]
 Phase = Literal["before", "after"]
 _Fault = Literal["none", "before", "after", "torn"]
 
@@ -129,6 +129,9 @@ class FaultyStore:
 
     def get_file(self, name: str, path: Path) -> None:
         self._run("get_file", name, lambda: self._inner.get_file(name, path))
+
+    def link_file(self, name: str, path: Path) -> bool:
+        return self._run("link_file", name, lambda: self._inner.link_file(name, path))
 
     def _run(self, operation: Operation, name: str, effect: Callable[[], _Answer]) -> _Answer:
         fate = self._fate()

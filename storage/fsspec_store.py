@@ -194,6 +194,10 @@ class FsspecStore:
 
             self._repeat(_Call("downloading", name, local=part), fetch)
 
+    def link_file(self, name: str, path: Path) -> bool:
+        del name, path
+        return False
+
     def _path(self, name: str) -> str:
         return self._full(check_name(name))
 

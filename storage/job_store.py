@@ -115,6 +115,10 @@ class JobStore:
         store, own = self._reads(name)
         store.get_file(own, path)
 
+    def link_file(self, name: str, path: Path) -> bool:
+        store, own = self._reads(name)
+        return store.link_file(own, path)
+
     def put(self, name: str, data: bytes) -> None:
         self._store_of(name).put(name, data)
 

@@ -122,6 +122,20 @@ class LocalStore:
             except OSError as error:
                 raise self._unread(error, name) from error
 
+    def link_file(self, name: str, path: Path) -> bool:
+        source = self._path(name)
+        try:
+            os.link(source.resolve(strict=True), path)
+        except (FileNotFoundError, NotADirectoryError) as error:
+            if not source.is_file():
+                raise self._unread(error, name) from error
+            return False  # there is no directory for the link, which a fetch says better
+        except FileExistsError as error:
+            raise InvalidRequestError(f"{path} exists; give a path where nothing is", object_name=name) from error
+        except OSError:
+            return False  # another filesystem, one without links, too many of them, or a file of somebody else's
+        return True
+
     def _path(self, name: str) -> Path:
         if check_name(name).split("/", 1)[0] == TEMPORARY:
             raise InvalidRequestError(f"{TEMPORARY} is reserved for temporary files; choose another name")

@@ -115,6 +115,11 @@ class LogObjects:
         del data
         raise InvalidRequestError("a log store creates nothing conditionally", object_name=name)
 
+    def link_file(self, name: str, path: Path) -> bool:
+        """Never: it is not asked of log stores."""
+        del name, path
+        return False
+
 
 def is_log(name: str) -> bool:
     """Whether an object's name, or a prefix of names, is of log data."""

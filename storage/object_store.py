@@ -83,3 +83,18 @@ class ObjectStore(Protocol):
         Raises `MissingObjectError` if there is no object.
         """
         ...
+
+    def link_file(self, name: str, path: Path) -> bool:
+        """Make `path`, where nothing is, another name of the object's own bytes, if the store can.
+
+        It stays when the object is deleted or replaced. For files that nobody ever writes to: bytes changed in the one
+        place are changed in the other.
+
+        Returns:
+            False: nothing happened, the object must be fetched.
+
+        Raises:
+            MissingObjectError: There is no object; a store that can never link does not look.
+            InvalidRequestError: Something is at `path`.
+        """
+        ...

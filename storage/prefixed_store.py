@@ -52,6 +52,9 @@ class PrefixedStore:
     def get_file(self, name: str, path: Path) -> None:
         self._inner.get_file(self._full(name), path)
 
+    def link_file(self, name: str, path: Path) -> bool:
+        return self._inner.link_file(self._full(name), path)
+
     def _full(self, name: str) -> str:
         # Checked before it is joined: the inner store would accept a/../b only as a whole it cannot judge.
         return self._prefix + check_name(name)

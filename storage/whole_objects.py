@@ -46,3 +46,8 @@ class WholeObjects(ABC):
                 part.write_bytes(data)
             except OSError as error:
                 raise happened_not(error, f"writing {path}", name) from error
+
+    def link_file(self, name: str, path: Path) -> bool:
+        """See `ObjectStore`."""
+        del name, path
+        return False

@@ -379,6 +379,31 @@ def test_get_file_leaves_nothing_behind_when_it_fails(store: ObjectStore, tmp_pa
     assert (target / "there before").read_bytes() == b"kept"
 
 
+def test_a_linked_file_is_the_object_and_stays(store: ObjectStore, tmp_path: Path) -> None:
+    for number, after in enumerate((lambda: store.delete(["a"]), lambda: store.put("a", b"other"))):
+        path = tmp_path / f"file-{number}"
+        store.put("a", b"x" * 5000)
+        if store.link_file("a", path):
+            after()
+            assert path.read_bytes() == b"x" * 5000
+        else:
+            assert not path.exists()
+
+
+def test_a_link_never_replaces_and_needs_an_object(store: ObjectStore, tmp_path: Path) -> None:
+    store.put("a", b"x")
+    links = store.link_file("a", tmp_path / "linked")
+    (tmp_path / "there").write_bytes(b"kept")
+    for name, path, error in (("no/such", "new", MissingObjectError), ("a", "there", InvalidRequestError)):
+        if links:
+            with pytest.raises(error):
+                store.link_file(name, tmp_path / path)
+        else:
+            assert not store.link_file(name, tmp_path / path)
+    assert not (tmp_path / "new").exists()
+    assert (tmp_path / "there").read_bytes() == b"kept"
+
+
 def test_local_paths_that_cannot_be_are_refused(store: ObjectStore, tmp_path: Path) -> None:
     store.put("a", b"x")
     with pytest.raises(InvalidRequestError):

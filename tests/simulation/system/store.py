@@ -97,6 +97,10 @@ class Disk:
     def get_file(self, name: str, path: Path) -> None:
         path.write_bytes(self.get(name))
 
+    def link_file(self, name: str, path: Path) -> bool:
+        del name, path
+        return False
+
     def later(self, seconds: float, effect: Callable[[], object]) -> None:
         """This takes place after so long."""
         heapq.heappush(self._late, (self._scheduler.now_s + seconds, next(self._numbers), effect))
@@ -157,6 +161,10 @@ class SimulatedStore:
 
     def get_file(self, name: str, path: Path) -> None:
         path.write_bytes(self.get(name))
+
+    def link_file(self, name: str, path: Path) -> bool:
+        del name, path
+        return False
 
     def _read(self, what: str, name: str, effect: Callable[[], Any]) -> Any:
         self._begin(what, name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import zlib
 from typing import TYPE_CHECKING
@@ -40,6 +42,7 @@ from varve.storage.errors import (
     InvariantError,
     MissingObjectError,
 )
+from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import MemoryStore
 from varve.storage.records import ORIGIN, Link, SnapshotFile, StateSchema
 
@@ -341,3 +344,61 @@ def test_small_files_keep_copied_rows_in_order(tmp_path: Path) -> None:
     store = open_clipped(tmp_path / "db", sources, operator=OPERATOR, key_type=KEY_TYPE, low=0, high=8, options=options)
     assert cells(store) == MODEL.cells()
     store.close()
+
+
+def stored_bytes(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_a_store_that_works_on_linked_files_leaves_the_stored_ones_alone(tmp_path: Path) -> None:
+    storage = LocalStore(tmp_path / "storage")
+    files = upload(storage, make_snapshot(tmp_path / "s"))
+    before = stored_bytes(tmp_path / "storage")
+    for high in (KEY_GROUPS, 3):
+        fetch_snapshot(storage, files, tmp_path / f"fetched-{high}")
+        [table] = (tmp_path / f"fetched-{high}").glob("*.sst")
+        assert table.samefile(tmp_path / "storage" / "snapdata" / table.name)
+        source = SnapshotSource(tmp_path / f"fetched-{high}", 0, high, link(1))
+        store = clip(tmp_path / f"db-{high}", [source], 0, high)
+        for seq in range(2, 8):
+            changed = [key for key in KEYS if key_group(key) < high]
+            store.apply(puts(dict.fromkeys(changed, seq)), link(seq))
+            store.write_snapshot(tmp_path / f"snapshot-{high}-{seq}")
+        assert store.compact(ratio=0, size_bytes_min=0)
+        store.close()
+        assert stored_bytes(tmp_path / "storage") == before
+    storage.delete(before)
+    opened = RocksDBStore.open_existing(tmp_path / f"snapshot-{KEY_GROUPS}-7")
+    assert set(cells(opened)["total"].values()) == {7}
+    opened.close()
+
+
+@pytest.mark.parametrize("reason", [errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP])
+def test_what_cannot_be_linked_is_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, reason: int) -> None:
+    storage = LocalStore(tmp_path / "storage")
+    files = upload(storage, make_snapshot(tmp_path / "s"))
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(reason, os.strerror(reason))
+
+    monkeypatch.setattr(os, "link", refuse)
+    fetch_snapshot(storage, files, tmp_path / "fetched")
+    monkeypatch.undo()
+    for path in (tmp_path / "fetched").iterdir():
+        assert not path.samefile(tmp_path / "storage" / "snapdata" / path.name)
+    opened = RocksDBStore.open_existing(tmp_path / "fetched")
+    assert cells(opened) == MODEL.cells()
+    opened.close()
+
+
+def test_a_damaged_object_that_would_be_linked_is_named_and_stays(tmp_path: Path) -> None:
+    storage = LocalStore(tmp_path / "storage")
+    files = upload(storage, make_snapshot(tmp_path / "s"))
+    [table] = [file for file in files if file.file.endswith(".sst")]
+    for data in (storage.get(table.name)[:-1], storage.get(table.name)[:-1] + b"?"):
+        storage.put(table.name, data)
+        with pytest.raises(CorruptDataError) as caught:
+            fetch_snapshot(storage, files, tmp_path / "fetched")
+        assert caught.value.context["object_name"] == table.name
+        assert not (tmp_path / "fetched").exists()
+        assert storage.get(table.name) == data

@@ -26,6 +26,7 @@ CALLS: dict[str, Callable[[ObjectStore, Path], Any]] = {
     "delete": lambda store, _: store.delete(["a"]),
     "put_file": lambda store, path: store.put_file("b", path),
     "get_file": lambda store, path: store.get_file("a", path),
+    "link_file": lambda store, path: store.link_file("a", path),
 }
 
 
