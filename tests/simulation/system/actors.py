@@ -16,7 +16,7 @@ from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from tests.simulation.system.spark import InputRows, Session, SimulatedSink
+from tests.simulation.system.spark import InputRows, RuledRows, Session, SimulatedSink
 from varve.changelog.state_reader import StateReader
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.metrics import MaterializerMetrics
@@ -52,6 +52,12 @@ def batch_rows(seed: int, batch: int) -> list[tuple[str, int]]:
     return [(rng.choice(KEYS), rng.randrange(OPS)) for _ in range(rng.randint(0, ROWS_MAX))]
 
 
+def broadcast_rows(seed: int, batch: int) -> list[int]:
+    """What the broadcast rows of a batch say."""
+    rng = random.Random(f"broadcast {seed} {batch}")
+    return [rng.randrange(OPS) for _ in range(rng.choice([0, 0, 1, 3]))]
+
+
 class DriverRun:
     """One run of the driver, until it fails or is killed."""
 
@@ -60,6 +66,7 @@ class DriverRun:
         self._scheduler = system.scheduler
         self._process = process
         self._rng = random.Random(f"driver {system.seed} {number}")
+        self._disorder = random.Random(f"disorder {system.seed} {number}")
         self._name = f"run {number}"
         self._run: JobRun | None = None
 
@@ -110,7 +117,9 @@ class DriverRun:
     def _plan(self) -> JobPlan:
         system, options = self._system, self._system.options
         parallelism = self._rng.randint(1, 3) if options.rescales else options.parallelism
-        plan = job_plan(parallelism, options.backend, changelog=options.changelog, chained=options.chained)
+        plan = job_plan(
+            parallelism, options.backend, changelog=options.changelog, chained=options.chained, ruled=options.ruled
+        )
         config = plan.config
         if system.source is not None:
             config = dataclasses.replace(config, restore=system.source, claim_mode=CLONE)
@@ -126,7 +135,7 @@ class DriverRun:
                 location.plan(batch, self._name)
             is_planned = False
             self._scheduler.pause(f"batch {batch}")
-            rows: Any = InputRows(session, self._system.cluster, batch_rows(self._system.seed, batch))
+            rows = self._rows(session, batch)
             self._system.oracle.check_acknowledged()
             run.process_batch(rows, batch)
             self._scheduler.pause(f"commits {batch}")
@@ -138,6 +147,15 @@ class DriverRun:
                 self._scheduler.sleep(self._rng.random() * 20)
             elif self._rng.random() < 0.1:
                 self._scheduler.pause(f"plans {batch}")
+
+    def _rows(self, session: Session, batch: int) -> Any:
+        """The input of a batch."""
+        system, options = self._system, self._system.options
+        rows = batch_rows(system.seed, batch)
+        if not options.ruled:
+            return InputRows(session, system.cluster, rows)
+        broadcast = broadcast_rows(system.seed, batch)
+        return RuledRows(session, system.cluster, rows, broadcast, self._disorder, options.disorder)
 
     def _start_wrong(self, run: Coordinator, session: Session) -> None:
         """With a checkpoint location that is not the state's: must be an error that says so (I11)."""

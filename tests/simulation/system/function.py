@@ -18,6 +18,7 @@ from varve.datastream import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
+    KeyedBroadcastProcessFunction,
     KeyedProcessFunction,
     RuntimeContext,
 )
@@ -35,6 +36,8 @@ SEEN = ListStateDescriptor("seen", Types.LONG())
 """Of the instance, not keyed."""
 SHARED = ListStateDescriptor("shared", Types.LONG())
 """A union list: when a run begins, each instance has what all of them had."""
+RULES = MapStateDescriptor("rules", Types.LONG(), Types.LONG())
+"""Broadcast state: the same in all instances."""
 SHARED_MAX = 4
 """Elements that an instance keeps of it; else they would multiply with every run."""
 TIMER_AFTER_MS = 20_000
@@ -56,6 +59,8 @@ State = dict[str, KeyState]
 """By key; a key without state is not there."""
 Seen = tuple[int, ...]
 """What an instance's list holds."""
+Rules = dict[int, int]
+"""What the broadcast state holds."""
 
 
 def key_group(key: str) -> int:
@@ -86,8 +91,11 @@ class AttemptModel:
     """What it holds now."""
     shared: Seen = ()
     """What the instance's union list holds now."""
+    rules: Rules = field(default_factory=Rules)
+    """What the instance's broadcast state holds now."""
     finished: bool = False
     _numbers: int = 0
+    _broadcasts: int = 0
 
     def at(self, key: str) -> KeyState:
         """The state of a key now."""
@@ -99,6 +107,11 @@ class AttemptModel:
         self._numbers += 1
         return zlib.crc32(f"{self.tag} {self._numbers} {op}".encode())
 
+    def broadcast_number(self, op: int) -> int:
+        """A value that those attempts make, too, that read the same broadcast rows on the same base; no others."""
+        self._broadcasts += 1
+        return zlib.crc32(f"{self.base.token} {self._broadcasts} {op}".encode())
+
 
 def current_attempt() -> AttemptModel:
     """Of the task that runs."""
@@ -108,7 +121,7 @@ def current_attempt() -> AttemptModel:
     return task.context
 
 
-class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
+class Changing(CheckpointedFunction):
     """Changes state of every kind as each element says."""
 
     def initialize_state(self, context: FunctionInitializationContext) -> None:
@@ -130,7 +143,7 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
         self.memory: dict[str, int | None] = {}
         """In fields of the instance: must be forgotten with the state of an attempt that did not win (I4)."""
 
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
         attempt, key = current_attempt(), value.k
         before = self._read(attempt, key)
         attempt.consumed.append((key, value.n))
@@ -140,7 +153,7 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
         self.memory[key] = attempt.changed[key].total
         yield self._emit(attempt, number)
 
-    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
         attempt, key = current_attempt(), ctx.get_current_key()
         before = self._read(attempt, key)
         if ctx.time_domain() is not TimeDomain.PROCESSING_TIME or timestamp not in before.timers:
@@ -203,7 +216,7 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
             threads.scheduler().fail(f"the function remembers an attempt that did not win, of key {key} (I4)")
         return expected
 
-    def _change(self, before: KeyState, op: int, number: int, ctx: KeyedProcessFunction.Context) -> KeyState:
+    def _change(self, before: KeyState, op: int, number: int, ctx: Any) -> KeyState:
         total, entries, events, timers = before.total, dict(before.by_name), before.events, before.timers
         name = op // 10 % 3
         match op % 10:
@@ -234,3 +247,41 @@ class Changer(KeyedProcessFunction[str, Any, Any], CheckpointedFunction):
                 service.register_processing_time_timer(time_ms)
                 timers = tuple(sorted({*timers, time_ms}))
         return KeyState(total, tuple(sorted(entries.items())), events, timers)
+
+
+class Changer(Changing, KeyedProcessFunction[str, Any, Any]):
+    """Of one stream."""
+
+
+class RuledChanger(Changing, KeyedBroadcastProcessFunction[str, Any, Any, Any]):
+    """Beside a broadcast stream, whose elements change the rules."""
+
+    def process_element(self, value: Any, ctx: Any) -> Iterator[Any]:
+        self._read_rules(ctx)
+        yield from super().process_element(value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterator[Any]:
+        self._read_rules(ctx)
+        yield from super().on_timer(timestamp, ctx)
+
+    def process_broadcast_element(self, value: Any, ctx: Any) -> None:
+        attempt, rules = self._read_rules(ctx), ctx.get_broadcast_state(RULES)
+        number, name = attempt.broadcast_number(value.n), value.n // 10 % 3
+        match value.n % 10:
+            case 0:
+                rules.clear()
+                attempt.rules = {}
+            case 1 | 2:
+                rules.remove(name)
+                attempt.rules.pop(name, None)
+            case _:
+                rules.put(name, number)
+                attempt.rules[name] = number
+
+    def _read_rules(self, ctx: Any) -> AttemptModel:
+        attempt = current_attempt()
+        found = dict(ctx.get_broadcast_state(RULES).items())
+        if found != attempt.rules:
+            what = f"the broadcast state of partition {attempt.partition}, on commit {attempt.base.seq}"
+            threads.scheduler().fail(f"{what}, has {found}, not {attempt.rules} (I3, I4, I5)")
+        return attempt

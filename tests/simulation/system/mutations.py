@@ -15,7 +15,7 @@ from unittest import mock
 
 from msgspec.structs import replace as replace_fields
 
-from tests.simulation.system import simulation
+from tests.simulation.system import simulation, spark
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varve.changelog import restore
@@ -235,6 +235,9 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "non-keyed state is not redistributed": (
         Mutation(non_keyed_state, "redistributed", _every_partition_its_own, "I5", {"rescales": True}),
+    ),
+    "partitions read different broadcast rows": (
+        Mutation(spark, "check_broadcast", _nothing, "I3", {"ruled": True, "disorder": 0.3, "parallelism": 3}),
     ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),

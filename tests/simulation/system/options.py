@@ -7,13 +7,20 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, Final
 
-from tests.simulation.system.function import FOLLOWER, KEY_GROUPS, OPERATOR, Changer
+from tests.simulation.system.function import FOLLOWER, KEY_GROUPS, OPERATOR, RULES, Changer, RuledChanger
 from tests.simulation.system.store import StoreFaults
+from varve.spark_integration.declared_elements import elements_of
+from varve.spark_integration.environment import StreamExecutionEnvironment
+from varve.spark_integration.graph_plan import plan_graph
 from varve.spark_integration.harness_plan import HarnessSettings, harness_plan, harness_program
 from varve.spark_integration.job_plan import JobPlan
+from varve.spark_integration.operator_plan import OperatorPlan
 from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.spark_integration.streams import DataStream
+from varve.spark_integration.transformations import DataFrameSource
 from varve.storage.chain_state import CommitPolicy
 
+SCHEMA: Final = "k string, n bigint"
 STEPS: Final = 400
 """Of a short simulation."""
 REAL_ROCKSDB: Final = 0.02
@@ -68,6 +75,10 @@ class Options:
     """How likely an operator stops the job and sets it back, per look of the supervisor."""
     clones: float
     """How likely somebody starts a clone of the job, per look; there is one at most."""
+    ruled: bool
+    """The first operator reads a broadcast stream, too."""
+    disorder: float
+    """How likely a partition reads other broadcast rows than the others, or in another order."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -119,11 +130,13 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         chained=rng.random() < 0.3,
         restores=rng.choice([0.0, 0.0, 0.02, 0.1]),
         clones=rng.choice([0.0, 0.0, 0.0, 0.2]),
+        ruled=rng.random() < 0.3,
+        disorder=rng.choice([0.0, 0.05]),
     )
 
 
 @lru_cache(maxsize=32)
-def job_plan(parallelism: int, backend: str, *, changelog: bool, chained: bool) -> JobPlan:
+def job_plan(parallelism: int, backend: str, *, changelog: bool, chained: bool, ruled: bool) -> JobPlan:
     """The job, as its driver plans it."""
     settings = HarnessSettings(
         parallelism=parallelism,
@@ -133,14 +146,27 @@ def job_plan(parallelism: int, backend: str, *, changelog: bool, chained: bool) 
     )
     # The harness plans one operator at a time.
     plans = [_plan_of(uid, settings) for uid in (OPERATOR, FOLLOWER)[: 2 if chained else 1]]
-    operators = tuple(replace(plan.operators[0], timestamp_column=None) for plan in plans)
+    operators = [replace(plan.operators[0], timestamp_column=None) for plan in plans]
+    if ruled:
+        operators[0] = _ruled_operator(OPERATOR)
     config: Any = replace(plans[0].config, materializer_mode="off")
     return replace(
-        plans[0], job="job", preparation=None, operators=operators, config=config, checkpoint_location="none"
+        plans[0], job="job", preparation=None, operators=tuple(operators), config=config, checkpoint_location="none"
     )
 
 
 def _plan_of(uid: str, settings: HarnessSettings) -> JobPlan:
-    schema = "k string, n bigint"
-    program = harness_program(lambda stream: stream.key_by("k").process(Changer(), schema, uid=uid), (schema,))
+    program = harness_program(lambda stream: stream.key_by("k").process(Changer(), SCHEMA, uid=uid), (SCHEMA,))
     return harness_plan(program, settings).job
+
+
+def _ruled_operator(uid: str) -> OperatorPlan:
+    """Which the harness does not plan."""
+    without_spark: Any = None
+    environment = StreamExecutionEnvironment(without_spark).configure("execution.checkpointing.dir", "memory://job")
+    rows, rules = (
+        DataStream(environment, DataFrameSource(elements=elements_of(schema), dataframe=without_spark, event_time=None))
+        for schema in (SCHEMA, "n bigint")
+    )
+    made = rows.key_by("k").connect(rules.broadcast(RULES)).process(RuledChanger(), SCHEMA, uid=uid)
+    return plan_graph(made.transformation, environment.graph_settings, []).operators[0]

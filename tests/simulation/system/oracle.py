@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, KeyState, Seen, State, key_group
+from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, KeyState, Rules, Seen, State, key_group
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.store import Disk
 from varve.changelog.restore import RestoreTarget, restore_store
@@ -85,6 +85,8 @@ class Oracle:
         """By operator and partition: the list of the instance after a commit."""
         self.shared: dict[Link, dict[str, list[Seen]]] = {ORIGIN: {}}
         """The same of their union lists."""
+        self.rules: dict[Link, dict[str, Rules]] = {ORIGIN: {}}
+        """By operator: the broadcast state of all instances after a commit."""
         self.views: dict[Link, LineView] = {ORIGIN: LineView(max_parallelism=KEY_GROUPS)}
         self._attempts: dict[str, AttemptModel] = {}
         self._needed: dict[str, frozenset[str]] = {}
@@ -223,6 +225,7 @@ class Oracle:
         other = self if self._source is None or commit.source.job_id == commit.job_id else self._source
         self.models[commit.link] = other.models[source]
         self.seen[commit.link], self.shared[commit.link] = other.seen[source], other.shared[source]
+        self.rules[commit.link] = other.rules[source]
         if commit.batch != other.commit(source).batch or commit.parts:
             self.fail(f"the copy at {commit.seq} is not one of commit {source.seq} (I5)")
         self.count("imported" if other is self else "cloned")
@@ -234,6 +237,7 @@ class Oracle:
             self.fail(f"commit {commit.seq} was executed on {commit.parent}, the operator chose {self.chosen} (I11)")
         self.chosen = None
         self.models[commit.link], self.seen[commit.link], self.shared[commit.link] = {}, {}, {}
+        self.rules[commit.link] = {}
         consumed: list[tuple[str, int]] | None = None
         for operator in commit.operators:
             attempts = self._winners(commit, operator.uid)
@@ -245,6 +249,7 @@ class Oracle:
                 state.update(attempt.changed)
             self.models[commit.link][operator.uid] = {key: one for key, one in state.items() if one != EMPTY}
             self._note_seen(commit, operator.uid, attempts)
+            self._note_rules(commit, operator.uid, attempts)
         self._check_batch(commit, self.entries.get(commit.parent.seq))
         self.count("adopted" if any(tile.snapshot is not None for tile in commit.tiles) else "plain")
 
@@ -280,6 +285,15 @@ class Oracle:
             self.fail(f"the lists of {operator} held {found} in batch {commit.batch}, not {before} (I4, I5)")
         self.seen[commit.link][operator] = [attempt.seen for attempt in attempts]
         self.shared[commit.link][operator] = [attempt.shared for attempt in attempts]
+
+    def _note_rules(self, commit: Commit, operator: str, attempts: list[AttemptModel]) -> None:
+        """All instances have read the same broadcast rows (I3)."""
+        first, *others = [attempt.rules for attempt in attempts]
+        if any(rules != first for rules in others):
+            self.fail(f"the instances of {operator} hold {first} and {others} after batch {commit.batch} (I3)")
+        if first != self.rules[commit.parent].get(operator, {}):
+            self.count("rules changed")
+        self.rules[commit.link][operator] = first
 
     def _note_line(self) -> None:
         for who in [who for who in self._needed if who.startswith("commit ")]:
@@ -336,6 +350,7 @@ class Oracle:
             task.tag, operator, batch.base, before, task.partition, parallelism, batch.slot, batch.time_ms
         )
         model.shared = self._shared_before(task)
+        model.rules = dict(self.rules[batch.base].get(operator, {}))
         self._attempts[task.tag] = model
         return model
 

@@ -7,6 +7,7 @@ executor does not answer, and run twice when a cached block is lost.
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
@@ -14,8 +15,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from tests.simulation.system.function import key_group
-from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult, check_summaries
-from varve.spark_integration.protocol import KEY_GROUP_COLUMN, BatchRequest, Summary, row_tag
+from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult, check_broadcast, check_summaries
+from varve.spark_integration.broadcast_input import BROADCAST, OWN
+from varve.spark_integration.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, Summary, row_tag
+from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
 from varve.spark_integration.sinks import Sink
 from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.base_decision import SinkCommit, SparkProgress
@@ -133,6 +136,52 @@ class InputRows:
         return _arrow_batches(own)
 
 
+class RuledRows(InputRows):
+    """The same beside the rows of a broadcast stream, which every partition reads, now and then in another order.
+
+    Args:
+        broadcast: What each broadcast row says.
+        rng: For the order.
+        disorder: How likely a partition reads them otherwise, because Spark has made a part of the input anew.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        rows: Sequence[tuple[str, int]],
+        broadcast: Sequence[int],
+        rng: random.Random,
+        disorder: float,
+    ) -> None:
+        super().__init__(session, cluster, rows)
+        self._broadcast = broadcast
+        self._rng = rng
+        self._disorder = disorder
+
+    def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
+        own = [r for r in self.rows if key_group(r[0]) * parallelism // max_parallelism == partition]
+        read = list(self._broadcast)
+        if self._rng.random() < self._disorder:
+            read = self._rng.choice([read[::-1], read[:-1]])
+        both = [*((BROADCAST, ("", number)) for number in read), *((OWN, row) for row in own)]
+        return [_side_by_side(both[i : i + 2]) for i in range(0, len(both), 2)]
+
+
+def _side_by_side(rows: Sequence[tuple[int, tuple[str, int]]]) -> pa.RecordBatch:
+    own = [{"k": key, "n": number} if stream == OWN else None for stream, (key, number) in rows]
+    broadcast = [{"n": number} if stream == BROADCAST else None for stream, (_, number) in rows]
+    keys = [key if stream == OWN else None for stream, (key, _) in rows]
+    columns = {
+        INPUT_COLUMN: pa.array([stream for stream, _ in rows], pa.int32()),
+        rows_column(OWN): pa.array(own, pa.struct({"k": pa.string(), "n": pa.int64()})),
+        rows_column(BROADCAST): pa.array(broadcast, pa.struct({"n": pa.int64()})),
+        KEY_COLUMN: pa.array(keys, pa.string()),
+        KEY_GROUP_COLUMN: pa.array([key_group(key) for _, (key, _) in rows], pa.int32()),
+    }
+    return pa.RecordBatch.from_pydict(columns)
+
+
 def _arrow_batches(rows: Sequence[tuple[str, int]]) -> list[pa.RecordBatch]:
     return [_arrow(rows[i : i + 2]) for i in range(0, len(rows), 2)]
 
@@ -183,7 +232,9 @@ class SimulatedExecution:
         for summary in stage.summaries:
             if summary.error is not None:
                 raise UserErrorRaised(summary.error, summary.operator, summary.partition)
-        return OperatorResult(check_summaries(stage.summaries, request), stage.answer)  # type: ignore[arg-type]
+        checked = check_summaries(stage.summaries, request)
+        check_broadcast(checked, request.batch)
+        return OperatorResult(checked, stage.answer)  # type: ignore[arg-type]
 
     def close(self) -> None:
         """Nothing is cached."""
