@@ -8,7 +8,7 @@ from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner
 from varve.spark_integration.protocol import Summary, encode_message
-from varve.spark_integration.segment_inbox import hand_over
+from varve.spark_integration.segment_inbox import hand_over, is_near
 from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
 from varve.storage.errors import InvalidRequestError
 from varve.storage.fail_point import fail_point
@@ -185,6 +185,7 @@ class Attempt:
             uploads=owner.uploads.take(),
             state_size=owner.state_size,
             executor=owner.executor,
+            home=str(owner.home.path) if is_near(batch.operator.inbox) else "",
             **parts,
         )
 

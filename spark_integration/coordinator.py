@@ -25,6 +25,7 @@ from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
+from varve.spark_integration.confirmation import confirm
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.heartbeat import without_heartbeat
 from varve.spark_integration.input_watermarks import InputWatermarks
@@ -296,6 +297,7 @@ class Coordinator:
         if self._anchors is not None:
             self._anchors.after(moved)
         self._run.batch_done()
+        confirm(executed.summaries, self._run.record.job_id, executed.acknowledged.commit.link)
         ended_s = self._clock.monotonic_s()
         statistics = statistics_of(
             executed.acknowledged,

@@ -199,6 +199,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """About the state that the worker holds; None if its store cannot say cheaply."""
     executor: str = ""
     """Tells the executor that ran it from all others (`placement.executor_key`)."""
+    home: str = ""
+    """Directory of the executor's state workers, if the driver is on the same machine (`confirmation`); else ""."""
 
 
 def encode_message(message: Any) -> bytes:

@@ -144,6 +144,11 @@ class SegmentInbox:
             return True
 
 
+def is_near(inbox: str) -> bool:
+    """Whether the driver whose inbox that is, "" for none, is on this machine."""
+    return bool(inbox) and (Path(inbox) / _SOCKET).exists()
+
+
 def hand_over(inbox: str, tag: str, segment: bytes) -> bool:
     """Give an attempt's segment to the driver, if it is on this machine; whether it has it now.
 

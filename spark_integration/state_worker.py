@@ -3,8 +3,8 @@
 Invariants:
 
 * I3: a batch that is executed again starts from the same base; what an earlier attempt left is dropped as a whole.
-* I4: what a batch changed is pending until a later request says that this very tag won at this slot. Otherwise it is
-  dropped and the user's function is made anew.
+* I4: what a batch changed is pending until a later request, or the driver itself, says that this very tag won at this
+  slot. Otherwise it is dropped and the user's function is made anew.
 * I5: state is the tile plus the newer segments of the line, nothing else.
 * I9: everything local may vanish.
 """
@@ -34,7 +34,7 @@ from varve.spark_integration.worker_figures import NOTHING_READ, UploadRecorder
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.clock import SystemClock
-from varve.storage.errors import InvariantError
+from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
 from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.open_store import open_store
@@ -43,7 +43,7 @@ from varve.storage.tile_cover import key_range
 from varve.storage.upload import ATTEMPTS_AT_ONCE, Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from varve.changelog.unconfirmed_mark import UnconfirmedMark
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Tile
+    from varve.storage.records import Link, Tile
 
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
@@ -104,6 +104,14 @@ class StateWorker:
         self._batches += 1
         gc.collect(2 if self._batches % _FULL_COLLECTION_BATCHES == 0 else 0)
 
+    def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
+        """See `varve.spark_integration.worker_session.StateWorker`."""
+        fail_point("worker.before_confirmation")
+        for operator, tag in winners.items():
+            state = self._operators.get(operator)
+            if state is not None:
+                state.confirm(base, tag)
+
     def close(self) -> None:
         """Close functions and stores."""
         for state in self._operators.values():
@@ -134,6 +142,7 @@ class OperatorState:
         self.request = request
         self.partition = partition
         self.clock = clock
+        self.home = home
         self.executor = executor_key(home.path)
         self.job_store = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
@@ -222,6 +231,18 @@ class OperatorState:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
 
+    def confirm(self, base: Link, tag: str) -> None:
+        """Fold the pending attempt while nobody waits, if it is the one that has won at `base`; else do nothing."""
+        pending = self._pending
+        if pending is None or not self._has_won(pending, base, tag):
+            return
+        try:
+            pending.confirm(base)
+        except VarveError:
+            _log.exception("operator %s: the state is dropped, the next request restores it", self.request.operator)
+            self._drop_state()
+        self._pending = None
+
     @property
     def unconfirmed(self) -> UnconfirmedMark:
         """Changelog off: set while the local files hold an attempt that is not confirmed."""
@@ -260,7 +281,7 @@ class OperatorState:
         if pending is not None:
             confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
             won = confirmed[self.partition] if self.partition < len(confirmed) else ""
-            if pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == won:
+            if self._has_won(pending, base, won):
                 pending.confirm(base)
                 self._pending = None
                 return "confirmed"
@@ -271,6 +292,10 @@ class OperatorState:
         self._drop_runner()
         self._store, self.tile, self.log_read = reached.store, reached.tile, reached.log_read
         return reached.how
+
+    def _has_won(self, pending: Attempt, base: Link, tag: str) -> bool:
+        """Whether the pending attempt is the one that commit `base` names."""
+        return pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == tag
 
     def _reach_non_keyed(self, batch: BatchRequest) -> None:
         """Bring the non-keyed state to the base. A new run of the driver makes the function anew, as a restart does."""

@@ -23,7 +23,7 @@ from varve.spark_integration.process_death import die_with_parent, orphaned, set
 from varve.spark_integration.worker_conversation import Conversation, Settings, describe_failure
 from varve.spark_integration.worker_home import enlarge_buffers, exclusive
 from varve.spark_integration.worker_lobby import Lobby, Visit
-from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError
+from varve.spark_integration.worker_wire import Channel, Confirmation, Opening, PeerLostError
 from varve.storage.clock import SystemClock
 
 if TYPE_CHECKING:
@@ -120,7 +120,7 @@ class Doorkeeper:
     def _welcome(self, channel: Channel) -> None:
         try:
             channel.set_timeout(OPENING_TIMEOUT_S)
-            opening = channel.receive_message(Opening)
+            opening = channel.receive_message(Opening | Confirmation)
             channel.set_timeout(None)
         except PeerLostError:
             channel.close()
@@ -131,7 +131,11 @@ class Doorkeeper:
                 channel.send_failure(describe_failure(error))
             channel.close()
             return
-        self._lobby.enter(Visit(channel, opening))
+        if isinstance(opening, Confirmation):
+            channel.close()
+            self._lobby.leave_word(opening)
+        else:
+            self._lobby.enter(Visit(channel, opening))
 
 
 def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm: ProcessWatch, parent: int) -> int:
@@ -155,6 +159,9 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
         conversation = Conversation(Settings(start.partition, home, start.factory))
         idle_timeout_s = FIRST_REQUEST_S
         while (visit := lobby.next(idle_timeout_s)) is not None:
+            if isinstance(visit, Confirmation):
+                conversation.confirm(visit)
+                continue
             idle_timeout_s = visit.opening.task.batch.operator.idle_timeout_s
             try:
                 conversation.hold(visit)

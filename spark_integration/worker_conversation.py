@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.worker_home import WorkerHome
     from varve.spark_integration.worker_lobby import Visit
     from varve.spark_integration.worker_session import Execution, StateWorker, StateWorkerFactory
-    from varve.spark_integration.worker_wire import BroadcastValue, Channel
+    from varve.spark_integration.worker_wire import BroadcastValue, Channel, Confirmation
 
 _log: Final = logging.getLogger(__name__)
 
@@ -64,6 +64,11 @@ class Conversation:
             return
         if self._execute(visit, execution):
             self._ensure_worker().idle()
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Let the state worker know what has won. Raises only if the process must not go on."""
+        if self._worker is not None:
+            self._worker.confirm(confirmation.base, confirmation.winners)
 
     def close(self) -> None:
         """Close the state worker."""

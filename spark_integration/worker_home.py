@@ -38,7 +38,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
-WIRE_VERSION: Final = 1
+WIRE_VERSION: Final = 2
 """Version of what pump, parent and worker say to each other; part of the directory's name."""
 PARENT_SOCKET: Final = "parent.sock"
 SOCKET_BUFFER_BYTES: Final = 1 << 20
@@ -137,9 +137,13 @@ def listen(home: WorkerHome, name: str) -> socket.socket:
     return server
 
 
-def connect(home: WorkerHome, name: str) -> socket.socket | None:
-    """A connection, or None if nobody listens there. Raises other OSErrors."""
+def connect(home: WorkerHome, name: str, *, timeout_s: float | None = None) -> socket.socket | None:
+    """A connection, or None if nobody listens there. Raises other OSErrors.
+
+    `timeout_s` is for connecting and all that follows; 0: whatever would wait is an error, None: it waits.
+    """
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    client.settimeout(timeout_s)
     try:
         with _address(home, name) as address:
             client.connect(address)

@@ -1,4 +1,7 @@
-"""Where admitted requests wait for the worker's main thread, and are turned away when a newer one comes."""
+"""Where admitted requests wait for the worker's main thread, and are turned away when a newer one comes.
+
+Here the driver may also leave word of what has won (`confirmation`).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from varve.spark_integration.worker_admission import Seen, judge, supersedes
 from varve.spark_integration.worker_wire import PeerLostError
 
 if TYPE_CHECKING:
-    from varve.spark_integration.worker_wire import Channel, Opening
+    from varve.spark_integration.worker_wire import Channel, Confirmation, Opening
     from varve.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)
@@ -39,6 +42,7 @@ class Lobby:
         self._seen = Seen()
         self._waiting: list[Visit] = []
         self._inside: Visit | None = None
+        self._word: Confirmation | None = None
         self._closed = False
 
     def enter(self, visit: Visit) -> None:
@@ -50,15 +54,27 @@ class Lobby:
             _log.warning("refused %s of partition %d: %s", task.batch.operator.operator, task.partition, refused)
             self._refuse(visit, refused)
 
-    def next(self, timeout_s: float) -> Visit | None:
-        """The next visit; it is inside until `leave`. None if none comes in time, or the lobby is closed."""
+    def leave_word(self, confirmation: Confirmation) -> None:
+        """Who is inside next hears it, unless a visit comes first, which says as much."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._closed, timeout_s)
-            if self._closed or not self._waiting:
+            self._word = confirmation
+            self._changed.notify_all()
+
+    def next(self, timeout_s: float) -> Visit | Confirmation | None:
+        """The next visit, which is inside until `leave`, or what was left word of.
+
+        None if nothing comes in time, or the lobby is closed.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._word or self._closed, timeout_s)
+            word, self._word = self._word, None
+            if not self._closed and self._waiting:
+                self._inside = self._waiting.pop(0)
+                return self._inside
+            if self._closed or word is None:
                 self._turn_away()
                 return None
-            self._inside = self._waiting.pop(0)
-            return self._inside
+            return word
 
     def leave(self, visit: Visit) -> None:
         """The visit is over."""

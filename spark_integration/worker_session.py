@@ -8,12 +8,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     import pyarrow as pa
 
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.worker_home import WorkerHome
+    from varve.storage.records import Link
 
 
 class Execution(Protocol):
@@ -56,6 +57,15 @@ class StateWorker(Protocol):
 
     def idle(self) -> None:
         """The answer was sent completely: do ahead what the next request would wait for."""
+        ...
+
+    def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
+        """The batch is over: what the next request would say, told while there is none.
+
+        Args:
+            base: Its commit.
+            winners: By operator, the tag of this partition that won.
+        """
         ...
 
     def close(self) -> None:

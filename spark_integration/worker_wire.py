@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from varve.spark_integration.protocol import TaskRequest, decode_message, encode_message
 from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,11 +89,20 @@ class PumpEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     """Root of SparkFiles."""
 
 
-class Opening(msgspec.Struct, frozen=True, kw_only=True):
+class Opening(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """Pump → state worker: the first message."""
 
     task: TaskRequest
     environment: PumpEnvironment
+
+
+class Confirmation(msgspec.Struct, frozen=True, tag=True, kw_only=True):
+    """Driver → state worker, the only message: what the next request would say of the attempts that are pending."""
+
+    base: Link
+    """The commit on which the next batch will be executed."""
+    winners: dict[str, str]
+    """By operator: the tag of the worker's partition that won."""
 
 
 class BroadcastValue(msgspec.Struct, frozen=True, kw_only=True):

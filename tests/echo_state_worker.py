@@ -18,10 +18,11 @@ from varve.spark_integration.protocol import KEY_GROUP_COLUMN, Summary, answer_s
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
 
     from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.worker_home import WorkerHome
+    from varve.storage.records import Link
 
 FACTORY = f"{__name__}:EchoWorker"
 
@@ -54,6 +55,9 @@ class EchoWorker:
 
     def idle(self) -> None:
         self.counts["idle"] += 1
+
+    def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
+        self.counts["confirmed"] = float(base.seq)
 
     def close(self) -> None:
         (self.home.path / f"closed-{os.getpid()}").touch()

@@ -6,7 +6,6 @@ import gc
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -14,29 +13,14 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import eventually, rows, split, task_request
-from varve.changelog.descriptors import ListStateDescriptor
+from tests.summing import Summing
 from varve.spark_integration.attempt import Attempt
-from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
 from varve.spark_integration.protocol import Summary, TaskRequest
 from varve.spark_integration.state_worker import StateWorker
 from varve.spark_integration.worker_home import WorkerHome
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import ORIGIN, Link
-
-
-class Summing(KeyedProcessFunction[int, Any, tuple[int]]):
-    """Yields the sum of all values so far, which it keeps in a list; one value is an error."""
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.values = runtime_context.get_list_state(ListStateDescriptor("values", "bigint"))
-
-    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[int]]:
-        if value.value == 13:
-            raise ArithmeticError("13 is unlucky")
-        self.values.add(value.value)
-        yield (sum(self.values.get()),)
-
 
 FUNCTION = cloudpickle.dumps(Summing())
 

@@ -36,19 +36,19 @@ FOUND_WITHIN = 150
 NAMED: dict[str, tuple[int, dict[str, Any]]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (
         10,
-        BACK | {"restores": 0.0, "clones": 0.0, "ruled": False},
+        BACK | {"restores": 0.0, "clones": 0.0, "ruled": False, "confirms": 0.0},
     ),
     "a lost block of an operator was made anew without rows, and the next operator read nothing instead": (
         121,
-        BACK | {"chained": True, "restores": 0.0, "clones": 0.0, "ruled": False},
+        BACK | {"chained": True, "restores": 0.0, "clones": 0.0, "ruled": False, "confirms": 0.0},
     ),
     "a clone whose first run was killed after the copy never started, because its source had gone on": (
         55,
-        {"ruled": False},
+        {"ruled": False, "confirms": 0.0},
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": (
         4758,
-        {"ruled": False},
+        {"ruled": False, "confirms": 0.0},
     ),
 }
 """What a seed has found → the seed, and options instead of its own."""

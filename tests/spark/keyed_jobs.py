@@ -133,6 +133,10 @@ class KeyedJob:
         return query.checkpoint_statistics.history()[0].restored
 
 
+IN_MEMORY = {"confirmed", "current"}
+"""How a worker comes to a base that it has: it folds the batch now, or has done so when it heard that it is over."""
+
+
 def in_order(rows: Any) -> list[tuple[Any, ...]]:
     """Rows in an order that does not depend on partitions."""
     return sorted(rows, key=lambda r: (r[0] is None, r[0] or "", *r[1:]))

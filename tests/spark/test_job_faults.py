@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.keyed_jobs import BACKENDS, KeyedJob, Sums, in_order, kill_state_workers
+from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers
 from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing, Mute
+from tests.state_worker_setup import eventually
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult
@@ -66,6 +67,7 @@ def test_a_state_worker_that_dies_inside_the_function_is_replaced_and_its_task_t
         ("worker.before_summary", True),
         ("worker.after_summary", True),
         ("worker.after_summary", False),
+        ("worker.before_confirmation", True),
     ],
 )
 def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothing(
@@ -80,7 +82,7 @@ def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothi
     job.add(("a", 4), ("b", 13), ("c", 5), *[(f"key-{i}", i) for i in range(200)])
     job.add(("a", 7), ("b", 8))
     job.run()
-    assert died.exists()
+    assert eventually(died.exists, 20)
     assert job.rows() == in_order(job.expected)
 
 
@@ -103,7 +105,7 @@ def test_a_long_batch_uploads_early_and_its_parts_alone_restore_it(spark: SparkS
     kill_state_workers(spark)
     job.backend, job.conf = BACKENDS["hashmap"], {}
     job.add(*[(f"key-{i}", i) for i in range(8)], ("a", 3))
-    assert "confirmed" not in job.restored(job.run())
+    assert not IN_MEMORY & job.restored(job.run()).keys()
     assert job.rows() == in_order(job.expected)
 
 

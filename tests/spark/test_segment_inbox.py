@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order, kill_state_workers
+from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
 from varve.spark_integration import coordinator
 from varve.spark_integration.protocol import Summary
 from varve.spark_integration.segment_inbox import SegmentInbox
@@ -55,7 +55,7 @@ def test_large_segments_are_handed_over_and_restore_the_state(
     kill_state_workers(spark)
     job.add(*[(key, i) for i, key in enumerate(KEYS)], ("a", 3))
     query = job.run()
-    assert "confirmed" not in job.restored(query)
+    assert not IN_MEMORY & job.restored(query).keys()
     assert handed_over(query) == [True]
     assert job.rows() == in_order(job.expected)
 

@@ -8,7 +8,7 @@ and it wakes up with requests that nobody waits for.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +30,7 @@ from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import TokenSource
 from varve.storage.errors import VarveError
 from varve.storage.object_store import ObjectStore
+from varve.storage.records import Link
 
 if TYPE_CHECKING:
     from tests.simulation.system.options import Options
@@ -171,6 +172,16 @@ class Executor:
         self._answered(model, answers, outcome)
         state.prepare()
 
+    def confirm(self, summary: Summary, base: Link) -> None:
+        """The driver leaves word for the worker of a partition, if it has one here; it hears it when it is alone."""
+
+        def body() -> None:
+            worker = self._workers.get((summary.operator, summary.partition))
+            if worker is not None and worker.inside is None and not worker.waiting and worker.state is not None:
+                worker.state.confirm(base, summary.tag)
+
+        self._scheduler.start(self.process, f"confirm {summary.partition}", body)
+
     def _answered(self, model: AttemptModel, answers: list[Any], outcome: Outcome) -> None:
         for answer in answers:
             for row in answer.to_pylist():
@@ -242,6 +253,13 @@ class Cluster:
         if self._rng.random() < self._options.rerun:
             stage.answer.lose()
         return stage
+
+    def confirm(self, summaries: Sequence[Summary], base: Link) -> None:
+        """The driver leaves word for the workers of these partitions, whether or not theirs has won; for most."""
+        for summary in summaries if self._options.confirms else ():
+            for executor in self.executors:
+                if self._rng.random() < self._options.confirms and not executor.is_lost(self._scheduler.now_s):
+                    executor.confirm(summary, base)
 
     def _lose_block(self, request: BatchRequest, function: Any, rows: Rows, executed: Any, stage: Stage) -> None:
         """A cached block is lost: Spark executes its partition again and tells nobody."""

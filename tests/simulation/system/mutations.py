@@ -83,13 +83,8 @@ def _without_objects(original: Any, entry: Any) -> EntryNames:
     return EntryNames(frozenset(), original(entry).snapshots)
 
 
-def _confirmed_without_tag(original: Any, self: OperatorState, task: Any) -> Any:
-    pending = self._pending
-    if pending is not None and pending.finished and pending.task.batch.slot == task.batch.base.seq:
-        pending.confirm(task.batch.base)
-        self._pending = None
-        return "confirmed"
-    return original(self, task)
+def _won_without_tag(_original: Any, _self: OperatorState, pending: Any, base: Any, _tag: str) -> bool:
+    return pending.finished and pending.task.batch.slot == base.seq
 
 
 def _folded_at_once(_original: Any, self: OperatorState) -> None:
@@ -198,7 +193,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         Mutation(collector, "names_of", _without_objects, "I7", {"collectors": 2, "inline_bytes_max": 0}),
     ),
     "the tag of a pending attempt is not checked": (
-        Mutation(OperatorState, "_reach_base", _confirmed_without_tag, "I3|I4", REDONE),
+        Mutation(OperatorState, "_has_won", _won_without_tag, "I3|I4", REDONE),
     ),
     "changes are folded before they are confirmed": (
         Mutation(OperatorState, "prepare", _folded_at_once, "I3|I4", REDONE | {"changelog": True}),

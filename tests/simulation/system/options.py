@@ -79,6 +79,8 @@ class Options:
     """The first operator reads a broadcast stream, too."""
     disorder: float
     """How likely a partition reads other broadcast rows than the others, or in another order."""
+    confirms: float
+    """How likely a worker hears from the driver that a batch is over, before the next one begins."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -132,6 +134,7 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         clones=rng.choice([0.0, 0.0, 0.0, 0.2]),
         ruled=rng.random() < 0.3,
         disorder=rng.choice([0.0, 0.05]),
+        confirms=rng.choice([0.0, 0.7, 1.0]),
     )
 
 

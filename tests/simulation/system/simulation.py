@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import random
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.materializer import state_origin
 from varve.spark_integration import batch_attempt, coordinator
-from varve.storage.records import ORIGIN
+from varve.spark_integration.protocol import Summary
+from varve.storage.records import ORIGIN, Link
 
 QUIET_BATCHES = 3
 LOG_BATCHES_MAX = 12
@@ -177,6 +178,13 @@ class Simulation:
         self.note(f"a clone of {source} is started")
         self.jobs.append(SimulatedJob(self, CLONE, source))
 
+    def confirm(self, summaries: Sequence[Summary], _job_id: str, base: Link) -> None:
+        """In the place of `confirmation.confirm`."""
+        task = self.scheduler.current
+        for job in self.jobs:
+            if task is not None and task.process in job.processes:
+                job.cluster.confirm(summaries, base)
+
     def _until(self, reached: Callable[[SimulatedJob], bool], otherwise: str) -> None:
         """Go on without faults until that is so of every job."""
         last = self.scheduler.steps + QUIET_STEPS * len(self.jobs)
@@ -233,6 +241,7 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (coordinator, "winner_rows"): winner_rows,
         (batch_attempt, "BatchExecution"): SimulatedExecution,
         (batch_attempt, "chained_rows"): chained_rows,
+        (coordinator, "confirm"): system.confirm,
     }
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,8 @@ from tests.manual_clock import ManualClock
 from tests.state_worker_setup import opening, task_request
 from varve.spark_integration.protocol import Ready
 from varve.spark_integration.worker_lobby import Lobby, Visit
-from varve.spark_integration.worker_wire import Channel, PeerLostError
+from varve.spark_integration.worker_wire import Channel, Confirmation, PeerLostError
+from varve.storage.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -110,3 +112,32 @@ def test_no_visit_in_time_closes_the_lobby(lobby: Lobby, arrive: Callable[..., t
     assert lobby.next(0.01) is None
     _, pump = arrive()
     assert cut_off(pump)
+
+
+WORD = Confirmation(base=Link(2, "t"), winners={"a": "tag"})
+
+
+def test_word_is_heard_once_when_nobody_visits(lobby: Lobby) -> None:
+    lobby.leave_word(Confirmation(base=Link(1, "t"), winners={}))
+    lobby.leave_word(WORD)
+    assert lobby.next(0) is WORD
+    assert lobby.next(0) is None
+
+
+def test_a_visit_comes_before_word_and_says_as_much(lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]) -> None:
+    lobby.leave_word(WORD)
+    visit, _ = arrive(operator="a")
+    assert lobby.next(0) is visit
+    lobby.leave(visit)
+    assert lobby.next(0) is None
+
+
+def test_word_wakes_who_waits(lobby: Lobby) -> None:
+    threading.Timer(0.1, lobby.leave_word, (WORD,)).start()
+    assert lobby.next(60) is WORD
+
+
+def test_a_closed_lobby_hears_nothing(lobby: Lobby) -> None:
+    lobby.leave_word(WORD)
+    lobby.close()
+    assert lobby.next(60) is None
