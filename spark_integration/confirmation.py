@@ -10,21 +10,19 @@ the batch is over, its sink included, because until then it may have to be execu
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from varve.spark_integration.worker_home import WorkerHome, connect, worker_name, worker_socket
 from varve.spark_integration.worker_wire import Channel, Confirmation, PeerLostError
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.spark_integration.protocol import Summary
     from varve.storage.records import Link
-
-_log: Final = logging.getLogger(__name__)
 
 
 def confirm(summaries: Sequence[Summary], job_id: str, base: Link) -> None:
@@ -44,7 +42,7 @@ def confirm(summaries: Sequence[Summary], job_id: str, base: Link) -> None:
 
 
 def _tell(home: WorkerHome, worker: str, confirmation: Confirmation) -> None:
-    with suppress(OSError, PeerLostError):
+    with suppress(OSError, PeerLostError, InvalidRequestError):  # the last: the path is too long for this system
         connection = connect(home, worker_socket(worker), timeout_s=0.0)
         if connection is None:
             return
