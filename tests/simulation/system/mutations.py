@@ -208,7 +208,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
             "can_catch_up",
             _caught_up_from_anywhere,
             "I3|I4|I5",
-            REDONE | {"backend": "rocksdb", "changelog": True},
+            REDONE | {"backend": "rocksdb", "changelog": True, "crashes": 0.01, "keeps_disk": 1.0, "steps": 800},
         ),
     ),
     "a snapshot off the line is adopted": (
