@@ -233,15 +233,11 @@ class OperatorState:
 
     def confirm(self, base: Link, tag: str) -> None:
         """Fold the pending attempt while nobody waits, if it is the one that has won at `base`; else do nothing."""
-        pending = self._pending
-        if pending is None or not self._has_won(pending, base, tag):
-            return
         try:
-            pending.confirm(base)
+            self._fold_winner(base, tag)
         except VarveError:
             _log.exception("operator %s: the state is dropped, the next request restores it", self.request.operator)
             self._drop_state()
-        self._pending = None
 
     @property
     def unconfirmed(self) -> UnconfirmedMark:
@@ -276,14 +272,11 @@ class OperatorState:
 
     def _reach_base(self, task: TaskRequest) -> str:
         """Bring the store to the base; answers how."""
-        base, pending = task.batch.base, self._pending
+        base = task.batch.base
         self.log_read = NOTHING_READ
-        if pending is not None:
+        if self._pending is not None:
             confirmed = task.batch.confirmed  # of fewer partitions if the base had another parallelism
-            won = confirmed[self.partition] if self.partition < len(confirmed) else ""
-            if self._has_won(pending, base, won):
-                pending.confirm(base)
-                self._pending = None
+            if self._fold_winner(base, confirmed[self.partition] if self.partition < len(confirmed) else ""):
                 return "confirmed"
             self._drop_pending()
         if self._store is not None and self._store.version == base:
@@ -293,8 +286,16 @@ class OperatorState:
         self._store, self.tile, self.log_read = reached.store, reached.tile, reached.log_read
         return reached.how
 
+    def _fold_winner(self, base: Link, tag: str) -> bool:
+        """Fold the pending attempt if it is the one that commit `base` names; answers whether it was."""
+        pending = self._pending
+        if pending is None or not self._has_won(pending, base, tag):
+            return False
+        pending.confirm(base)
+        self._pending = None
+        return True
+
     def _has_won(self, pending: Attempt, base: Link, tag: str) -> bool:
-        """Whether the pending attempt is the one that commit `base` names."""
         return pending.finished and pending.task.batch.slot == base.seq and pending.task.tag == tag
 
     def _reach_non_keyed(self, batch: BatchRequest) -> None:

@@ -2,105 +2,74 @@
 
 from __future__ import annotations
 
-import gc
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
-from pyspark import cloudpickle
 
-from tests.state_worker_setup import rows, split, task_request
-from tests.summing import Summing
+from tests.state_worker_setup import rows, split
+from tests.summing_worker import SummingWorker, run, summing_worker
 from varve.changelog.rocksdb_database import Database
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.confirmation import confirm
 from varve.spark_integration.protocol import Summary
-from varve.spark_integration.state_worker import StateWorker
 from varve.spark_integration.worker_home import WorkerHome, listen, worker_name, worker_socket
 from varve.storage.errors import MayHaveHappenedError
-from varve.storage.records import ORIGIN, Link
+from varve.storage.records import Link
 
-FUNCTION = cloudpickle.dumps(Summing())
 WON = Link(2, "t")
 
 
-class Worker:
-    """A state worker, and the requests to it."""
-
-    def __init__(self, directory: Path, backend: str) -> None:
-        self._operator = {
-            "storage_url": str(directory / "state"), "backend": backend, "changelog": True, "key_type": "1:int",
-            "key_columns": ("__varve_key_group",), "inline_bytes_max": 1 << 20,
-        }  # fmt: skip
-        home = WorkerHome(directory / "home")
-        home.create()
-        self.worker = StateWorker(0, home)
-
-    def begin(self, slot: int, base: Link = ORIGIN, confirmed: str = "") -> Attempt:
-        """A new attempt."""
-        task = task_request(slot=slot, **self._operator)
-        batch = msgspec.structs.replace(task.batch, base=base, confirmed=(confirmed,) if confirmed else ())
-        return self.worker.begin(msgspec.structs.replace(task, batch=batch), lambda: FUNCTION)
-
-    def first_batch(self) -> Attempt:
-        """The attempt at slot 2, finished, on nothing: 1 and 2 are added."""
-        attempt = self.begin(2)
-        assert run(attempt, 1)[0] == [1, 3]
-        self.worker.idle()
-        return attempt
-
-
 @pytest.fixture(params=["hashmap", "rocksdb"])
-def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Worker]:
-    thresholds = gc.get_threshold()
-    made = Worker(tmp_path, request.param)
-    yield made
-    made.worker.close()
-    gc.set_threshold(*thresholds)
+def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SummingWorker]:
+    with summing_worker(tmp_path, request.param) as made:
+        yield made
 
 
-def run(attempt: Attempt, first: int) -> tuple[list[int], Summary]:
-    return split([*attempt.process(rows(2, first)), *attempt.finish()])
+def first_batch(worker: SummingWorker) -> Attempt:
+    """The attempt at slot 2, finished, on nothing: 1 and 2 are added."""
+    attempt = worker.begin(2)
+    assert run(attempt, 1)[0] == [1, 3]
+    worker.process.idle()
+    return attempt
 
 
 def operator_of(attempt: Attempt) -> str:
     return attempt.task.batch.operator.operator
 
 
-def test_what_has_won_is_folded_before_the_next_request(worker: Worker) -> None:
-    attempt = worker.first_batch()
+def test_what_has_won_is_folded_before_the_next_request(worker: SummingWorker) -> None:
+    attempt = first_batch(worker)
     for _ in range(2):  # the second one says nothing new
-        worker.worker.confirm(WON, {operator_of(attempt): attempt.task.tag, "no such operator": "tag"})
+        worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag, "no such operator": "tag"})
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
     assert (values, summary.restored) == ([6, 10], "current")
 
 
 @pytest.mark.parametrize(("base", "tag"), [(WON, "another tag"), (Link(3, "t"), None)])
-def test_word_of_another_attempt_or_commit_changes_nothing(worker: Worker, base: Link, tag: str | None) -> None:
-    attempt = worker.first_batch()
-    worker.worker.confirm(base, {operator_of(attempt): tag or attempt.task.tag})
+def test_word_of_another_attempt_or_commit_changes_nothing(worker: SummingWorker, base: Link, tag: str | None) -> None:
+    attempt = first_batch(worker)
+    worker.process.confirm(base, {operator_of(attempt): tag or attempt.task.tag})
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
     assert (values, summary.restored) == ([6, 10], "confirmed")
 
 
-def test_word_that_comes_while_the_next_batch_is_executed_changes_nothing(worker: Worker) -> None:
-    first = worker.first_batch()
+def test_word_that_comes_while_the_next_batch_is_executed_changes_nothing(worker: SummingWorker) -> None:
+    first = first_batch(worker)
     second = worker.begin(3, base=WON, confirmed=first.task.tag)
     list(second.process(rows(2, 3)))
-    worker.worker.confirm(WON, {operator_of(first): first.task.tag})
-    worker.worker.confirm(Link(3, "t"), {operator_of(first): second.task.tag})
+    worker.process.confirm(WON, {operator_of(first): first.task.tag})
+    worker.process.confirm(Link(3, "t"), {operator_of(first): second.task.tag})
     assert split(list(second.finish()))[1].error is None
-    worker.worker.idle()
+    worker.process.idle()
     values, summary = run(worker.begin(4, base=Link(3, "t"), confirmed=second.task.tag), 5)
     assert (values, summary.restored) == ([15, 21], "confirmed")
 
 
-def test_a_batch_that_is_executed_again_after_it_was_over_begins_at_its_base(worker: Worker) -> None:
+def test_a_batch_that_is_executed_again_after_it_was_over_begins_at_its_base(worker: SummingWorker) -> None:
     """As when the driver dies before Spark has noted the batch."""
-    attempt = worker.first_batch()
-    worker.worker.confirm(WON, {operator_of(attempt): attempt.task.tag})
+    attempt = first_batch(worker)
+    worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
     values, summary = run(worker.begin(3), 10)
     assert (values, summary.restored) == ([10, 21], "restored")
 
@@ -108,18 +77,16 @@ def test_a_batch_that_is_executed_again_after_it_was_over_begins_at_its_base(wor
 def test_a_fold_that_fails_between_requests_costs_the_state_and_not_the_job(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made = Worker(tmp_path, "rocksdb")
-    attempt = made.first_batch()
-
     def fail(*_: object) -> None:
         raise MayHaveHappenedError("the disk is full")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(Database, "write", fail)
-        made.worker.confirm(WON, {operator_of(attempt): attempt.task.tag})
-    values, summary = run(made.begin(3), 10)
-    assert (values, summary.restored) == ([10, 21], "restored")
-    made.worker.close()
+    with summing_worker(tmp_path, "rocksdb") as worker:
+        attempt = first_batch(worker)
+        with monkeypatch.context() as patched:
+            patched.setattr(Database, "write", fail)
+            worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
+        values, summary = run(worker.begin(3), 10)
+        assert (values, summary.restored) == ([10, 21], "restored")
 
 
 def test_nobody_is_waited_for(tmp_path: Path) -> None:
@@ -136,5 +103,4 @@ def test_nobody_is_waited_for(tmp_path: Path) -> None:
             confirm(summaries, "job", WON)
         connection, _ = server.accept()
         connection.close()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM):
-        confirm(summaries, "job", WON)
+    confirm(summaries, "job", WON)

@@ -132,8 +132,7 @@ class InputRows:
         self.lose: Callable[[], None] = lambda: None
 
     def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
-        own = [r for r in self.rows if key_group(r[0]) * parallelism // max_parallelism == partition]
-        return _arrow_batches(own)
+        return _arrow_batches(_own_rows(self.rows, partition, parallelism, max_parallelism))
 
 
 class RuledRows(InputRows):
@@ -160,12 +159,18 @@ class RuledRows(InputRows):
         self._disorder = disorder
 
     def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
-        own = [r for r in self.rows if key_group(r[0]) * parallelism // max_parallelism == partition]
+        own = _own_rows(self.rows, partition, parallelism, max_parallelism)
         read = list(self._broadcast)
         if self._rng.random() < self._disorder:
             read = self._rng.choice([read[::-1], read[:-1]])
         both = [*((BROADCAST, ("", number)) for number in read), *((OWN, row) for row in own)]
         return [_side_by_side(both[i : i + 2]) for i in range(0, len(both), 2)]
+
+
+def _own_rows(
+    rows: Sequence[tuple[str, int]], partition: int, parallelism: int, max_parallelism: int
+) -> list[tuple[str, int]]:
+    return [row for row in rows if key_group(row[0]) * parallelism // max_parallelism == partition]
 
 
 def _side_by_side(rows: Sequence[tuple[int, tuple[str, int]]]) -> pa.RecordBatch:
@@ -214,8 +219,7 @@ class Answer:
         return [row for _, (_, rows) in sorted(self.blocks.items()) for row in rows]
 
     def of(self, partition: int, parallelism: int, max_parallelism: int) -> list[pa.RecordBatch]:
-        own = [r for r in self.rows() if key_group(r[0]) * parallelism // max_parallelism == partition]
-        return _arrow_batches(own)
+        return _arrow_batches(_own_rows(self.rows(), partition, parallelism, max_parallelism))
 
 
 class SimulatedExecution:
