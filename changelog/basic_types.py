@@ -26,6 +26,8 @@ NAN: Final = float("nan")
 _FLOAT: Final = struct.Struct("<f")
 _ARRAY_CODES: Final = {8: "b", 16: "h", 32: "i", 64: "q"}
 """Codes of `array` for integers of so many bits."""
+_OFFSET_MAX: Final = (1 << 31) - 1
+"""Bytes that a column of strings may hold."""
 
 
 def as_integer(value: Any) -> int | None:
@@ -258,7 +260,16 @@ class StringType(PlainType):
         return text
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
-        return pa.array(stored, pa.string())
+        try:  # two thirds of the time of Arrow's converter, where the strings lie scattered in memory
+            joined = "".join(stored)
+        except TypeError:  # null
+            return pa.array(stored, pa.string())
+        if not joined.isascii() or len(joined) > _OFFSET_MAX:
+            return pa.array(stored, pa.string())
+        offsets: Any = np.zeros(len(stored) + 1, np.int32)
+        np.cumsum(np.fromiter(map(len, stored), np.int32, len(stored)), out=offsets[1:])
+        typed: Any = pa.StringArray
+        return typed.from_buffers(len(stored), pa.py_buffer(offsets), pa.py_buffer(joined.encode()))
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()

@@ -7,6 +7,7 @@ import math
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from varve.changelog.basic_types import NAN
@@ -51,6 +52,16 @@ def test_zeros_are_one_zero_and_nans_are_one_nan(kind: Any) -> None:
     assert pair.from_wire(pair.to_wire((NAN, "x")))[0] is NAN
     both = Types.TUPLE([kind, "date"])
     assert both.from_wire(both.to_wire((NAN, None)))[0] is NAN
+
+
+@pytest.mark.parametrize(
+    "strings", [[], [""], ["a", "", "bcd"], ["a", "straße", "\U0001f40d"], [None, "a", None], ["x" * 5000, "y"]]
+)
+def test_strings_become_the_column_that_arrow_makes_of_them(strings: list[str | None]) -> None:
+    column = Types.STRING().to_arrow(strings)
+    column.validate(full=True)
+    assert column == pa.array(strings, pa.string())
+    assert Types.STRING().from_arrow(column) == strings
 
 
 def test_float_is_rounded_to_32_bits() -> None:
