@@ -401,6 +401,8 @@ class KeyedStateBackend:
         self._confirmed = self._now
         for change in changes if self._expiries else ():
             self._rows_written[change.schema.name] += len(change)
+        for overlay in self._overlays.values():
+            overlay.folded()
         self.drop()
 
     def clean_up(self) -> None:

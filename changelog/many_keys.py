@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from varve.changelog.batch_keys import BatchKeys
@@ -34,7 +35,7 @@ def get_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
     check_columnar(value_type, f"state {overlay.schema.name!r}")
     overlay.make_cells()
     if overlay.sealed is None and not any(overlay.pending.values()):
-        return value_type.to_arrow(overlay.table.get_many(keys.key_groups, keys.stored))
+        return _confirmed_values(overlay, value_type, keys)
     stored = [MISSING] * len(keys)
     for key_group, start, end in keys.runs():
         cells = overlay.pending.get(key_group, {})
@@ -45,6 +46,20 @@ def get_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
     for i, value in zip(unknown, found, strict=True):
         stored[i] = value
     return value_type.to_arrow(stored)
+
+
+def _confirmed_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKeys) -> Any:
+    recent, table = overlay.recent, overlay.table
+    places = recent.find(keys)
+    if places is None:
+        return value_type.to_arrow(table.get_many(keys.key_groups, keys.stored))
+    unknown = np.flatnonzero(places < 0)
+    values = recent.values
+    if len(unknown):
+        rest = keys.take(unknown)
+        places[unknown] = np.arange(len(values), len(values) + len(unknown))
+        values = arrow.concat_arrays([values, value_type.to_arrow(table.get_many(rest.key_groups, rest.stored))])
+    return values.take(arrow.array(places))
 
 
 def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKeys, values: Any) -> None:

@@ -121,6 +121,10 @@ class Overlay(ABC, Generic[T]):
             self.sealed = type(self)(self.schema, self.table)
         return self.sealed
 
+    def folded(self) -> None:
+        """The table holds now what was pending and sealed."""
+        self.clear()
+
     def clear(self) -> None:
         """Forget what is pending and what is sealed, at the end of a batch."""
         self.pending.clear()

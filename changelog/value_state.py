@@ -10,6 +10,7 @@ from varve.changelog.hashmap_tables import HashMapValueTable
 from varve.changelog.many_keys import get_values, nulls, put_values
 from varve.changelog.over_sealed import OverSealed
 from varve.changelog.overlay import MISSING, NO_KEY, KeyContext, Overlay
+from varve.changelog.recent_columns import RecentColumns
 from varve.changelog.state import ValueState
 from varve.changelog.working_store import ValueTable
 from varve.storage.errors import InvalidRequestError
@@ -28,7 +29,7 @@ T = TypeVar("T")
 class ValueOverlay(Overlay[ValueTable]):
     """Pending: the stored value, or None if it is known to be gone."""
 
-    __slots__ = ("cells", "columns", "removed")
+    __slots__ = ("cells", "columns", "recent", "removed")
 
     def __init__(self, schema: StateSchema, table: ValueTable) -> None:
         super().__init__(schema, table)
@@ -39,6 +40,7 @@ class ValueOverlay(Overlay[ValueTable]):
         """The cells of a table in memory, which are read without a call; None for other tables."""
         self.removed = False
         """Whether anything that is pending since the last cut was removed."""
+        self.recent = RecentColumns()
 
     def make_cells(self) -> None:
         """Let `pending` hold what is in `columns`."""
@@ -95,6 +97,13 @@ class ValueOverlay(Overlay[ValueTable]):
         self.pending.clear()
         for key_group, cells in sealed.pending.items():
             self.pending[key_group] = OverSealed(cells)
+
+    def folded(self) -> None:
+        if self.columns is not None:
+            self.recent.remember(self.columns)
+        elif self.sealed is not None or any(self.pending.values()):
+            self.recent.forget()
+        super().folded()
 
     def clear(self) -> None:
         super().clear()

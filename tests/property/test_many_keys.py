@@ -52,6 +52,13 @@ class Machine(RuleBasedStateMachine):
         for key, value in values.items():
             self._set(key, value)
 
+    @rule(values=st.dictionaries(KEYS, st.none() | PAIRS, min_size=2))
+    def commit_many(self, values: dict[Any, Any]) -> None:
+        """A batch that sets columns and nothing else."""
+        self.commit()
+        self.put_many(values)
+        self.commit()
+
     @rule(keys=st.lists(KEYS))
     def remove_many(self, keys: list[Any]) -> None:
         self.job.handle(VALUE).remove_many(keys_of(keys))

@@ -74,6 +74,18 @@ def test_the_methods_for_one_key_see_what_those_for_many_wrote(job: LivingJob) -
     assert read(job, ["a", "b", "c"]) == {"a": "one", "b": "II", "c": "drei"}
 
 
+def test_what_was_set_between_two_batches_of_many_keys_is_seen(job: LivingJob) -> None:
+    put(job, {"a": "1", "b": "2", "c": "3"})
+    job.step()
+    job.at("a", VALUE).update("one")
+    job.at("b", VALUE).clear()
+    job.step()
+    assert read(job, ["a", "b", "c"]) == {"a": "one", "b": None, "c": "3"}
+    put(job, {"a": "I", "c": None})
+    job.step()
+    assert read(job, ["a", "b", "c", "d"]) == {"a": "I", "b": None, "c": None, "d": None}
+
+
 def test_a_second_put_of_a_batch_wins(job: LivingJob) -> None:
     many = keys_of(["a", "b", "a"])
     state = job.handle(VALUE)
