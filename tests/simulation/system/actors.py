@@ -69,6 +69,10 @@ class DriverRun:
         self._disorder = random.Random(f"disorder {system.seed} {number}")
         self._name = f"run {number}"
         self._run: JobRun | None = None
+        self.source = system.source
+        """What it is told to start from, if it has not begun."""
+        self.found = system.oracle.newest
+        """The newest commit when it was started."""
 
     @property
     def epoch(self) -> int:
@@ -121,8 +125,8 @@ class DriverRun:
             parallelism, options.backend, changelog=options.changelog, chained=options.chained, ruled=options.ruled
         )
         config = plan.config
-        if system.source is not None:
-            config = dataclasses.replace(config, restore=system.source, claim_mode=CLONE)
+        if self.source is not None:
+            config = dataclasses.replace(config, restore=self.source, claim_mode=CLONE)
         return dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)
 
     def _query(self, run: Coordinator, session: Session, location: CheckpointLocation) -> None:

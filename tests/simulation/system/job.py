@@ -102,7 +102,7 @@ class SimulatedJob:
             return
         if not isinstance(error, VarveError):
             raise error
-        if self.source and isinstance(error, (StateMissingError, InvalidRequestError)) and self._lacks_source():
+        if self.source and isinstance(error, (StateMissingError, InvalidRequestError)) and self._lacks_source(run):
             return
         owns = run.epoch >= self.oracle.owner()
         spoilt = self.system.faults.flips > 0 and isinstance(error, CorruptDataError)
@@ -111,17 +111,17 @@ class SimulatedJob:
         if not isinstance(error, (StartError, CorruptDataError)):
             raise error
 
-    def _lacks_source(self) -> bool:
+    def _lacks_source(self, run: DriverRun) -> bool:
         """Whether a clone's run may have found that what it was to start from has gone."""
-        newest = self.oracle.newest
-        if newest == ORIGIN:
+        had_begun = run.found != ORIGIN and self.oracle.commit(run.found).source is None
+        if self.oracle.newest == ORIGIN:
             self.abandoned = True
             self.oracle.count("clone abandoned")
-        elif self.oracle.commit(newest).source is not None and self.source != layout.LATEST:
-            self.source = layout.LATEST  # an earlier run had taken it
-            self.oracle.count("clone of latest")
-        else:
+        elif had_begun or run.source == layout.LATEST:
             return False
+        else:
+            self.source = layout.LATEST  # another run had taken it
+            self.oracle.count("clone of latest")
         return True
 
     # --- who is there ------------------------------------------------------------------------------------------------
