@@ -15,6 +15,8 @@ from varve.storage.batch_result import BatchFacts, PartitionResult
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from varve.spark_integration.input_watermarks import InputWatermarks
+    from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import OperatorRequest, Summary
     from varve.storage.records import Commit
 
@@ -86,3 +88,22 @@ def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
     for part in sorted(commit.parts, key=attrgetter("partition")) if commit else ():
         tags.setdefault(part.operator, []).append(part.tag)
     return {operator: tuple(found) for operator, found in tags.items()}
+
+
+def next_watermark(
+    base: Commit | None, plan: JobPlan, summaries: Sequence[Summary], inputs: InputWatermarks
+) -> int | None:
+    """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5).
+
+    Of several inputs the one that is least far counts.
+    """
+    before = base.watermark_ms if base else None
+    if not plan.operators or plan.input_ends:
+        return before
+    if plan.input_delays:
+        reached = inputs.watermark_ms
+    else:
+        first = plan.operators[0].uid
+        times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
+        reached = None if plan.watermark_delay_ms is None or not times else max(times) - plan.watermark_delay_ms
+    return max((time for time in (before, reached) if time is not None), default=None)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +23,7 @@ from varve.materializer.supervised_process import SupervisedMaterializer
 from varve.spark_integration.anchors import Anchors
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
-from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
+from varve.spark_integration.batch_commit import BatchStamp, batch_facts, next_watermark, winners_of
 from varve.spark_integration.batch_execution import BatchRedoError, winner_rows
 from varve.spark_integration.checkpoint_statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.confirmation import confirm
@@ -54,16 +55,16 @@ from varve.storage.preflight import check_store
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
     from varve.materializer.state_origin import StateOrigin
+    from varve.spark_integration.batch_execution import OperatorResult
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.protocol import Summary
     from varve.spark_integration.sinks import Sink
+    from varve.storage.batch_result import BatchFacts
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.import_plan import CopiedState
     from varve.storage.job_run import Acknowledged
@@ -126,6 +127,8 @@ class Coordinator:
         """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
+        self._commits = ThreadPoolExecutor(1, "varve-commit")
+        """Waits for the storage while Spark's thread plans what the sink gets."""
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
@@ -242,6 +245,7 @@ class Coordinator:
         if self._materializer is not None:
             self._materializer.stop()
         self._monitor.close()
+        self._commits.shutdown()
         self._run.close()
         if self._inbox is not None:
             self._inbox.close()
@@ -336,9 +340,37 @@ class Coordinator:
 
     def _execute(self, attempt: BatchAttempt, rows: DataFrame, batch: int, source_hash: str) -> Executed:
         """Execute the batch until an attempt can be committed, and commit it."""
-        state = self._run.state
-        time_ms = entry_time(state.base, self._clock.now_ms())
+        base = self._run.state.base
+        time_ms = entry_time(base, self._clock.now_ms())
         started_s = self._clock.monotonic_s()
+        results, token, attempts = self._attempt(attempt, rows, batch, time_ms)
+        executed_s = self._clock.monotonic_s()
+        summaries = tuple(s for r in results for s in r.summaries)
+        inputs = self._inputs.after(attempt.latest_ms, time_ms)
+        watermark_ms = next_watermark(base, self._plan, summaries, inputs)
+        stamp = BatchStamp(batch, self._query_id, source_hash, time_ms, base.watermark_ms if base else None)
+        facts = batch_facts(stamp, self._requests, summaries, watermark_ms, self._dropped())
+        committing = self._commits.submit(self._commit, facts, token)
+        try:  # Spark takes as long to analyse a plan as a disk to write; nobody executes it before the commit
+            output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
+        finally:
+            acknowledged, acked_s = committing.result()
+        self._inputs = inputs
+        self._winners = winners_of(acknowledged.commit)
+        return Executed(
+            rows=output,
+            summaries=summaries,
+            acknowledged=acknowledged,
+            attempts=attempts,
+            operators_ms=(executed_s - started_s) * 1000,
+            ack_ms=(acked_s - executed_s) * 1000,
+        )
+
+    def _attempt(
+        self, attempt: BatchAttempt, rows: DataFrame, batch: int, time_ms: int
+    ) -> tuple[list[OperatorResult], str, int]:
+        """Execute the batch until an attempt can be committed: its results, the commit's token, how many it took."""
+        state = self._run.state
         for number in range(BATCH_ATTEMPTS_MAX):
             commit_token = self._tokens.token()
             asked = BatchInput(
@@ -357,8 +389,7 @@ class Coordinator:
                 is_first=state.view.base == self._first_base,
             )
             try:
-                results = attempt.run(asked)
-                break
+                return attempt.run(asked), commit_token, number + 1
             except UserErrorRaised as raised:
                 self.user_error = user_function_error(raised, self._plan.job, batch)
                 raise self.user_error from self.user_error.__cause__
@@ -373,39 +404,11 @@ class Coordinator:
                 if known is None:
                     raise
                 raise known from error
-        else:
-            raise AssertionError
-        executed_s = self._clock.monotonic_s()
-        summaries = tuple(s for r in results for s in r.summaries)
-        inputs = self._inputs.after(attempt.latest_ms, time_ms)
-        watermark_ms = next_watermark(state.base, self._plan, summaries, inputs)
-        acknowledged = self._commit(summaries, batch, source_hash, (time_ms, watermark_ms), commit_token)
-        acked_s = self._clock.monotonic_s()
-        self._inputs = inputs
-        self._winners = winners_of(acknowledged.commit)
-        output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
-        return Executed(
-            rows=output,
-            summaries=summaries,
-            acknowledged=acknowledged,
-            attempts=number + 1,
-            operators_ms=(executed_s - started_s) * 1000,
-            ack_ms=(acked_s - executed_s) * 1000,
-        )
+        raise AssertionError
 
-    def _commit(
-        self,
-        summaries: tuple[Summary, ...],
-        batch: int,
-        source_hash: str,
-        times_ms: tuple[int, int | None],
-        token: str,
-    ) -> Acknowledged:
-        time_ms, watermark_ms = times_ms
-        base = self._run.state.base
-        stamp = BatchStamp(batch, self._query_id, source_hash, time_ms, base.watermark_ms if base else None)
-        facts = batch_facts(stamp, self._requests, summaries, watermark_ms, self._dropped())
-        return self._run.commit(facts, token, self._watch.adoption)
+    def _commit(self, facts: BatchFacts, token: str) -> tuple[Acknowledged, float]:
+        """Make the batch durable; with the time when it was."""
+        return self._run.commit(facts, token, self._watch.adoption), self._clock.monotonic_s()
 
     def _check_operators(self, base: Commit | None) -> None:
         """Operators whose state would be lost and keys whose type changed are errors before anything is executed."""
@@ -471,22 +474,3 @@ def _check_stored_as_wanted(run: JobRun, config: JobConfig, tokens: TokenSource)
     check_job_storage(record, encrypted=config.encryption_key_provider is not None, log=config.log_location)
     if record.storage is not None and record.storage.log is not None:
         check_log(run.store, tokens.token())
-
-
-def next_watermark(
-    base: Commit | None, plan: JobPlan, summaries: Sequence[Summary], inputs: InputWatermarks
-) -> int | None:
-    """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5).
-
-    Of several inputs the one that is least far counts.
-    """
-    before = base.watermark_ms if base else None
-    if not plan.operators or plan.input_ends:
-        return before
-    if plan.input_delays:
-        reached = inputs.watermark_ms
-    else:
-        first = plan.operators[0].uid
-        times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
-        reached = None if plan.watermark_delay_ms is None or not times else max(times) - plan.watermark_delay_ms
-    return max((time for time in (before, reached) if time is not None), default=None)

@@ -20,8 +20,7 @@ from varve.materializer.service import MaterializerService
 from varve.materializer.stop_signal import StopSignal
 from varve.materializer.surroundings import Surroundings
 from varve.materializer.workspace import Workspace
-from varve.spark_integration.batch_commit import BatchStamp, batch_facts
-from varve.spark_integration.coordinator import next_watermark
+from varve.spark_integration.batch_commit import BatchStamp, batch_facts, next_watermark
 from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.harness_plan import JOB
 from varve.spark_integration.input_watermarks import InputWatermarks
