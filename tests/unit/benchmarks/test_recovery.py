@@ -5,14 +5,21 @@ from __future__ import annotations
 from benchmarks.recovery import findings
 
 
-def test_each_restart_is_compared_with_sparks_on_the_same_storage() -> None:
+def restarts(**seconds: float) -> list[dict[str, object]]:
+    modes = {"log": "log", "base": "base + log", "local": "local"}
+    return [{"mode": modes[name], "restore_s": took_s} for name, took_s in seconds.items()]
+
+
+def test_each_restart_is_compared_with_sparks_from_the_like_on_the_same_storage() -> None:
     cases = [
-        {"system": "varve-rocksdb", "storage": storage,
-         "restarts": [{"mode": "log", "restore_s": 6.0}, {"mode": "base + log", "restore_s": 4.0}]}
+        {"system": "varve-rocksdb", "storage": storage, "restarts": restarts(log=6.0, base=4.0, local=6.0)}
         for storage in ("local", "s3")
-    ]  # fmt: skip
-    spark = {"system": "spark-changelog", "storage": "local", "restarts": [{"mode": "base + log", "restore_s": 10.0}]}
-    log, base = findings([*cases, spark])
-    assert log.startswith("NOT met: varve-rocksdb on local, log")
+    ]
+    spark = {"system": "spark-changelog", "storage": "local", "restarts": restarts(log=15.0, base=10.0)}
+    log, base, local = findings([*cases, spark])
+    assert log.startswith("met: varve-rocksdb on local, log")
+    assert log.endswith("6.0 s, Spark 15.0 s, 40%")
     assert base.startswith("met: varve-rocksdb on local, base + log")
     assert base.endswith("40%")
+    assert local.startswith("NOT met: varve-rocksdb on local, local")
+    assert local.endswith("6.0 s, Spark 10.0 s, 60%")
