@@ -11,11 +11,13 @@ Invariants: I2 (each execution has a new tag), I3 (a pump that ends early makes 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import socket
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -107,6 +109,7 @@ class Pump:
         context = TaskContext.get()
         if context is None:
             raise InvalidRequestError("the pump runs outside of a Spark task; give it to DataFrame.mapInArrow")
+        freeze_modules()
         environment = PumpEnvironment(
             sys_path=import_path(sys.path), files_directory=str(Path(SparkFiles.getRootDirectory()).absolute())
         )
@@ -114,6 +117,17 @@ class Pump:
         connector = WorkerConnector(executor_home(os.environ), self._launch)
         note = None if self._executions is None else self._executions.add
         yield from stream(connector, Opening(task=task, environment=environment), self._function, batches, note)
+
+
+@cache
+def freeze_modules() -> None:
+    """Take what this Python worker of Spark has loaded out of garbage collection; once.
+
+    Spark lets its workers collect garbage after every task: 30 ms of CPU, which find nothing among the objects of
+    modules, beside the commit and the sink of the batch. What is garbage by now is collected before.
+    """
+    gc.collect()
+    gc.freeze()
 
 
 def task_request(request: bytes, partition: int, task_attempt: int, tokens: TokenSource) -> TaskRequest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
@@ -130,6 +132,17 @@ def test_partitions_keep_their_processes_when_sparks_python_workers_are_killed(b
     values, after = batches.run(1000)
     assert values == list(range(1000))
     assert [s.timings_ms["pid"] for s in after] == pids
+
+
+def test_sparks_python_workers_do_not_search_their_modules_for_garbage_after_every_task(batches: Batches) -> None:
+    batches.run(20)
+
+    def counted(rows: Any) -> Any:
+        for _ in rows:
+            yield pa.RecordBatch.from_pydict({"frozen": [gc.get_freeze_count()], "modules": [len(sys.modules)]})
+
+    found = batches.spark.range(PARTITIONS).repartition(PARTITIONS).mapInArrow(counted, "frozen long, modules long")
+    assert any(row["frozen"] > row["modules"] > 0 for row in found.collect())
 
 
 def test_an_empty_batch_gives_one_summary_per_partition(batches: Batches) -> None:
