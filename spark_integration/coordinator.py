@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -40,6 +39,7 @@ from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.spark_integration.task_errors import task_error
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
+from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.base_decision import Adopt
 from varve.storage.batch_result import entry_time
 from varve.storage.clock import SystemClock, SystemTokens
@@ -127,8 +127,8 @@ class Coordinator:
         """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
-        self._commits = ThreadPoolExecutor(1, "varve-commit")
-        """Waits for the storage while Spark's thread plans what the sink gets."""
+        self._commits = AttemptThreads(1, "varve-commit")
+        """Waits for the storage while Spark's thread plans what the sink gets; a hung one holds up no exit."""
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
@@ -245,7 +245,7 @@ class Coordinator:
         if self._materializer is not None:
             self._materializer.stop()
         self._monitor.close()
-        self._commits.shutdown()
+        self._commits.close()
         self._run.close()
         if self._inbox is not None:
             self._inbox.close()
@@ -350,7 +350,7 @@ class Coordinator:
         watermark_ms = next_watermark(base, self._plan, summaries, inputs)
         stamp = BatchStamp(batch, self._query_id, source_hash, time_ms, base.watermark_ms if base else None)
         facts = batch_facts(stamp, self._requests, summaries, watermark_ms, self._dropped())
-        committing = self._commits.submit(self._commit, facts, token)
+        committing = self._commits.submit(lambda: self._commit(facts, token))
         try:  # Spark takes as long to analyse a plan as a disk to write; nobody executes it before the commit
             output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
         finally:

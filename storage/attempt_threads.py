@@ -45,9 +45,12 @@ class AttemptThreads:
         return self._lost
 
     def submit(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run `call` as soon as a thread is free. Give it up with `give_up`."""
+        """Run `call` as soon as a thread is free; after `close`, cancel it. Give it up with `give_up`."""
         future: Future[_Answer] = Future()
         with self._changed:
+            if self._closed:
+                future.cancel()
+                return future
             self._waiting.append((future, call))
             self._changed.notify()
             self._add_thread()

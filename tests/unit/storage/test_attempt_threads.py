@@ -110,3 +110,9 @@ def test_closing_drops_what_has_not_begun(gate: threading.Event) -> None:
     assert waiting.cancelled()
     gate.set()
     until(lambda: alive() == 0)
+
+
+def test_what_is_asked_after_closing_is_cancelled() -> None:
+    threads = AttemptThreads(1, NAME)
+    threads.close()
+    assert threads.submit(lambda: 1).cancelled()
