@@ -2,19 +2,83 @@
 
 from __future__ import annotations
 
-from benchmarks.trigger_interval import findings, whole_steps
+import pytest
+
+from benchmarks.trigger_interval import (
+    INTERVAL_MS_MAX,
+    Trial,
+    findings,
+    found_trial,
+    next_guess,
+    next_trial,
+    whole_steps,
+)
 
 
 def test_an_interval_is_rounded_up_to_whole_steps() -> None:
     assert [whole_steps(ms) for ms in (0.5, 10, 10.1, 333)] == [10, 10, 20, 340]
 
 
+@pytest.mark.parametrize(
+    ("fixed_ms", "per_ms", "guess"),
+    [(200, 0.5, 400), (200, 0.0, 200), (210, 0.9, 2_100), (200, 1.0, None), (100, 1.5, None), (3_000, 0.9, None)],
+)
+def test_a_guess_is_where_a_batch_takes_as_long_as_its_interval(
+    fixed_ms: float, per_ms: float, guess: int | None
+) -> None:
+    assert INTERVAL_MS_MAX == 20_000
+    assert next_guess([(700, 1.0), (1_000, fixed_ms + 1_000 * per_ms), (400, fixed_ms + 400 * per_ms)]) == guess
+
+
+def trial(interval_ms: float, p95: float) -> Trial:
+    return {"interval_ms": interval_ms, "p95": p95}
+
+
+@pytest.mark.parametrize(
+    ("tried", "following", "found_ms"),
+    [
+        ([(400, 380)], None, 400),
+        ([(400, 300)], 320, 400),
+        ([(400, 405)], 440, 400),
+        ([(400, 500)], 500, 400),
+        ([(400, 300), (320, 340)], None, 400),
+        ([(400, 300), (320, 280)], 300, 320),
+        ([(400, 405), (440, 300)], 320, 440),
+        ([(400, 405), (440, 375)], None, 440),
+        ([(400, 900), (900, 1000), (1000, 1100), (1100, 1200), (1320, 1400)], None, 1320),
+    ],
+)
+def test_intervals_are_tried_until_the_smallest_is_found(
+    tried: list[tuple[float, float]], following: int | None, found_ms: float
+) -> None:
+    trials = [trial(*pair) for pair in tried]
+    assert next_trial(trials) == following
+    assert found_trial(trials)["interval_ms"] == found_ms
+
+
+def test_without_trials_there_is_nothing() -> None:
+    assert found_trial([]) == {}
+
+
+def found(storage: str, system: str, interval_ms: float | None) -> dict[str, object]:
+    return {
+        "job": "function", "storage": storage, "rows_per_s": 2_000, "system": system, "interval_ms": interval_ms
+    }  # fmt: skip
+
+
 def test_the_target_is_for_s3_alone() -> None:
-    found = [
-        {"job": "function", "system": system, "storage": storage, "interval_ms": ms}
-        for storage, pairs in {"local": (300, 400), "s3": (300, 700)}.items()
-        for system, ms in zip(("varve-rocksdb", "spark-changelog"), pairs, strict=True)
-    ]
-    local, s3 = findings(found)
-    assert local == "function, varve-rocksdb on local: 300 ms, 1.33x shorter than spark-changelog (400 ms)"
+    local, s3 = findings([
+        found("local", "varve-rocksdb", 300), found("local", "spark-changelog", 400),
+        found("s3", "varve-rocksdb", 300), found("s3", "spark-changelog", 700),
+    ])  # fmt: skip
+    assert local == ("function, 2,000 rows/s, varve-rocksdb on local: 300 ms, spark-changelog 400 ms: 1.33x shorter")
     assert s3.startswith("met: ")
+
+
+def test_a_rate_that_only_one_keeps_up_with() -> None:
+    own, peer = "varve-rocksdb", "spark-changelog"
+    (ahead,) = findings([found("s3", own, 300), found("s3", peer, None)])
+    assert ahead.startswith("met: ")
+    assert ahead.endswith("300 ms, spark-changelog over 20,000 ms")
+    (behind,) = findings([found("s3", own, None), found("s3", peer, 900)])
+    assert behind.startswith("NOT met: ")
