@@ -117,6 +117,8 @@ class BatchAttempt:
             self._prepared = without_failures(self._execution.cache(rows))
             raise_failures(failures.value)
         for plan, request in zip(self._plan.operators, self._requests, strict=True):
+            if results:
+                rows = chained_rows(results[-1])
             batch_request = BatchRequest(
                 operator=request,
                 epoch=asked.epoch,
@@ -141,7 +143,6 @@ class BatchAttempt:
             finally:
                 raise_failures(failures.value)
             results.append(result)
-            rows = chained_rows(result)
         check_executed(executed.value, [s for r in results for s in r.summaries], asked.batch)
         self.latest_ms = latest.value
         return results

@@ -55,6 +55,8 @@ from varve.storage.preflight import check_store
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
+    from concurrent.futures import Future
+
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -127,8 +129,8 @@ class Coordinator:
         """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
-        self._commits = AttemptThreads(1, "varve-commit")
-        """Waits for the storage while Spark's thread plans what the sink gets; a hung one holds up no exit."""
+        self._beside = AttemptThreads(1, "varve-beside-the-batch")
+        """Waits for a storage while Spark's thread plans or executes; a hung one holds up no exit."""
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
@@ -245,7 +247,7 @@ class Coordinator:
         if self._materializer is not None:
             self._materializer.stop()
         self._monitor.close()
-        self._commits.close()
+        self._beside.close()
         self._run.close()
         if self._inbox is not None:
             self._inbox.close()
@@ -274,7 +276,8 @@ class Coordinator:
         batch_limit = self._prepare_session(rows)
         if self._plan.heartbeat:
             rows = without_heartbeat(rows)
-        source_hash = self._checkpoint.source_hash(batch)
+        # Needed for the commit only, and a request to where Spark's checkpoint is; Spark does not change it any more.
+        source_hash = self._beside.submit(lambda: self._checkpoint.source_hash(batch))
         if not self._begin(batch):
             return
         attempt = BatchAttempt(
@@ -338,7 +341,7 @@ class Coordinator:
             return False
         return True
 
-    def _execute(self, attempt: BatchAttempt, rows: DataFrame, batch: int, source_hash: str) -> Executed:
+    def _execute(self, attempt: BatchAttempt, rows: DataFrame, batch: int, source_hash: Future[str]) -> Executed:
         """Execute the batch until an attempt can be committed, and commit it."""
         base = self._run.state.base
         time_ms = entry_time(base, self._clock.now_ms())
@@ -348,9 +351,9 @@ class Coordinator:
         summaries = tuple(s for r in results for s in r.summaries)
         inputs = self._inputs.after(attempt.latest_ms, time_ms)
         watermark_ms = next_watermark(base, self._plan, summaries, inputs)
-        stamp = BatchStamp(batch, self._query_id, source_hash, time_ms, base.watermark_ms if base else None)
+        stamp = BatchStamp(batch, self._query_id, source_hash.result(), time_ms, base.watermark_ms if base else None)
         facts = batch_facts(stamp, self._requests, summaries, watermark_ms, self._dropped())
-        committing = self._commits.submit(lambda: self._commit(facts, token))
+        committing = self._beside.submit(lambda: self._commit(facts, token))
         try:  # Spark takes as long to analyse a plan as a disk to write; nobody executes it before the commit
             output = winner_rows(results[-1], self._plan.output_schema) if results else attempt.prepared_rows
         finally:

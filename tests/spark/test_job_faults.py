@@ -15,9 +15,10 @@ from tests.state_worker_setup import eventually
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult
+from varve.spark_integration.spark_progress import SparkCheckpoint
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
-from varve.storage.errors import FencedError, MayHaveHappenedError, UserFunctionError
+from varve.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
 from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.records import ORIGIN, Commit
@@ -135,6 +136,29 @@ def test_a_sink_that_fails_after_the_commit_gets_the_batch_again_and_lists_do_no
     job.add(("a", 4), ("b", 5))
     job.run()
     assert [batch for batch, _ in job.received] == [0, 1, 1, 2]
+    assert job.rows() == in_order(job.expected)
+
+
+def test_a_batch_whose_offsets_cannot_be_read_is_not_committed(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = KeyedJob(spark, tmp_path)
+    job.add(("a", 1))
+    job.add(("a", 2), ("b", 3))
+    readable = SparkCheckpoint.source_hash
+
+    def damaged(checkpoint: SparkCheckpoint, batch: int) -> str:
+        if batch == 1:
+            raise CorruptDataError("the offsets are damaged")
+        return readable(checkpoint, batch)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(SparkCheckpoint, "source_hash", damaged)
+        with pytest.raises(CorruptDataError, match="the offsets are damaged") as raised:
+            job.run()
+    assert raised.value.context["batch"] == 1
+    assert newest_commit(tmp_path).batch == 0
+    job.run()
     assert job.rows() == in_order(job.expected)
 
 
