@@ -64,13 +64,21 @@ class OperatorResult:
 
 
 def keyed_input(
-    rows: DataFrame, key_columns: Sequence[str], parallelism: int, max_parallelism: int, anchor: Anchor | None = None
+    rows: DataFrame,
+    key_columns: Sequence[str],
+    parallelism: int,
+    max_parallelism: int,
+    anchor: Anchor | None = None,
+    columns_read: Sequence[str] = ("*",),
 ) -> DataFrame:
-    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, where that says."""
+    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, where that says.
+
+    Each step of a DataFrame costs an analysis of some milliseconds, so `columns_read` (expressions) are chosen here.
+    """
     # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
     keys = ", ".join(quoted(column) for column in key_columns)
     key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
-    return to_partitions(rows.selectExpr("*", key_group), parallelism, max_parallelism, anchor)
+    return to_partitions(rows.selectExpr(*columns_read, key_group), parallelism, max_parallelism, anchor)
 
 
 def answer_struct(output: StructType) -> StructType:
@@ -124,12 +132,15 @@ class BatchExecution:
             BatchRedoError: not exactly one summary per partition, a cached block of the operator before was lost and
                 made anew, or not the same broadcast rows everywhere.
         """
-        if plan.prepare is not None:
-            rows = plan.prepare(rows, combine=self._combining.combines(plan.uid))
+        columns_read: Sequence[str] = ("*",)
+        if plan.prepare is not None and plan.prepare.can_combine and self._combining.combines(plan.uid):
+            rows = plan.prepare.combined(rows)
+        elif plan.prepare is not None:
+            columns_read = plan.prepare.columns_read()
         parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
         anchor = None if self._anchors is None else self._anchors.of(parallelism)
         if plan.broadcast is None:
-            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor)
+            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read)
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
         pump = make_pump(encode_message(request), function, executed)
@@ -192,7 +203,7 @@ class BatchExecution:
     def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
         try:
             # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
-            rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").select(SUMMARY_COLUMN).toArrow()
+            rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").selectExpr(SUMMARY_COLUMN).toArrow()
         except Exception as error:
             if LOST_BLOCK not in str(error):
                 raise
@@ -254,7 +265,7 @@ def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary]
 def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
     """The output rows of the committed attempts; reading a block of any other attempt fails the query (I2)."""
     lost = f"{LOST_BLOCK} after the commit; the query must be restarted to redo the batch"
-    return _tagged_rows(result, lost).select(*[quoted(f.name) for f in output.fields])
+    return _tagged_rows(result, lost).selectExpr(*[quoted(f.name) for f in output.fields])
 
 
 def chained_rows(result: OperatorResult) -> DataFrame:

@@ -57,17 +57,18 @@ class MapSideCombine:
         """The same for input whose event time is that column."""
         return replace(self, event_time=None if column in self.key_columns else column)
 
-    def __call__(self, rows: DataFrame, *, combine: bool) -> DataFrame:
-        """The rows to shuffle, combined if that is wanted and possible."""
-        if combine and self.can_combine:
-            computed = [partial for column in self.columns for partial in _partials_of(column)]
-            if self.event_time is not None:
-                computed.append(F.max(_column(self.event_time)).alias(self.event_time))
-            return rows.groupBy(*map(_column, self.key_columns)).agg(*computed)
+    def combined(self, rows: DataFrame) -> DataFrame:
+        """The rows to shuffle, combined; only if `can_combine`."""
+        computed = [partial for column in self.columns for partial in _partials_of(column)]
+        if self.event_time is not None:
+            computed.append(F.max(_column(self.event_time)).alias(self.event_time))
+        return rows.groupBy(*map(_column, self.key_columns)).agg(*computed)
+
+    def columns_read(self) -> list[str]:
+        """The columns of the rows to shuffle if they are not combined, as expressions."""
         read = [column.column for column in self.columns if column.column is not None]
         times = [self.event_time] if self.event_time is not None else []
-        wanted: dict[str, None] = dict.fromkeys([*self.key_columns, *read, *times])
-        return rows.select(*map(_column, wanted))
+        return [quoted(name) for name in dict.fromkeys([*self.key_columns, *read, *times])]
 
 
 class MapSideCombining:
