@@ -20,6 +20,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varve.spark_integration.operator_runner import user_error
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
+from varve.spark_integration.python_worker_socket import promptly
 from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.errors import InvalidRequestError
 
@@ -139,7 +140,7 @@ class ChainTask:
         try:
             try:
                 run.open()
-                for batch in batches:
+                for batch in promptly(batches):
                     for rows in run.prepared(batch):
                         schema = rows.schema
                         yield self._answer(rows)

@@ -33,6 +33,7 @@ from varve.spark_integration.protocol import (
     TaskRequest,
     decode_message,
 )
+from varve.spark_integration.python_worker_socket import promptly
 from varve.spark_integration.task_errors import WORKER_NOTE
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.worker_home import executor_home, import_path
@@ -116,7 +117,8 @@ class Pump:
         task = task_request(self._request, context.partitionId(), context.taskAttemptId(), SystemTokens())
         connector = WorkerConnector(executor_home(os.environ), self._launch)
         note = None if self._executions is None else self._executions.add
-        yield from stream(connector, Opening(task=task, environment=environment), self._function, batches, note)
+        opening = Opening(task=task, environment=environment)
+        yield from stream(connector, opening, self._function, promptly(batches), note)
 
 
 @cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -31,6 +32,7 @@ from varve.spark_integration.protocol import (
     row_tag,
 )
 from varve.spark_integration.pump import ExecutionNotes, make_pump
+from varve.spark_integration.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
 from varve.spark_integration.worker_connection import WorkerLaunch
 from varve.spark_integration.worker_home import WorkerHome, executor_home
 from varve.storage.clock import SystemTokens
@@ -143,6 +145,19 @@ def test_sparks_python_workers_do_not_search_their_modules_for_garbage_after_eve
 
     found = batches.spark.range(PARTITIONS).repartition(PARTITIONS).mapInArrow(counted, "frozen long, modules long")
     assert any(row["frozen"] > row["modules"] > 0 for row in found.collect())
+
+
+def test_sparks_python_workers_send_without_waiting_for_acknowledgements(batches: Batches) -> None:
+    batches.run(20)
+
+    def counted(rows: Any) -> Any:
+        for _ in rows:
+            found = [connection_over_tcp(descriptor) for descriptor in range(DESCRIPTORS_MAX)]
+            options = [c.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for c in found if c is not None]
+            yield pa.RecordBatch.from_pydict({"waiting": [options.count(0)], "prompt": [len(options)]})
+
+    frame = batches.spark.range(PARTITIONS).repartition(PARTITIONS).mapInArrow(counted, "waiting long, prompt long")
+    assert any(row["waiting"] == 0 < row["prompt"] for row in frame.collect())
 
 
 def test_an_empty_batch_gives_one_summary_per_partition(batches: Batches) -> None:
