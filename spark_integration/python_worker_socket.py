@@ -41,6 +41,7 @@ def promptly(received: Iterable[_Received]) -> Iterator[_Received]:
         for piece in received:
             _acknowledge(found)
             yield piece
+        _acknowledge(found)
 
 
 def connection_over_tcp(descriptor: int) -> socket.socket | None:
