@@ -24,14 +24,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from varve.storage import layout
 from varve.storage.commit_plan import Adoption
 from varve.storage.layout import SnapshotName
+from varve.storage.line_view import cover_of
 from varve.storage.records import SnapshotFloor, Tile
-from varve.storage.tile_cover import TileCover
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from varve.storage.line_view import LineView
     from varve.storage.records import SnapshotDescriptor
+    from varve.storage.tile_cover import TileCover
 
 
 TileSnapshot = SnapshotName
@@ -69,7 +70,7 @@ def decide_adoption(
     """
     floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
     new = [c for c in candidates if c.job_id == job_id and c.number > floor_of.get((c.operator, c.low, c.high), 0)]
-    cover = TileCover(view.tiles)
+    cover = cover_of(view)
     possible = [c for c in new if _is_possible(c, view, cover, tile_files)]
     taken: list[SnapshotDescriptor] = []
     replaced: set[Tile] = set()
@@ -94,8 +95,12 @@ def _is_possible(
         return False
     if not view.holds(d.at):
         return False
+    if not d.files:
+        return True
     own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
     shared = {f.name for f in d.files if not f.name.startswith(own)}
+    if not shared:
+        return True
     allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
     return shared <= frozenset[str]().union(*allowed)
 

@@ -26,7 +26,7 @@ from varve.storage.batch_result import (
 )
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
-from varve.storage.line_view import LineView, StoredCommit, advance, counted, cover_of, needs_after
+from varve.storage.line_view import Kept, LineView, StoredCommit, advance, cover_of, kept_after
 from varve.storage.pack import is_packable, replace_packed, replace_packed_images
 from varve.storage.records import (
     BlobSlice,
@@ -120,8 +120,9 @@ def plan_commit(
     )
     if _is_full(state, policy, cover, pack):
         draft = _made_full(draft, state, cover, pack)
-    commit = _with_needs(draft, state, policy)
-    return _encoded(commit, blob, state)
+    kept = kept_after(state.view, draft)
+    commit = _with_needs(draft, kept.needs_from, state, policy)
+    return _encoded(commit, blob, state, kept)
 
 
 def _check_facts(state: ChainState, facts: BatchFacts) -> None:
@@ -154,7 +155,8 @@ def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adop
     adopted = [t for t in adoption.tiles if t.operator in known & set(uids) and t.operator not in off]
     if not begun and not written and not adopted and len(kept) == len(state.view.tiles):
         return cover_of(state.view)
-    cover = replace_tiles(replace_tiles(TileCover([*kept, *begun]), adopted), written)
+    before = TileCover([*kept, *begun]) if begun or len(kept) < len(state.view.tiles) else cover_of(state.view)
+    cover = replace_tiles(replace_tiles(before, adopted), written)
     cover.check(state.view.max_parallelism)
     return cover
 
@@ -238,7 +240,7 @@ def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pa
 def _log(state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[SegmentRef, ...]:
     """Every segment before the entry that still counts for some key group."""
     segments = state.view.segments if pack is None else replace_packed(state.view.segments, pack)
-    return tuple(segments) if cover.tiles is state.view.tiles else counted(segments, cover)
+    return tuple(segments) if cover.tiles is state.view.tiles else cover.counted(segments)
 
 
 def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> Commit:
@@ -262,16 +264,15 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
     )
 
 
-def _with_needs(draft: Commit, state: ChainState, policy: CommitPolicy) -> Commit:
-    """Fill in `needs_from` and `keep_from`; neither depends on where the blob begins."""
-    needs_from = needs_after(state.view, draft)
+def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:
+    """Fill in `needs_from` and `keep_from`."""
     retained = (*state.retained, needs_from)[-policy.retained :]
     complete = len(retained) == policy.retained
     keep_from = max(state.keep_from, min(retained)) if complete else state.keep_from
     return msgspec.structs.replace(draft, needs_from=needs_from, keep_from=keep_from)
 
 
-def _encoded(commit: Commit, blob: bytes, state: ChainState) -> CommitPlan:
+def _encoded(commit: Commit, blob: bytes, state: ChainState, kept: Kept) -> CommitPlan:
     body = encode_entry(commit, blob)
     if len(body) > ENTRY_BYTES_MAX:
         raise InvalidRequestError(
@@ -281,4 +282,4 @@ def _encoded(commit: Commit, blob: bytes, state: ChainState) -> CommitPlan:
             epoch=commit.epoch,
         )
     stored = StoredCommit(commit, len(body) - len(blob))
-    return CommitPlan(stored, body, advance(state.view, stored))
+    return CommitPlan(stored, body, advance(state.view, stored, kept))

@@ -19,6 +19,7 @@ Invariants: I8 (what is read is verified; a mismatch is `CorruptDataError` with 
 
 from __future__ import annotations
 
+import io
 import struct
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -50,15 +51,17 @@ def frame(kind: bytes, version: int, header: bytes, blob: bytes = b"") -> bytes:
 
 def frame_pieces(kind: bytes, version: int, header: bytes, pieces: Iterable[bytes]) -> bytes:
     """The same for a blob that comes in pieces, of which only one is in memory beside the frame."""
-    body = bytearray(PREFIX_BYTES) + header
+    body = io.BytesIO()  # unlike a bytearray it gives its bytes away without a copy of them
+    body.write(bytes(PREFIX_BYTES) + header)
     crc32 = 0
     for piece in pieces:
         crc32 = zlib.crc32(piece, crc32)
-        body += piece
-    length = len(body) - PREFIX_BYTES - len(header)
+        body.write(piece)
+    length = body.tell() - PREFIX_BYTES - len(header)
     prefix = _PREFIX.pack(MAGIC, kind, version, len(header), length, zlib.crc32(header), crc32)
-    body[:PREFIX_BYTES] = prefix + _CRC.pack(zlib.crc32(prefix))
-    return bytes(body)
+    body.seek(0)
+    body.write(prefix + _CRC.pack(zlib.crc32(prefix)))
+    return body.getvalue()
 
 
 def blob_offset(header: bytes) -> int:

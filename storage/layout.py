@@ -7,6 +7,7 @@ chain entry may refer to them (I7).
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -37,6 +38,7 @@ def _number(n: int) -> str:
     return f"{n:0{DIGITS}d}"
 
 
+@lru_cache(maxsize=1024)
 def _segment(text: str) -> str:
     """Any text as one path segment."""
     return quote(text, safe="").replace(".", "%2E")

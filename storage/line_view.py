@@ -105,8 +105,11 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
     return view
 
 
-def advance(view: LineView, stored: StoredCommit) -> LineView:
-    """The view of the next commit, whose parent is the view's base. Raises `CorruptDataError` if it is not."""
+def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> LineView:
+    """The view of the next commit, whose parent is the view's base; `kept`: if it is known already.
+
+    Raises `CorruptDataError` if the commit does not follow the base.
+    """
     commit = stored.commit
     if commit.parent != view.base or (not commit.is_full and (commit.full, commit.path) != (view.full, view.path)):
         raise CorruptDataError(
@@ -115,8 +118,8 @@ def advance(view: LineView, stored: StoredCommit) -> LineView:
             object_name=layout.chain(commit.seq),
         )
     if commit.is_full:
-        return _from_full(stored)
-    kept = _kept(view, commit)
+        return _from_full(stored, kept)
+    kept = kept or kept_after(view, commit)
     return LineView(
         max_parallelism=view.max_parallelism,
         base=commit.link,
@@ -130,38 +133,36 @@ def advance(view: LineView, stored: StoredCommit) -> LineView:
     )
 
 
-def needs_after(view: LineView, commit: Commit) -> int:
-    """`needs_from` of the view after this commit: it does not depend on where the entry's blob begins."""
-    if commit.is_full:  # what the batch itself has written is of the commit's own slot
-        return _lowest_slot(commit.seq, commit.tiles, commit.log, commit.images)
-    return _kept(view, commit).needs_from
-
-
-class _Kept(NamedTuple):
-    """What of a view counts after the next commit, which is not full."""
+class Kept(NamedTuple):
+    """What counts after the next commit of what was before it; it does not depend on where the entry's blob begins."""
 
     cover: TileCover
     segments: tuple[SegmentRef, ...]
     images: tuple[ImageRef, ...]
     needs_from: int
+    """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
 
 
-def _kept(view: LineView, commit: Commit) -> _Kept:
+def kept_after(view: LineView, commit: Commit) -> Kept:
+    """See `Kept`. Raises `CorruptDataError` if tiles and operators do not fit together."""
+    if commit.is_full:
+        return _kept_by_full(commit)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
     is_changed = bool(commit.tiles) or operators != cover.operators()
     if is_changed:
         cover = _changed_cover(cover, commit, operators)
-        segments = counted(segments, cover)
+        segments = cover.counted(segments)
     if is_changed or _holds_back(view, images):
         needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
-    return _Kept(cover, segments, images, needs_from)
+    return Kept(cover, segments, images, needs_from)
 
 
-def counted(segments: Iterable[SegmentRef], cover: TileCover) -> tuple[SegmentRef, ...]:
-    """Those segments that are newer than some tile they touch."""
-    return tuple(s for s in segments if cover.counts(s.operator, s.low, s.high, s.seq_last))
+def _kept_by_full(commit: Commit) -> Kept:
+    cover = _checked(TileCover(commit.tiles), commit)
+    needs_from = _lowest_slot(commit.seq, cover.tiles, commit.log, commit.images)
+    return Kept(cover, commit.log, commit.images, needs_from)
 
 
 def cover_of(view: LineView) -> TileCover:
@@ -184,22 +185,20 @@ def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
     return tuple(found)
 
 
-def _from_full(stored: StoredCommit) -> LineView:
+def _from_full(stored: StoredCommit, kept: Kept | None = None) -> LineView:
     commit = stored.commit
     if commit.full != commit.link or commit.path:
         raise CorruptDataError("the entry is not a full one", object_name=layout.chain(commit.seq))
-    cover = _checked(TileCover(commit.tiles), commit)
-    segments = commit.log + own_segments(stored)
-    images = joined_images(commit.images, own_images(commit, stored.blob_offset))
+    kept = kept or _kept_by_full(commit)
     return LineView(
         max_parallelism=commit.max_parallelism,
         base=commit.link,
         full=commit.link,
-        tiles=cover.tiles,
-        segments=segments,
-        images=images,
-        line=_cut_line((*commit.line, commit.link), cover),
-        needs_from=_lowest_slot(commit.seq, cover.tiles, segments, images),
+        tiles=kept.cover.tiles,
+        segments=kept.segments + own_segments(stored),
+        images=joined_images(kept.images, own_images(commit, stored.blob_offset)),
+        line=_cut_line((*commit.line, commit.link), kept.cover),
+        needs_from=kept.needs_from,
     )
 
 

@@ -92,6 +92,7 @@ class PackUpload:
             _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
             return None
         self._misses = 0
+        self._blobs = {}  # should this commit fail, the next pack reads them back
         return pack
 
     def settle(self, timeout_s: float | None = None) -> None:

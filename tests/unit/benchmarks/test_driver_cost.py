@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.driver_cost import ADOPT_EVERY, Driver, measure_memory, measure_time
-from varve.storage import chain_state, commit_plan, line_view
+from varve.storage import chain_state, commit_plan
 from varve.storage.records import SegmentRef
+from varve.storage.tile_cover import TileCover
 
 
 def test_the_drivers_cost_is_measured() -> None:
@@ -42,9 +43,8 @@ def test_an_ordinary_commit_does_not_look_at_the_log(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(chain_state, "is_packable", counting)
     monkeypatch.setattr(commit_plan, "is_packable", counting)
     counted: list[int] = []
-    count = line_view.counted
-    for module in (line_view, commit_plan):
-        monkeypatch.setattr(module, "counted", lambda segments, cover: counted.append(1) or count(segments, cover))
+    count = TileCover.counted
+    monkeypatch.setattr(TileCover, "counted", lambda cover, segments: counted.append(1) or count(cover, segments))
     driver = Driver(32, 32)
     per_batch: list[int] = []
     for number in range(25):

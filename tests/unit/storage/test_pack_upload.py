@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 import pytest
 
@@ -14,13 +14,16 @@ from varve.storage.base_decision import SparkProgress
 from varve.storage.batch_result import BatchFacts, entry_time
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.clock import SystemTokens
-from varve.storage.job_run import JobRun
+from varve.storage.errors import InvalidRequestError
+from varve.storage.job_run import JobRun, nothing_to_adopt
 from varve.storage.memory_store import MemoryStore
 from varve.storage.records import OperatorLayout
+from varve.storage.slice_reader import read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from varve.storage.job_run import AdoptionSource
     from varve.storage.records import Commit
 
 
@@ -44,7 +47,7 @@ def store() -> Iterator[Hanging]:
     store.gate.set()
 
 
-def commit(run: JobRun, batch: int) -> Commit:
+def commit(run: JobRun, batch: int, adoption: AdoptionSource = nothing_to_adopt) -> Commit:
     base = run.state.base
     facts = BatchFacts(
         batch=batch,
@@ -55,7 +58,7 @@ def commit(run: JobRun, batch: int) -> Commit:
         operators=(OperatorLayout(uid="op", parallelism=2, key_type="1:string", changelog=True, backend="hashmap"),),
         results=results_of([b"first", b"second"]),
     )
-    made = run.commit(facts, SystemTokens().token()).commit
+    made = run.commit(facts, SystemTokens().token(), adoption).commit
     run.batch_done()
     return made
 
@@ -74,3 +77,26 @@ def test_a_storage_that_hangs_with_packs_holds_up_neither_commits_nor_the_end(
     store.gate.set()
     run.close()
     assert store.list(layout.CHAIN)[-1].name == layout.chain(commits[-1].seq)
+
+
+def test_what_was_given_to_a_pack_that_no_entry_named_is_read_back() -> None:
+    def refused(_view: object, _floors: object) -> NoReturn:
+        raise InvalidRequestError("not now")
+
+    store = MemoryStore()
+    run = JobRun.open(store, "job", 8, CommitPolicy(full_every=4), ManualClock(), SystemTokens())
+    run.take_over()
+    run.choose_base(SparkProgress(0, "q", "0", None), None)
+    before = [commit(run, batch) for batch in range(4)]
+    assert [made.batch for made in before if made.is_full] == [0]
+    run._packs.settle()
+    with pytest.raises(InvalidRequestError, match="not now"):
+        commit(run, 4, refused)
+    commit(run, 4)
+    run._packs.settle()
+    full = commit(run, 5)
+    run.close()
+    assert full.is_full
+    assert {ref.data.name.split("/")[0] + "/" for ref in full.log} == {layout.PACKS}
+    assert {seq for ref in full.log for seq in range(ref.seq_first, ref.seq_last + 1)} >= {made.seq for made in before}
+    assert b"first" in b"".join(bytes(read.data) for read in read_slices(store, [ref.data for ref in full.log]))
