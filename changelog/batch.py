@@ -33,6 +33,11 @@ class Batch(NamedTuple):
 class BatchFolder(Protocol):
     """What replay needs of a store: many batches cost less together than one by one, and only the end has a version."""
 
+    @property
+    def keeps_wire_forms(self) -> bool:
+        """Whether `fold` does nothing with values but to encode them (`TypeInformation.wire_ready`)."""
+        ...
+
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """Fold batches on the way to `version`, all of these or none.
 

@@ -142,10 +142,14 @@ class CompositeType(WireType):
             return column.to_pylist()
         struct: Any = column
         columns = [field.from_arrow(child) for field, child in zip(self.types, struct.flatten(), strict=True)]
-        rows = self.make_all(zip(*columns, strict=True))
-        if column.null_count:
-            return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
-        return rows
+        return _none_for_null(column, self.make_all(zip(*columns, strict=True)))
+
+    def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
+        if not self.immutable:
+            return self.from_arrow(column)
+        struct: Any = column
+        columns = [field.wire_ready(child) for field, child in zip(self.types, struct.flatten(), strict=True)]
+        return _none_for_null(column, list(zip(*columns, strict=True)))
 
 
 class TupleType(CompositeType):
@@ -239,6 +243,12 @@ class RowType(CompositeType):
     def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
         cls = self._class
         return [make_row(cls, row) for row in rows]
+
+
+def _none_for_null(column: pa.Array[Any], rows: list[Any]) -> list[Any]:
+    if not column.null_count:
+        return rows
+    return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
 
 
 def quote_name(name: str) -> str:

@@ -140,6 +140,11 @@ class HashMapStore:
             batch = Batch(ahead.rest, version.seq)
         self.fold([batch], version, last=True)
 
+    @property
+    def keeps_wire_forms(self) -> bool:
+        """See `WorkingStore`."""
+        return False
+
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`."""
         self._take_back()

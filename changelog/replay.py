@@ -65,7 +65,8 @@ def replay(
         header = segment.header
         accepted = accepted_key_groups(header, floors, range(low, high))
         accepts_all = len(accepted) == header.high - header.low
-        changes = segment.changes(None if accepts_all else accepted.__contains__) if accepted else []
+        accepts = None if accepts_all else accepted.__contains__
+        changes = segment.changes(accepts, wire_ready=store.keeps_wire_forms) if accepted else []
         if not changes:
             continue
         # The parts of one attempt may come apart, between them segments of other key groups.

@@ -77,11 +77,14 @@ class RowBuilder:
         form_of: The form of a state by its schema (registers a new one).
         scan: Rows of the confirmed state with `start <= key < end`.
         cleared_later: Names of states in which a CLEAR may meet rows of an earlier `StateChanges` given to `add`.
+        remembers: Whether `recent` is filled; if not, it only names the value-like states, and values may be anything
+            that `to_wire` takes.
     """
 
     form_of: Callable[[StateSchema], StateForm]
     scan: Callable[[bytes, bytes], Iterator[tuple[bytes, bytes]]]
     cleared_later: frozenset[str] = frozenset()
+    remembers: bool = True
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
     recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
@@ -131,8 +134,10 @@ class RowBuilder:
             cells = zip(change.values, change.ops, strict=True)
             encoded = [head + to_value(value) if op == Op.PUT else None for value, op in cells]
         rows.update(zip(starts, encoded, strict=True))
-        # The value of a DELETE row is None, which is what the recent values say of a key that has none.
         recent = self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
+        if not self.remembers:
+            return
+        # The value of a DELETE row is None, which is what the recent values say of a key that has none.
         recent.values.update(zip(change.keys, change.values, strict=True))
         recent.wire_bytes += sum(map(len, starts)) + sum(map(len, filter(None, encoded)))
 

@@ -259,6 +259,11 @@ class RocksDBStore:
             builder = self._build([batch])
             self._put(builder.write_batch(), builder, after)
 
+    @property
+    def keeps_wire_forms(self) -> bool:
+        """See `BatchFolder.keeps_wire_forms`."""
+        return True
+
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""
         needed = max(version.seq, self._version.complete_from)
@@ -267,7 +272,7 @@ class RocksDBStore:
             raise InvariantError(problem, operator=self.operator)
         self._prepared = None
         self._folding = True
-        builder = self._build(batches)
+        builder = self._build(batches, remembers=False)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
         self._put(builder.write_batch(), builder, after)
         self._folding = not last
@@ -400,9 +405,9 @@ class RocksDBStore:
         self._forms[schema.name, schema.version] = form
         return form
 
-    def _build(self, batches: Sequence[Batch]) -> RowBuilder:
+    def _build(self, batches: Sequence[Batch], *, remembers: bool = True) -> RowBuilder:
         clears = cleared_later(change for batch in batches for change in batch.changes)
-        builder = RowBuilder(self._form, self._database.scan, clears)
+        builder = RowBuilder(self._form, self._database.scan, clears, remembers=remembers)
         for batch in batches:
             builder.add(batch)
         return builder
@@ -412,7 +417,7 @@ class RocksDBStore:
         self._write(batch, version)
         for (name, schema_version), rows in built.recent.items():
             table = self._values.get(name)
-            if table is not None and table.form.schema.version == schema_version:
+            if table is not None and built.remembers and table.form.schema.version == schema_version:
                 table.remember(rows.values, rows.wire_bytes)
             elif table is not None:
                 table.forget()

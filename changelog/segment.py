@@ -75,24 +75,30 @@ class Segment:
     """The object it came from, for errors."""
     _blob: memoryview
 
-    def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
+    def changes(self, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False) -> list[StateChanges]:
         """The rows of every state that has any, or those of them whose key group is accepted.
 
-        A state that was written without rows comes without rows: its schema has changed.
+        A state that was written without rows comes without rows: its schema has changed. With `wire_ready` the values
+        are only good for `to_wire`, and take less time.
 
         Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
         """
         states = self.header.states
-        found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
+        found = [
+            self.state_changes(i, accepts, wire_ready=wire_ready) if s.rows else empty_changes(s.schema)
+            for i, s in enumerate(states)
+        ]
         return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
 
-    def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
+    def state_changes(
+        self, index: int, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False
+    ) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
         state = self.header.states[index]
         try:
             key_type = type_of(self.header.key_type)
             data = self._blob[state.offset : state.offset + state.length]
-            return decode_columns(key_type, state.schema, state.rows, data, self.name, accepts)
+            return decode_columns(key_type, state.schema, state.rows, data, self.name, accepts, wire_ready=wire_ready)
         except VarveError as error:
             raise error.with_context(operator=self.header.operator, object_name=self.name) from error.__cause__
 

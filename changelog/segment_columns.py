@@ -111,9 +111,12 @@ def decode_columns(
     data: memoryview,
     name: str,
     accepts: Callable[[int], bool] | None = None,
+    *,
+    wire_ready: bool = False,
 ) -> StateChanges:
     """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
 
+    With `wire_ready` the values need not be stored forms, see `TypeInformation.wire_ready`.
     Raises `CorruptDataError` naming the object `name`, `IncompatibleError` for a kind of state that is not known.
     """
     if schema.kind not in KINDS:
@@ -126,7 +129,7 @@ def decode_columns(
         columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
         if accepts is not None:
             columns = _accepted(columns, accepts)
-        return _changes(key_type, schema, columns)
+        return _changes(key_type, schema, columns, wire_ready=wire_ready)
     except (pa.ArrowException, CorruptDataError, ValueError, OSError) as error:
         problem = f"the rows of state {schema.name!r} do not decode: {error}; restore an older checkpoint"
         raise CorruptDataError(problem, object_name=name) from error
@@ -234,17 +237,20 @@ def _accepted(columns: dict[str, Column], accepts: Callable[[int], bool]) -> dic
     return {name: column.filter(mask) for name, column in columns.items()}
 
 
-def _changes(key_type: TypeInformation, schema: StateSchema, columns: dict[str, Column]) -> StateChanges:
+def _changes(
+    key_type: TypeInformation, schema: StateSchema, columns: dict[str, Column], *, wire_ready: bool
+) -> StateChanges:
     ops = columns.get("op")
     is_timers = schema.kind == TIMERS
     namespace_type = namespace_type_of(schema) if is_timers else None
+    value_type, value_column = type_of(schema.value_type), columns["time" if is_timers else "value"]
     return StateChanges(
         schema=schema,
         key_groups=_bytes_of(columns["key_group"], 2).cast("H").tolist(),
         keys=key_type.from_arrow(columns["key"]),
         ops=None if ops is None else bytes(_bytes_of(ops, 1)),
         map_keys=map_key_type(schema).from_arrow(columns["map_key"]) if schema.kind == MAP else None,
-        values=type_of(schema.value_type).from_arrow(columns["time" if is_timers else "value"]),
+        values=value_type.wire_ready(value_column) if wire_ready else value_type.from_arrow(value_column),
         namespaces=None if namespace_type is None else namespace_type.from_arrow(columns["namespace"]),
     )
 

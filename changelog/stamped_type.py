@@ -18,7 +18,7 @@ from varve.changelog.wire_type import TYPE_STRING_VERSION, WireType
 from varve.storage.errors import CorruptDataError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 Stamped: TypeAlias = tuple[int, Any]
 """(stamp, stored form of the value)."""
@@ -77,9 +77,16 @@ class StampedType(TypeInformation):
         return _STRUCTS.from_arrays([stamps, values], fields=list(self._fields), mask=mask)
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
+        return self._rows(column, self.inner.from_arrow)
+
+    def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
+        return self._rows(column, self.inner.wire_ready)
+
+    @staticmethod
+    def _rows(column: pa.Array[Any], of_values: Callable[[pa.Array[Any]], list[Any]]) -> list[Any]:
         struct_column: Any = column
         stamps, values = struct_column.flatten()
-        rows = list(zip(stamps.to_pylist(), self.inner.from_arrow(values), strict=True))
+        rows = list(zip(stamps.to_pylist(), of_values(values), strict=True))
         return [None if row[0] is None else row for row in rows] if stamps.null_count else rows
 
     def __eq__(self, other: object) -> bool:

@@ -179,6 +179,11 @@ class TableStore(ABC):
         self._check_whole()
         self.fold([Batch(changes, version.seq, accepts)], version, last=True)
 
+    @property
+    def keeps_wire_forms(self) -> bool:
+        """See `WorkingStore`."""
+        return False
+
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`. What can be wrong with the changes is found before the first is written."""
         if not self._folding:

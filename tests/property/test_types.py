@@ -81,6 +81,9 @@ def test_columns_come_back(typed: tuple[WireType, list[Any]], skipped: int) -> N
     assert kind.from_arrow(column.slice(skipped)) == stored[skipped:], "a column may be a part of a larger one"
     kept = column.filter(pa.array([i % 2 == 0 for i in range(len(stored))], pa.bool_()))
     assert kind.from_arrow(kept) == stored[::2]
+    wires = [None if value is None else kind.to_wire(value) for value in stored[skipped:]]
+    ready = kind.wire_ready(column.slice(skipped))
+    assert [None if value is None else kind.to_wire(value) for value in ready] == wires
 
 
 @given(any_types())

@@ -22,15 +22,17 @@ from tests.state_model import (
     segment_header,
 )
 from varve.changelog import replay as replay_module
+from varve.changelog.changes import StateChanges
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.replay import FlooredSegment, accepted_key_groups, replay
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.segment_source import SegmentSource
+from varve.changelog.types import as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
 from varve.storage.line_view import ReplaySegment
 from varve.storage.memory_store import MemoryStore
-from varve.storage.records import ObjectSlice, SegmentRef
+from varve.storage.records import ObjectSlice, SegmentRef, StateSchema
 from varve.storage.tile_cover import KeyGroupFloor
 
 if TYPE_CHECKING:
@@ -70,6 +72,26 @@ def test_segments_lead_to_the_version(store: Folding) -> None:
     )
     assert (cells(store), store.version) == (model.cells(), link(3))
     assert summary == (3, 7 + 2 + 7)
+
+
+@pytest.mark.parametrize("ddl", ["n bigint, name string", "inner struct<n: bigint>, tags array<string>"])
+def test_a_store_in_use_that_catches_up_gives_rows_as_before(store: Folding, ddl: str) -> None:
+    """Replay hands RocksDB plain tuples in place of rows, which must not come to its memory of recent values."""
+    kind = as_type(ddl)
+    schema = StateSchema(name="row", kind="value", value_type=kind.type_string())
+    first, second = [
+        kind.freeze(value) for value in ([(1, "x"), (2, None)] if "name" in ddl else [((1,), ["a"]), ((2,), [])])
+    ]
+    group = key_group("a")
+    groups, keys = [group, group], ["a", "b"]
+    changes = [StateChanges(schema, groups, keys, None, None, [value, value]) for value in (first, second)]
+    store.apply([changes[0]], link(1))
+    table = store.value_table(schema)
+    assert table.get(group, "a") == first
+    data = encode_segment(segment_header(2, 0, KEY_GROUPS), [changes[1]])
+    replay(store, [FlooredSegment(decode_segment(data, "seg/2"), EVERYTHING)], link(2), low=0, high=KEY_GROUPS)
+    for found in (table.get(group, "a"), *store.value_table(schema).get_many(groups, keys)):
+        assert (found, type(found)) == (second, type(second))
 
 
 def test_an_empty_log_leads_to_the_version(store: Folding) -> None:

@@ -32,6 +32,8 @@ def test_all_forms_come_back(ddl: str, value: Any, stamp: int) -> None:
     assert kind.from_arrow(column) == [stored, None, stored]
     assert kind.from_arrow(column[1:]) == [None, stored]
     assert kind.from_arrow(kind.to_arrow([stored])) == [stored]
+    assert [kind.to_wire(one) for one in kind.wire_ready(kind.to_arrow([stored]))] == [kind.to_wire(stored)]
+    assert kind.wire_ready(column)[1] is None
 
 
 def test_the_wire_form_is_what_follows_the_header_of_a_stored_value() -> None:
