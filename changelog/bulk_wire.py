@@ -21,7 +21,7 @@ def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list
         return list  # the wire form is the stored form
     if not isinstance(value_type, WireType):
         return lambda wires: [from_wire(wire) for wire in wires]
-    load, decode = value_type.load, msgspec.msgpack.Decoder(list[value_type.wire_schema]).decode
+    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(list[value_type.wire_schema]).decode
     as_is = value_type.loads_itself
 
     def read(wires: Sequence[bytes]) -> list[Any]:
@@ -29,7 +29,7 @@ def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list
         array = b"".join([b"\xdd", len(wires).to_bytes(4, "big"), *wires])
         try:
             plain: list[Any] = decode(array)
-            return plain if as_is else [load(value) for value in plain]
+            return plain if as_is else load_all(plain)
         except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
             raise value_type.corrupt(error) from error
 

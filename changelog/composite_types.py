@@ -41,6 +41,7 @@ class CompositeType(WireType):
         self.packs_itself = all(field.packs_itself for field in types)
         self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode
         self._load_fields = _loader(self.types)
+        self._fields_load_themselves = all(field.loads_itself for field in types)
         self._dump_fields = _each([field.dump for field in types])
         self._pack_fields = _each([field.pack if isinstance(field, ImmutableType | CompositeType) else field.dump
                                    for field in types])  # fmt: skip
@@ -89,6 +90,9 @@ class CompositeType(WireType):
             return self._dump_fields(values)
         except InvalidRequestError as error:
             raise self.field_error(values, error) from None
+
+    def load_all(self, plain: Sequence[Any]) -> list[Any]:
+        return self.make_all(plain if self._fields_load_themselves else map(self._load_fields, plain))
 
     def pack(self, stored: Any) -> Any:
         """Plain form of a stored form; only of an immutable composite."""

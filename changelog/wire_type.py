@@ -55,6 +55,10 @@ class WireType(TypeInformation):
     def load(self, plain: Any) -> Any:
         """The user's value of a decoded plain form (not None); fresh if mutable."""
 
+    def load_all(self, plain: Sequence[Any]) -> list[Any]:
+        """The same of many."""
+        return [self.load(one) for one in plain]
+
     @abstractmethod
     def arguments(self) -> tuple[Any, ...]:
         """Constructor arguments that make an equal type."""

@@ -26,10 +26,13 @@ from tests.state_model import (
     model_of,
     puts,
 )
+from varve.changelog import rocksdb_tables
 from varve.changelog.batch import Batch
+from varve.changelog.changes import StateChanges
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.rocksdb_tables import RecentValues, remembered_bytes
+from varve.changelog.types import as_type
 from varve.storage.errors import (
     IncompatibleError,
     InvalidRequestError,
@@ -239,6 +242,38 @@ def test_states_are_registered_once_and_keep_their_rows(open_store: Callable[...
     store = open_store()
     assert store.schemas == (EVENTS, expiring, BY_NAME, ALARMS)
     assert cells(store) == model_of(FULL).cells()
+
+
+@pytest.mark.parametrize("rows_at_once", [1, 3, 256])
+def test_a_table_has_the_same_rows_however_many_are_decoded_together(
+    open_store: Callable[..., RocksDBStore], monkeypatch: pytest.MonkeyPatch, rows_at_once: int
+) -> None:
+    """Null keys, null map values and values of an older schema version among them."""
+    monkeypatch.setattr(rocksdb_tables, "_ROWS_AT_ONCE", rows_at_once)
+    narrow, wide = as_type("n bigint"), as_type("n bigint, name string")
+    old = StateSchema(name="row", kind="value", value_type=narrow.type_string())
+    new = StateSchema(
+        name="row", kind="value", value_type=wide.type_string(), version=1,
+        earlier=(ValueVersion(value_type=narrow.type_string()),),
+    )  # fmt: skip
+    keys: list[str | None] = [None, *map(str, range(20))]
+    group, count = 3, len(keys)
+    store = open_store()
+    store.apply(
+        [StateChanges(old, [group] * count, keys, None, None, [narrow.freeze((i,)) for i in range(count)])], link(1)
+    )
+    table = store.value_table(new)
+    newer = [wide.freeze((-i, f"name {i}")) for i in range(0, count, 3)]
+    store.apply([StateChanges(new, [group] * len(newer), keys[::3], None, None, newer)], link(2))
+    found = {key: value for key_group, key, value in table.items() if key_group == group}
+    assert found == {key: table.get(group, key) for key in keys}
+    assert {type(value) for value in found.values()} == {type(newer[0])}
+
+    entries = {(key, f"m{i}"): None if i % 4 == 0 else i for i, key in enumerate(keys * 2)}
+    pairs = [list(column) for column in zip(*entries, strict=True)]
+    changes = StateChanges(BY_NAME, [group] * len(entries), pairs[0], None, pairs[1], list(entries.values()))
+    store.apply([changes], link(3))
+    assert {(key, map_key): value for _, key, map_key, value in store.map_table(BY_NAME).items()} == entries
 
 
 @pytest.mark.parametrize(
