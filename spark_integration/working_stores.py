@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from varve.changelog.copy_restore import open_copy, restore_copy
 from varve.changelog.custom_store import copy_store, open_custom_store
 from varve.changelog.hashmap_store import HashMapStore
+from varve.changelog.restore import catch_up, is_all_log
 from varve.changelog.rocksdb_memory import SharedMemory
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.table_store import StoreTarget
@@ -66,12 +67,26 @@ class WorkingStores:
         if view.base == ORIGIN:
             directory.parent.mkdir(parents=True, exist_ok=True)
             return _new_store(request, target, directory)
+        if is_all_log(view, target):
+            return self._replayed(request, target, view, reader, directory)
         # Through a RocksDB store that is thrown away: tiles are its files.
         passing = directory.with_name(f"{directory.name}.passing")
         try:
             return self.filled(request, target, self.restore_copy(request, target, view, reader, passing), directory)
         finally:
             shutil.rmtree(passing, ignore_errors=True)
+
+    def _replayed(
+        self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
+    ) -> WorkingStore:
+        directory.parent.mkdir(parents=True, exist_ok=True)
+        made = _new_store(request, target, directory)
+        try:
+            catch_up(view, target, reader.store, made, downloads=request.downloads)
+        except BaseException:
+            made.close()
+            raise
+        return made
 
     def restore_copy(
         self,

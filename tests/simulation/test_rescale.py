@@ -62,6 +62,26 @@ def test_a_new_parallelism_rewrites_nothing(tmp_path: Path) -> None:
     world.close()
 
 
+def test_a_log_without_a_base_is_replayed_into_the_store_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only files of a base need a RocksDB store that is thrown away."""
+    copies: list[object] = []
+    restore_copy = WorkingStores.restore_copy
+    monkeypatch.setattr(
+        WorkingStores, "restore_copy", lambda *given, **named: (copies.append(given), restore_copy(*given, **named))[1]
+    )
+    world = World(tmp_path, parallelism=2)
+    world.commit(5)
+    _check(world, tmp_path / "log")
+    assert len(copies) == 2, "those of the RocksDB backend"
+    world.sidecar().fold()
+    world.commit()
+    _check(world, tmp_path / "base")
+    assert len(copies) == 6
+    world.close()
+
+
 def _start(world: World) -> None:
     """A new run, which writes a fence and nothing else, but for a pack of the log's newest segments."""
     before = set(world.names(""))
