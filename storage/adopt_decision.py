@@ -95,14 +95,10 @@ def _is_possible(
         return False
     if not view.holds(d.at):
         return False
-    if not d.files:
-        return True
     own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
     shared = {f.name for f in d.files if not f.name.startswith(own)}
-    if not shared:
-        return True
     allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
-    return shared <= frozenset[str]().union(*allowed)
+    return not shared or shared <= frozenset[str]().union(*allowed)
 
 
 def _choices(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[_Choice]:

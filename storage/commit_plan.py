@@ -153,9 +153,10 @@ def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adop
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
     off = {t.operator for t in written}
     adopted = [t for t in adoption.tiles if t.operator in known & set(uids) and t.operator not in off]
-    if not begun and not written and not adopted and len(kept) == len(state.view.tiles):
-        return cover_of(state.view)
-    before = TileCover([*kept, *begun]) if begun or len(kept) < len(state.view.tiles) else cover_of(state.view)
+    is_same = not begun and len(kept) == len(state.view.tiles)
+    before = cover_of(state.view) if is_same else TileCover([*kept, *begun])
+    if is_same and not written and not adopted:
+        return before
     cover = replace_tiles(replace_tiles(before, adopted), written)
     cover.check(state.view.max_parallelism)
     return cover

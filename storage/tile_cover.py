@@ -60,8 +60,10 @@ class TileCover:
 
     def over(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`, in order."""
-        exact = self.exactly(operator, low, high)
-        if exact is not None:
+        if self._exact is None:
+            self._exact = {(t.operator, t.low, t.high): t for t in self.tiles}
+        exact = self._exact.get((operator, low, high))
+        if exact is not None:  # nearly always, where thousands are asked for
             return (exact,)
         lows = self._lows.get(operator)
         if lows is None or low >= high:
@@ -69,12 +71,6 @@ class TileCover:
         first = max(0, bisect_right(lows, low) - 1)
         found = self._by_operator[operator][first : bisect_right(lows, high - 1)]
         return tuple(t for t in found if t.low < high and low < t.high)
-
-    def exactly(self, operator: str, low: int, high: int) -> Tile | None:
-        """The tile of just these key groups, if there is one; where thousands are asked for, it nearly always is."""
-        if self._exact is None:
-            self._exact = {(t.operator, t.low, t.high): t for t in self.tiles}
-        return self._exact.get((operator, low, high))
 
     def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
         """The parts of `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
@@ -130,9 +126,9 @@ def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
 
 
 def _is_replaced(tile: Tile, new: TileCover) -> bool:
-    if new.exactly(tile.operator, tile.low, tile.high) is not None:
-        return True
     changed = new.over(tile.operator, tile.low, tile.high)
+    if len(changed) == 1 and changed[0].low <= tile.low and tile.high <= changed[0].high:
+        return True
     covered = sum(min(tile.high, c.high) - max(tile.low, c.low) for c in changed)
     if covered not in (0, tile.high - tile.low):
         raise InvariantError(
