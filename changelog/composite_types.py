@@ -142,18 +142,20 @@ class CompositeType(WireType):
         return struct_array.from_arrays(children, fields=self._fields, mask=absent)
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
+        return self._rows(column, [field.from_arrow for field in self.types], self.make_all)
+
+    def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
+        return self._rows(column, [field.wire_ready for field in self.types], list)
+
+    def _rows(self, column: pa.Array[Any], reads: Sequence[Convert], make_all: Convert) -> list[Any]:
         if not self.immutable:
             return column.to_pylist()
         struct: Any = column
-        columns = [field.from_arrow(child) for field, child in zip(self.types, struct.flatten(), strict=True)]
-        return _none_for_null(column, self.make_all(zip(*columns, strict=True)))
-
-    def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
-        if not self.immutable:
-            return self.from_arrow(column)
-        struct: Any = column
-        columns = [field.wire_ready(child) for field, child in zip(self.types, struct.flatten(), strict=True)]
-        return _none_for_null(column, list(zip(*columns, strict=True)))
+        columns = [read(child) for read, child in zip(reads, struct.flatten(), strict=True)]
+        rows = make_all(zip(*columns, strict=True))
+        if column.null_count:
+            return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
+        return rows
 
 
 class TupleType(CompositeType):
@@ -161,7 +163,7 @@ class TupleType(CompositeType):
 
     def __init__(self, types: Sequence[WireType]) -> None:
         super().__init__(types, [f"f{i}" for i in range(len(types))])
-        self.loads_itself = all(field.loads_itself for field in types)
+        self.loads_itself = self._fields_load_themselves
         self._pass_canonical(tuple)
 
     def notation(self) -> str:
@@ -247,12 +249,6 @@ class RowType(CompositeType):
     def make_all(self, rows: Iterable[tuple[Any, ...]]) -> list[Any]:
         cls = self._class
         return [make_row(cls, row) for row in rows]
-
-
-def _none_for_null(column: pa.Array[Any], rows: list[Any]) -> list[Any]:
-    if not column.null_count:
-        return rows
-    return [row if valid else None for row, valid in zip(rows, column.is_valid().to_pylist(), strict=True)]
 
 
 def quote_name(name: str) -> str:

@@ -78,6 +78,8 @@ class HashMapStore:
         low, high: The key groups `[low, high)`.
     """
 
+    keeps_wire_forms = False
+
     def __init__(self, *, operator: str, key_type: str, low: int, high: int) -> None:
         if not 0 <= low < high:
             raise InvalidRequestError(f"[{low}, {high}) is not a range of key groups", operator=operator)
@@ -139,11 +141,6 @@ class HashMapStore:
             self._ahead = None
             batch = Batch(ahead.rest, version.seq)
         self.fold([batch], version, last=True)
-
-    @property
-    def keeps_wire_forms(self) -> bool:
-        """See `WorkingStore`."""
-        return False
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`."""

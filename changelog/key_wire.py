@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.bulk_wire import bulk_reader
 from varve.changelog.wire_type import PlainType
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from varve.changelog.type_information import TypeInformation
 
@@ -26,3 +27,9 @@ def key_reader(key_type: TypeInformation) -> Callable[[bytes], Any]:
     """The way back; raises `CorruptDataError`."""
     from_wire = key_type.from_wire
     return lambda data: None if data == NIL else from_wire(data)
+
+
+def keys_reader(key_type: TypeInformation) -> Callable[[Sequence[bytes]], list[Any]]:
+    """The way back of many at once; raises `CorruptDataError`."""
+    read, read_all = key_reader(key_type), bulk_reader(key_type)
+    return lambda wires: [read(wire) for wire in wires] if NIL in wires else read_all(wires)

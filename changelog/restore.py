@@ -130,12 +130,6 @@ def catch_up(
     return replay(state, segments, view.base, low=target.low, high=target.high)
 
 
-def is_all_log(view: LineView, target: RestoreTarget) -> bool:
-    """Whether the state has no base at all, so that an empty store of any kind at `ORIGIN` catches up to the view."""
-    tiles = view.tiles_for(target.operator, target.low, target.high)
-    return all(tile.at == ORIGIN and tile.snapshot is None and not tile.files for tile in tiles)
-
-
 def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: ChainReader) -> tuple[LineView, ...]:
     """The views through which a store at `version` catches up to the last of them, `view`; none if it cannot.
 

@@ -69,6 +69,8 @@ class _Prepared:
 class RocksDBStore:
     """A `WorkingStore` in a RocksDB directory; made by `open` and `open_existing`."""
 
+    keeps_wire_forms = True
+
     def __init__(self, database: Database, own: StoreMarker, options: RocksDBOptions) -> None:
         self._database = database
         self._marker = own
@@ -258,11 +260,6 @@ class RocksDBStore:
         else:
             builder = self._build([batch])
             self._put(builder.write_batch(), builder, after)
-
-    @property
-    def keeps_wire_forms(self) -> bool:
-        """See `BatchFolder.keeps_wire_forms`."""
-        return True
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `BatchFolder.fold`."""

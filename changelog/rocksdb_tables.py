@@ -14,7 +14,7 @@ from itertools import groupby, islice, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.bulk_wire import bulk_reader
-from varve.changelog.key_wire import NIL, key_reader, key_writer
+from varve.changelog.key_wire import key_reader, key_writer, keys_reader
 from varve.changelog.rocksdb_database import rocksdb_error
 from varve.changelog.rocksdb_key import (
     ELEMENT_BYTES,
@@ -113,7 +113,7 @@ class _Table:
         self._all_from_wire = None if self._is_stamped else bulk_reader(form.value)
         self._key_to_wire: Callable[[Any], bytes] = key_writer(form.key)
         self._key_from_wire = key_reader(form.key)
-        self._all_keys_from_wire = bulk_reader(form.key)
+        self._keys = keys_reader(form.key)
 
     def _value(self, data: bytes) -> Any:
         """The stored form of a stored value; None for a null map value."""
@@ -152,11 +152,6 @@ class _Table:
 
     def _key(self, wire: bytes) -> Any:
         return self._key_from_wire(wire)
-
-    def _keys(self, wires: list[bytes]) -> list[Any]:
-        if NIL in wires:
-            return [self._key(wire) for wire in wires]
-        return self._all_keys_from_wire(wires)
 
     def _pieces(self, start: bytes) -> Iterator[list[tuple[bytes, bytes]]]:
         """The rows that begin with `start`, `_ROWS_AT_ONCE` at a time."""
@@ -250,7 +245,8 @@ class RocksDBValueTable(_Table):
         for key_group, start in self.form.prefixes.items():
             for piece in self._pieces(start):
                 keys = self._keys([row[PREFIX_BYTES:] for row, _ in piece])
-                yield from zip(repeat(key_group), keys, self._values([data for _, data in piece]), strict=False)
+                values = self._values([data for _, data in piece])
+                yield from zip(repeat(key_group, len(piece)), keys, values, strict=True)
 
     def _scan_ahead(self, wanted: dict[bytes, Any], key_groups: set[int]) -> None:
         """Scan these key groups and keep the values of the wanted rows; what is not there is read when asked for."""
@@ -293,10 +289,9 @@ class RocksDBMapTable(_Table):
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any], map_keys: Sequence[Any]) -> list[Any]:
         """See `MapTable.get_many`."""
         prefixes, to_wire, map_to_wire = self.form.prefixes, self._key_to_wire, self._map_key.to_wire
-        read, value = self._database.get, self._value
-        rows = zip(key_groups, keys, map_keys, strict=True)
+        read, rows = self._database.get, zip(key_groups, keys, map_keys, strict=True)
         data = [read(prefixes[group] + to_wire(key) + map_to_wire(map_key)) for group, key, map_key in rows]
-        return [None if cell is None else value(cell) for cell in data]
+        return self._values(data)
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         """See `MapTable.entries`."""
@@ -311,9 +306,14 @@ class RocksDBMapTable(_Table):
                 parts = [split_map_key(row) for row, _ in piece]
                 keys = self._keys([part.key for part in parts])
                 map_keys = self._all_map_keys_from_wire([part.map_key for part in parts])
-                cells = [data for _, data in piece]
-                values = [self._value(cell) for cell in cells] if self._head in cells else self._values(cells)
-                yield from zip(repeat(key_group), keys, map_keys, values, strict=False)
+                values = self._values([data for _, data in piece])
+                yield from zip(repeat(key_group, len(piece)), keys, map_keys, values, strict=True)
+
+    def _values(self, cells: Sequence[bytes | None]) -> list[Any]:
+        """The same of cells that may be null map values, which cannot be decoded together."""
+        if self._head in cells:
+            return [None if cell is None else self._value(cell) for cell in cells]
+        return super()._values(cells)
 
 
 class RocksDBListTable(_Table):

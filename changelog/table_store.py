@@ -79,6 +79,8 @@ class TableStore(ABC):
         InvalidRequestError: `target` names no key groups.
     """
 
+    keeps_wire_forms = False
+
     def __init__(self, target: StoreTarget) -> None:
         if not 0 <= target.low < target.high:
             raise InvalidRequestError(
@@ -178,11 +180,6 @@ class TableStore(ABC):
         """See `WorkingStore`."""
         self._check_whole()
         self.fold([Batch(changes, version.seq, accepts)], version, last=True)
-
-    @property
-    def keeps_wire_forms(self) -> bool:
-        """See `WorkingStore`."""
-        return False
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
         """See `WorkingStore`. What can be wrong with the changes is found before the first is written."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from varve.changelog.copy_restore import open_copy, restore_copy
 from varve.changelog.custom_store import copy_store, open_custom_store
 from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.restore import catch_up, is_all_log
+from varve.changelog.restore import can_catch_up, catch_up
 from varve.changelog.rocksdb_memory import SharedMemory
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.table_store import StoreTarget
@@ -65,9 +65,8 @@ class WorkingStores:
             return self.restore_copy(request, target, view, reader, directory)
         shutil.rmtree(directory, ignore_errors=True)
         if view.base == ORIGIN:
-            directory.parent.mkdir(parents=True, exist_ok=True)
             return _new_store(request, target, directory)
-        if is_all_log(view, target):
+        if can_catch_up(view, target, ORIGIN):  # there is no base, all of the state is in the log
             return self._replayed(request, target, view, reader, directory)
         # Through a RocksDB store that is thrown away: tiles are its files.
         passing = directory.with_name(f"{directory.name}.passing")
@@ -79,7 +78,6 @@ class WorkingStores:
     def _replayed(
         self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
     ) -> WorkingStore:
-        directory.parent.mkdir(parents=True, exist_ok=True)
         made = _new_store(request, target, directory)
         try:
             catch_up(view, target, reader.store, made, downloads=request.downloads)
@@ -110,7 +108,6 @@ class WorkingStores:
         Raises `VarveError` if a custom store cannot be made.
         """
         try:
-            directory.parent.mkdir(parents=True, exist_ok=True)
             made = _new_store(request, target, directory)
             try:
                 if isinstance(made, HashMapStore):
@@ -142,6 +139,7 @@ class WorkingStores:
 
 def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path) -> WorkingStore:
     """An empty store that is not RocksDB."""
+    directory.parent.mkdir(parents=True, exist_ok=True)
     if request.backend == "hashmap":
         return HashMapStore(operator=target.operator, key_type=target.key_type, low=target.low, high=target.high)
     wanted = StoreTarget(
