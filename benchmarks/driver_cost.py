@@ -13,7 +13,7 @@ import hashlib
 import tempfile
 import time
 import tracemalloc
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from varve.storage.line_view import LineView
 from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import MemoryStore
 from varve.storage.object_store import ObjectStore
-from varve.storage.records import Link, SnapshotDescriptor, SnapshotFloor, StateSchema
+from varve.storage.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
 from varve.storage.tile_cover import key_range
 from varve.storage.upload import UploadPolicy
 
@@ -54,7 +54,9 @@ OPERATOR = "totals"
 STATES = tuple(StateSchema(name=name, kind="value", value_type="long") for name in ("n", "total"))
 PARALLELISMS = (8, 64, 512, 4096)
 ADOPT_EVERY = 40
-"""Batches from one materialization of all partitions to the next."""
+"""Batches from one materialization of all partitions to the next; by turns its snapshots come together or by parts."""
+PARTS = 32
+"""Of a materialization whose snapshots come by parts, so many commits adopt one part each."""
 BEHIND = 4
 """Batches by which a snapshot is older than the commit that adopts it."""
 
@@ -140,20 +142,25 @@ class Driver:
         statistics_of(acknowledged, summaries, times, attempts=1, log_commits=log_commits, moved_partitions=moved)
         self.links.append(commit.link)
         self.batch += 1
-        kind = "adopting" if any(tile.snapshot for tile in commit.tiles) and not commit.is_full else "ordinary"
-        return ("full" if commit.is_full else kind), acknowledged.entry_bytes
+        return _kind(commit), acknowledged.entry_bytes
 
     def between(self) -> None:
         """What happens meanwhile: a pack becomes ready, a materializer publishes, a collector deletes."""
         self.run._packs.settle()  # noqa: SLF001  Spark takes longer for a batch than a pack does
-        if self.batch % ADOPT_EVERY == ADOPT_EVERY - 1:
-            self.published = tuple(self._descriptors(self.links[-BEHIND]))
+        cycle, number = divmod(self.batch + 1, ADOPT_EVERY)
+        if cycle % 2 and not number:  # together; the first time because all partitions begin as one tile
+            self.published = tuple(self._descriptors(range(self.parallelism)))
+        elif cycle and not cycle % 2 and number < PARTS:
+            self.published = tuple(self._descriptors(range(number, self.parallelism, PARTS)))
+        else:
+            self.published = ()
         newest = layout.chain(self.run.state.last_seq)
         self.store.delete([m.name for m in self.store.list(layout.CHAIN) if m.name < newest])
         self.store.delete([m.name for m in self.store.list(layout.PACKS)])
 
-    def _descriptors(self, at: Link) -> Iterator[SnapshotDescriptor]:
-        for partition in range(self.parallelism):
+    def _descriptors(self, partitions: Iterable[int]) -> Iterator[SnapshotDescriptor]:
+        at = self.links[-BEHIND]
+        for partition in partitions:
             low, high = key_range(partition, self.parallelism, self.key_groups)
             base = self.run.state.view.tiles_for(OPERATOR, low, high)[0].at
             yield SnapshotDescriptor(
@@ -165,6 +172,14 @@ class Driver:
         if not self.published:
             return NOTHING_ADOPTED
         return decide_adoption(view, floors, self.published, {}, self.run.record.job_id)
+
+
+def _kind(commit: Commit) -> str:
+    if commit.is_full:
+        return "full"
+    if not any(tile.snapshot for tile in commit.tiles):
+        return "ordinary"
+    return "adopting all" if len(commit.tiles) == len(commit.parts) else "adopting"
 
 
 def measure_time(parallelism: int, inline_bytes: int, batches: int, warm_up: int) -> Cases:

@@ -14,6 +14,7 @@ from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.line_view import LineView, StoredCommit, advance
 from varve.storage.pack import is_packable
 from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFloor
+from varve.storage.tile_cover import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -131,9 +132,12 @@ class ChainState:
 
     def _counted(self, commit: Commit, view: LineView) -> tuple[int, int]:
         """`packable_bytes` and `log_commits` after the commit; ordinarily the log is not looked at."""
-        if commit.is_full or view.tiles is not self.view.tiles:
+        if commit.is_full:
             return _packable_bytes(view.segments), _log_commits(view.segments)
         added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)
+        if view.tiles is not self.view.tiles:
+            dropped_bytes = _packable_bytes(without(self.view.segments, view.segments))
+            return self.packable_bytes + added_bytes - dropped_bytes, _log_commits(view.segments)
         has_added = len(view.segments) > len(self.view.segments)
         return self.packable_bytes + added_bytes, self.log_commits + has_added
 

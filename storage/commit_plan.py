@@ -120,7 +120,7 @@ def plan_commit(
     )
     if _is_full(state, policy, cover, pack):
         draft = _made_full(draft, state, cover, pack)
-    kept = kept_after(state.view, draft)
+    kept = kept_after(state.view, draft, cover)
     commit = _with_needs(draft, kept.needs_from, state, policy)
     return _encoded(commit, blob, state, kept)
 

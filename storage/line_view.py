@@ -143,17 +143,22 @@ class Kept(NamedTuple):
     """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
 
 
-def kept_after(view: LineView, commit: Commit) -> Kept:
-    """See `Kept`. Raises `CorruptDataError` if tiles and operators do not fit together."""
+def kept_after(view: LineView, commit: Commit, planned: TileCover | None = None) -> Kept:
+    """See `Kept`. `planned`: the cover that the commit was planned with, if this is who plans it.
+
+    Raises `CorruptDataError` if tiles and operators do not fit together.
+    """
     if commit.is_full:
         return _kept_by_full(commit)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
-    is_changed = bool(commit.tiles) or operators != cover.operators()
+    before = cover
+    is_changed = bool(commit.tiles) or operators != before.operators()
     if is_changed:
-        cover = _changed_cover(cover, commit, operators)
-        segments = cover.counted(segments)
+        cover = _changed_cover(before, commit, operators) if planned is None else planned
+        is_same = operators == before.operators()
+        segments = cover.still_counted(segments, commit.tiles) if is_same else cover.counted(segments)
     if is_changed or _holds_back(view, images):
         needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
     return Kept(cover, segments, images, needs_from)

@@ -7,7 +7,7 @@ a key group iff it is newer than that key group's tile).
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import groupby
+from itertools import accumulate, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -92,6 +92,17 @@ class TileCover:
                 found.append(segment)
         return tuple(found)
 
+    def still_counted(self, segments: Iterable[SegmentRef], changed: Sequence[Tile]) -> tuple[SegmentRef, ...]:
+        """`counted`, for segments that all counted before the cover's `changed` tiles came: others are passed over."""
+        passed = {operator: [0] * (tiles[-1].high + 1) for operator, tiles in self._by_operator.items()}
+        for tile in changed:
+            passed[tile.operator][tile.low + 1 : tile.high + 1] = [1] * (tile.high - tile.low)
+        # How many changed key groups lie below each, so that two look-ups tell whether a range holds any of them.
+        passed = {operator: list(accumulate(counts)) for operator, counts in passed.items()}
+        touched = [s for s in segments if (below := passed[s.operator])[s.low] != below[s.high]]
+        dropped = without(touched, self.counted(touched))
+        return tuple(without(segments, dropped)) if dropped else tuple(segments)
+
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""
         return min((t.at.seq for t in self.tiles), default=0)
@@ -113,6 +124,18 @@ class TileCover:
                 )
 
 
+def without(segments: Iterable[SegmentRef], dropped: Iterable[SegmentRef]) -> list[SegmentRef]:
+    """The segments that are not in `dropped`, which holds some of them: in the same order, the very same objects."""
+    rest = iter(dropped)
+    found, awaited = list[SegmentRef](), next(rest, None)
+    for segment in segments:
+        if segment is awaited:
+            awaited = next(rest, None)
+        else:
+            found.append(segment)
+    return found
+
+
 def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
     """The cover after a commit that changed these tiles.
 
@@ -122,20 +145,20 @@ def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
     if not changed:
         return cover
     new = TileCover(changed)
-    return TileCover([*(tile for tile in cover.tiles if not _is_replaced(tile, new)), *changed])
+    old = {(t.operator, t.low): t for c in new.tiles for t in cover.over(c.operator, c.low, c.high)}
+    for tile in old.values():
+        _check_replaced(tile, new)
+    return TileCover([*(t for t in cover.tiles if (t.operator, t.low) not in old), *changed])
 
 
-def _is_replaced(tile: Tile, new: TileCover) -> bool:
+def _check_replaced(tile: Tile, new: TileCover) -> None:
     changed = new.over(tile.operator, tile.low, tile.high)
-    if len(changed) == 1 and changed[0].low <= tile.low and tile.high <= changed[0].high:
-        return True
     covered = sum(min(tile.high, c.high) - max(tile.low, c.low) for c in changed)
-    if covered not in (0, tile.high - tile.low):
+    if covered != tile.high - tile.low:
         raise InvariantError(
             f"new tiles replace only part of the tile {tile.low}-{tile.high}; change all of its key groups together",
             operator=tile.operator,
         )
-    return covered > 0
 
 
 def empty_tile(operator: str, max_parallelism: int, at: Link) -> Tile:

@@ -11,9 +11,10 @@ from varve.storage.tile_cover import TileCover
 
 
 def test_the_drivers_cost_is_measured() -> None:
-    cases = {case["entries"]: case for case in measure_time(4, 32, 2 * ADOPT_EVERY, 1)}
-    assert set(cases) == {"ordinary", "full", "adopting", "all"}
+    cases = {case["entries"]: case for case in measure_time(64, 32, 3 * ADOPT_EVERY, 1)}
+    assert set(cases) == {"ordinary", "full", "adopting", "adopting all", "all"}
     assert sum(case["batches"] for case in cases.values()) == 2 * cases["all"]["batches"]
+    assert cases["adopting"]["batches"] > ADOPT_EVERY / 2
     assert measure_memory(4, 32, 3) > 0
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from varve.storage.errors import InvariantError
 from varve.storage.records import Link, ObjectSlice, SegmentRef, Tile
-from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles, without
 
 
 def tile(low: int, high: int, seq: int = 0, operator: str = "op") -> Tile:
@@ -41,6 +41,28 @@ def test_a_segment_counts_if_any_tile_that_it_touches_is_older() -> None:
     assert HALVES.counted(segments) == tuple(newer)
     assert 0 < len(newer) < len(segments)
     assert HALVES.counted([SegmentRef("other", 0, 4, 1, 9, place)]) == ()
+
+
+def test_segments_that_counted_before_are_counted_again_where_tiles_changed() -> None:
+    place = ObjectSlice("seg", 0, 1, 0)
+    ranges = [(low, high) for low in range(8) for high in range(low + 1, 9)]
+    every = [SegmentRef(o, low, high, 1, q, place) for q in range(1, 9) for low, high in ranges for o in ("op", "b")]
+    before = TileCover([*HALVES.tiles, tile(0, 8, 1, "b")])
+    segments = before.counted(every)
+    for changed in (
+        [tile(0, 4, 6)],
+        [tile(4, 8, 7)],
+        [tile(0, 2, 4), tile(2, 4, 8)],
+        [tile(0, 8, 8), tile(0, 8, 7, "b")],
+    ):
+        cover = replace_tiles(before, changed)
+        found = cover.still_counted(segments, changed)
+        assert found == cover.counted(segments)
+        dropped = without(segments, found)
+        assert dropped
+        assert found == tuple(without(segments, dropped))
+    newer = [tile(0, 4, 3), tile(4, 8, 5)]
+    assert replace_tiles(before, newer).still_counted(segments, newer) is segments
 
 
 @pytest.mark.parametrize(
