@@ -70,7 +70,7 @@ class AggregateOperation(ABC):
             ]
         )
         combine = map_side_combine(
-            self._columns, wanted, timestamp_column_of(schema, event_time_before(self._transformation))
+            schema, self._columns, wanted, timestamp_column_of(schema, event_time_before(self._transformation))
         )
         function = ColumnAggregates(self._columns, wanted)
         return self._operator("aggregate", function, elements_of(output, checked), checked, name, prepare=combine)

@@ -133,10 +133,12 @@ class BatchExecution:
                 made anew, or not the same broadcast rows everywhere.
         """
         columns_read: Sequence[str] = ("*",)
-        if plan.prepare is not None and plan.prepare.can_combine and self._combining.combines(plan.uid):
-            rows = plan.prepare.combined(rows)
-        elif plan.prepare is not None:
-            columns_read = plan.prepare.columns_read()
+        if plan.prepare is not None:
+            way = self._combining.way(plan.uid)
+            if way is not None and plan.prepare.suits(way):
+                rows = plan.prepare.combined(rows, way)
+            else:
+                columns_read = plan.prepare.columns_read()
         parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
         anchor = None if self._anchors is None else self._anchors.of(parallelism)
         if plan.broadcast is None:
