@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PRECISION_MAX: Final = 38
+SUM_DIGITS: Final = 10
+"""Digits by which a sum is wider than what is added, as Spark's is."""
 _EXACT: Final = decimal.Context(prec=2 * PRECISION_MAX, traps=[decimal.Inexact, decimal.InvalidOperation])
 
 
@@ -113,6 +115,10 @@ class DecimalType(ImmutableType):
 
     def notation(self) -> str:
         return f"decimal({self.precision},{self.scale})"
+
+    def sum_type(self) -> DecimalType:
+        """Type of a sum of such numbers: wider by `SUM_DIGITS`, but not above `PRECISION_MAX`."""
+        return DecimalType(min(self.precision + SUM_DIGITS, PRECISION_MAX), self.scale)
 
     def arguments(self) -> tuple[Any, ...]:
         return self.precision, self.scale

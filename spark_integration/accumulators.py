@@ -20,7 +20,7 @@ from varve.changelog.batch_keys import row_codes
 from varve.changelog.decimal_types import PRECISION_MAX, DecimalType
 from varve.changelog.descriptors import MapStateDescriptor
 from varve.changelog.types import Types, as_type
-from varve.spark_integration.grouped_rows import either, take, valid_rows, where
+from varve.spark_integration.grouped_rows import either, sum_fits, take, valid_rows, where
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -117,12 +117,10 @@ class LongSumAccumulator(Accumulator):
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:
         values = column.cast(pa.int64())
-        ends = pc.min_max(values)
-        largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
         try:
-            if largest * len(values) < 1 << 63:
+            if sum_fits(values):
                 added = rows.reduce(values, "sum")
-            else:  # Arrow's own sum of integers would wrap
+            else:
                 wide = values.cast(pa.decimal128(19, 0))
                 added = rows.reduce(wide, "sum").cast(pa.int64())
             return [_plus(state[0], added, 0)]
@@ -152,7 +150,7 @@ class DecimalSumAccumulator(Accumulator):
     partials = ("sum", "count")
 
     def __init__(self, name: str, value_type: DecimalType) -> None:
-        self.sum_type = DecimalType(min(value_type.precision + 10, PRECISION_MAX), value_type.scale)
+        self.sum_type = value_type.sum_type()
         super().__init__(name, (name, self.sum_type))
 
     def add(self, rows: GroupedRows, column: Any, state: list[Any]) -> list[Any]:

@@ -77,6 +77,13 @@ def take(column: Any, places: np.ndarray[Any, Any]) -> Any:
     return taken.combine_chunks() if isinstance(taken, pa.ChunkedArray) else taken
 
 
+def sum_fits(values: Any) -> bool:
+    """Whether Arrow's sum of any of these integers, which would wrap, is right."""
+    ends = pc.min_max(values)
+    largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
+    return largest * len(values) < 1 << 63
+
+
 def valid_rows(column: Any) -> np.ndarray[Any, Any]:
     """The rows whose value is not null, ascending."""
     return np.flatnonzero(column.is_valid().to_numpy(zero_copy_only=False))

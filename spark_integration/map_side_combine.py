@@ -24,10 +24,10 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql import types as spark
 
+from varve.changelog.decimal_types import DecimalType
 from varve.spark_integration.column_aggregates import partial_name
 from varve.spark_integration.column_name import quoted
 from varve.spark_integration.row_combiner import Partial, RowCombiner
-from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -82,11 +82,11 @@ class MapSideCombine:
         """Whether all functions have partial results, and the types are such that they can be computed so."""
         if not all(column.accumulator.partials for column in self.columns):
             return False
-        compared = [partial.column for partial in self._arrow_partials() if partial.kind in ("min", "max")]
-        return way is Way.SPARK or (
-            all(isinstance(self.schema[name].dataType, _ARROW_KEYS) for name in self.key_columns)
-            and all(isinstance(self.schema[name].dataType, _ARROW_VALUES) for name in compared if name is not None)
-        )
+        if way is Way.SPARK:
+            return True
+        compared = [p.column for p in self._partials() if p.column is not None and p.kind in ("min", "max")]
+        keys_suit = all(isinstance(self.schema[name].dataType, _ARROW_KEYS) for name in self.key_columns)
+        return keys_suit and all(isinstance(self.schema[name].dataType, _ARROW_VALUES) for name in compared)
 
     def with_event_time(self, column: str | None) -> MapSideCombine:
         """The same for input whose event time is that column."""
@@ -94,33 +94,31 @@ class MapSideCombine:
 
     def combined(self, rows: DataFrame, way: Way) -> DataFrame:
         """The rows to shuffle, combined in a way that suits."""
+        partials = self._partials()
         if way is Way.ARROW:
-            combiner = RowCombiner(self.key_columns, tuple(self._arrow_partials()))
-            return rows.selectExpr(*self._arrow_columns()).mapInArrow(combiner, self._combined_schema())
-        computed = [partial for column in self.columns for partial in _partials_of(column)]
-        if self.event_time is not None:
-            computed.append(F.max(_column(self.event_time)).alias(self.event_time))
-        return rows.groupBy(*map(_column, self.key_columns)).agg(*computed)
+            combiner = RowCombiner(self.key_columns, partials)
+            return rows.selectExpr(*self._arrow_columns(partials)).mapInArrow(combiner, self._combined_schema(partials))
+        return rows.groupBy(*map(_column, self.key_columns)).agg(*map(_computed, partials))
 
-    def _arrow_partials(self) -> list[Partial]:
+    def _partials(self) -> tuple[Partial, ...]:
+        """What is computed of the rows of a key."""
         found = [
             Partial(partial_name(column.name, kind), kind, column.column)
             for column in self.columns
             for kind in column.accumulator.partials
         ]
-        return found if self.event_time is None else [*found, Partial(self.event_time, "max", self.event_time)]
+        times = [] if self.event_time is None else [Partial(self.event_time, "max", self.event_time)]
+        return *found, *times
 
-    def _combined_schema(self) -> spark.StructType:
+    def _combined_schema(self, partials: Sequence[Partial]) -> spark.StructType:
         """The columns that `RowCombiner` yields."""
         types = {name: self.schema[name].dataType for name in self.key_columns}
-        for partial in self._arrow_partials():
-            given = None if partial.column is None else self.schema[partial.column].dataType
-            types[partial.name] = _partial_type(partial.kind, given)
+        types |= {partial.name: _partial_type(partial, self.schema) for partial in partials}
         return spark.StructType([spark.StructField(name, kind) for name, kind in types.items()])
 
-    def _arrow_columns(self) -> list[str]:
+    def _arrow_columns(self, partials: Sequence[Partial]) -> list[str]:
         """What `RowCombiner` reads, as expressions: of a column that is only counted, whether there is a value."""
-        valued = {*self.key_columns, *(p.column for p in self._arrow_partials() if p.kind != "count")}
+        valued = {*self.key_columns, *(partial.column for partial in partials if partial.kind != "count")}
         return [
             quoted(name) if name in valued else f"IF({quoted(name)} IS NULL, NULL, TRUE) AS {quoted(name)}"
             for name in self._names_read()
@@ -203,23 +201,25 @@ def map_side_combine(
     )
 
 
-def _partial_type(kind: str, given: spark.DataType | None) -> spark.DataType:
-    """Type of a partial result of values of the type `given`, as `RowCombiner` makes it."""
-    if kind == "count":
+def _partial_type(partial: Partial, schema: spark.StructType) -> spark.DataType:
+    """Type of a partial result, as `RowCombiner` makes it of columns of that schema."""
+    if partial.column is None or partial.kind == "count":
         return spark.LongType()
-    if kind == "double_sum":
+    if partial.kind == "double_sum":
         return spark.DoubleType()
-    if given is None:
-        raise InvariantError(f"the partial result {kind} is of no column")
-    if kind == "sum" and isinstance(given, spark.DecimalType):
-        return spark.DecimalType(min(given.precision + 10, 38), given.scale)
-    return spark.LongType() if kind == "sum" else given
+    given = schema[partial.column].dataType
+    if partial.kind != "sum":
+        return given
+    if isinstance(given, spark.DecimalType):
+        summed = DecimalType(given.precision, given.scale).sum_type()
+        return spark.DecimalType(summed.precision, summed.scale)
+    return spark.LongType()
 
 
-def _partials_of(column: AggregateColumn) -> list[Column]:
-    values = F.lit(1) if column.column is None else _column(column.column)
-    kinds = column.accumulator.partials
-    return [_PARTIALS[kind](values).alias(partial_name(column.name, kind)) for kind in kinds]
+def _computed(partial: Partial) -> Column:
+    """The partial result as Spark computes it."""
+    values = F.lit(1) if partial.column is None else _column(partial.column)
+    return _PARTIALS[partial.kind](values).alias(partial.name)
 
 
 def _column(name: str) -> Column:

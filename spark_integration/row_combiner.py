@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from varve.changelog.decimal_types import PRECISION_MAX, SUM_DIGITS, DecimalType
+from varve.spark_integration.grouped_rows import sum_fits
 from varve.spark_integration.pump import freeze_modules
 from varve.spark_integration.python_worker_socket import promptly
 
@@ -25,9 +27,6 @@ pc: Any = pyarrow.compute
 INPUT_BYTES_MAX: Final = 64 << 20
 """Rows that are combined with one another; a task with more yields a key several times."""
 _OUTPUT_ROWS_MAX: Final = 1 << 16
-_INTEGER_DIGITS: Final = 10
-"""Digits by which a sum of decimals is wider than they are, as Spark's is."""
-_DECIMAL_DIGITS_MAX: Final = 38
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +98,7 @@ def _count(column: Any, rows: int) -> Any:
 def _sum(column: Any, _rows: int) -> Any:
     if not pa.types.is_decimal(column.type):
         return column.cast(pa.int64())
-    digits = min(column.type.precision + _INTEGER_DIGITS, _DECIMAL_DIGITS_MAX)
-    return column.cast(pa.decimal128(digits, column.type.scale))
+    return column.cast(DecimalType(column.type.precision, column.type.scale).sum_type().arrow_type)
 
 
 _SINGLES: Final[dict[str, Callable[[Any, int], Any]]] = {
@@ -116,17 +114,10 @@ _REDUCTIONS: Final = {"count": "sum", "sum": "sum", "double_sum": "sum", "min": 
 
 
 def _is_exact(kind: str, single: Any) -> bool:
+    if kind == "sum" and pa.types.is_decimal(single.type):
+        return single.type.precision < PRECISION_MAX and len(single) <= 10**SUM_DIGITS
     if kind == "sum":
-        return _fits(single)
+        return sum_fits(single)
     if kind in ("min", "max") and pa.types.is_floating(single.type):
         return not pc.any(pc.is_nan(single)).as_py()  # to Spark the largest number; Arrow ignores it
     return True
-
-
-def _fits(single: Any) -> bool:
-    """Whether Arrow's sum of any of these values, which wraps, is right."""
-    if pa.types.is_decimal(single.type):
-        return single.type.precision < _DECIMAL_DIGITS_MAX and len(single) <= 10**_INTEGER_DIGITS
-    ends = pc.min_max(single)
-    largest = max(abs(ends["min"].as_py() or 0), abs(ends["max"].as_py() or 0))
-    return largest * len(single) < 1 << 63

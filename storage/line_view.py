@@ -153,11 +153,10 @@ def kept_after(view: LineView, commit: Commit, planned: TileCover | None = None)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
-    before = cover
-    is_changed = bool(commit.tiles) or operators != before.operators()
+    is_same = operators == cover.operators()
+    is_changed = bool(commit.tiles) or not is_same
     if is_changed:
-        cover = _changed_cover(before, commit, operators) if planned is None else planned
-        is_same = operators == before.operators()
+        cover = _changed_cover(cover, commit, operators) if planned is None else planned
         segments = cover.still_counted(segments, commit.tiles) if is_same else cover.counted(segments)
     if is_changed or _holds_back(view, images):
         needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
