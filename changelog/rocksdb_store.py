@@ -2,16 +2,18 @@
 
 The write-ahead log is off: the changelog is the log. A batch's rows, the registered states and the version go to the
 database in one write batch, so a directory that a crash left is a consistent state at some version (`Database`), and
-the log brings it forward.
+the log brings it forward. Several batches may be held back and written together (`WriteBehind`); then the database is
+behind the store's version, and everything here that reads it beside the value tables has them written first.
 
 Invariants: I4, I5, I8 (the marker of a directory is checked before it is used), I9, I10 (`RocksDBOptions`).
 """
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 from rocksdict import WriteBatch
@@ -36,13 +38,14 @@ from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
+from varve.changelog.rocksdb_write_behind import WriteBehind
 from varve.changelog.schema_history import migrating_reader, wire_reader
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
 from varve.changelog.stamped_type import is_stamped
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.ttl_record import record_of
 from varve.changelog.working_store import StoreSize
-from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
+from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError, VarveError
 from varve.storage.records import ORIGIN, Link
 
 if TYPE_CHECKING:
@@ -54,6 +57,9 @@ if TYPE_CHECKING:
     from varve.changelog.cleanup import StateActivity
     from varve.changelog.ttl_record import SweepSettings, TtlRecord
     from varve.storage.records import StateSchema
+
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
@@ -84,6 +90,7 @@ class RocksDBStore:
         self._timers: dict[str, RocksDBTimerTable] = {}
         self._prepared: _Prepared | None = None
         self._folding = False
+        self._behind = WriteBehind()
 
     @classmethod
     def open(
@@ -210,7 +217,7 @@ class RocksDBStore:
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
         """See `WorkingStore.register`."""
         before = self._registry.get(schema.name)
-        newest = self._registry.register(schema).schema
+        newest = self._registered_state(schema).schema
         if migrate is not None and before is not None and newest.version != before.schema.version:
             self._new_form(newest, partial(migrating_reader, before.schema, migrate))
 
@@ -227,7 +234,7 @@ class RocksDBStore:
         form = self._registered(schema, VALUE_LIKE)
         table = self._values.get(schema.name)
         if table is None or table.form is not form:
-            table = RocksDBValueTable(form, self._database, self._recent_values())
+            table = RocksDBValueTable(form, self._database, self._recent_values(), self._write_held)
             self._values[schema.name] = table
         return table
 
@@ -255,6 +262,14 @@ class RocksDBStore:
             raise InvariantError(f"version {version} is below {self._version.at}", operator=self.operator)
         prepared, self._prepared = self._prepared, None
         after = msgspec.structs.replace(self._version, at=version)
+        if accepts is None and self._holds_back(changes):
+            self._behind.add(changes, self._values)
+            self._version = after
+            if self._behind.is_too_much(self._values):
+                self._write_held(asked=False)
+            return
+        self._write_held()
+        self._behind.passed()
         if prepared is not None and batch.consists_of(prepared.changes, prepared.seq):
             self._put(prepared.write_batch, prepared.builder, after)
         else:
@@ -268,6 +283,7 @@ class RocksDBStore:
             problem = f"replay to {version} of a store at {self._version.at} that is complete from {needed}"
             raise InvariantError(problem, operator=self.operator)
         self._prepared = None
+        self._write_held()
         self._folding = True
         builder = self._build(batches, remembers=False)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
@@ -277,6 +293,10 @@ class RocksDBStore:
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
         """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
         self._prepared = None
+        if self._behind.is_due:
+            self._write_held(asked=False)
+        if self._holds_back(changes):
+            return
         known = [self._registry.get(change.schema.name) for change in changes]
         if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
             builder = self._build([Batch(changes, version_seq)])
@@ -284,6 +304,7 @@ class RocksDBStore:
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
+        self._write_held()
         self._database.flush()
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
@@ -307,6 +328,7 @@ class RocksDBStore:
         Returns:
             How many rows were removed.
         """
+        self._write_held()
         marks = read_marks(self._database)
         removed = 0
         for schema in self._registry.confirmed_schemas:
@@ -338,7 +360,7 @@ class RocksDBStore:
             ratio: Bytes of files per byte of live data, as RocksDB estimates it, from which on they are rewritten.
             size_bytes_min: Smaller files are left alone.
         """
-        self._database.flush()
+        self.flush()
         size_bytes = self._database.file_bytes()
         if size_bytes < size_bytes_min or size_bytes < ratio * self._database.live_bytes_estimate():
             return False
@@ -347,12 +369,14 @@ class RocksDBStore:
 
     def size_estimate(self) -> StoreSize | None:
         """See `WorkingStore`; RocksDB's own estimates: its files, without what is still in memory."""
-        return StoreSize(self._database.count_estimate(), self._database.live_bytes_estimate())
+        rows = max(self._database.count_estimate(), len(self._behind))
+        return StoreSize(rows, self._database.live_bytes_estimate())
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:  # noqa: ARG002 - sweeps clean it up
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
+        self._write_held()
         if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()
@@ -360,10 +384,17 @@ class RocksDBStore:
 
     def close(self) -> None:
         """See `WorkingStore.close`."""
-        self._database.close()
+        try:
+            self._write_held()
+        except VarveError as error:
+            _log.warning("the local state stays at an older commit, the log has the rest: %s", error)
+            self._behind = WriteBehind()
+        finally:
+            self._database.close()
 
     def scan(self, start: bytes, end: bytes) -> Iterator[tuple[bytes, bytes]]:
         """Raw rows with `start <= key < end`, in order of key."""
+        self._write_held()
         return self._database.scan(start, end)
 
     def _recent_values(self) -> RecentValues:
@@ -378,7 +409,13 @@ class RocksDBStore:
         if schema.kind not in kinds:
             problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
             raise InvariantError(problem, operator=self.operator)
-        return self._form(self._registry.register(schema).schema)
+        return self._form(self._registered_state(schema).schema)
+
+    def _registered_state(self, schema: StateSchema) -> RegisteredState:
+        """Register a state. What is held back is written with the states as they were."""
+        if self._behind and not self._registry.knows(schema):
+            self._write_held()
+        return self._registry.register(schema)
 
     def _form(self, schema: StateSchema) -> StateForm:
         """The form of a state at a version, which is registered if new."""
@@ -388,7 +425,7 @@ class RocksDBStore:
         return form
 
     def _new_form(self, schema: StateSchema, reader_of: Callable[[int], Callable[[bytes], Any]]) -> StateForm:
-        state = self._registry.register(schema)
+        state = self._registered_state(schema)
         form = StateForm(
             schema=schema,
             prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
@@ -409,9 +446,26 @@ class RocksDBStore:
             builder.add(batch)
         return builder
 
+    def _holds_back(self, changes: Sequence[StateChanges]) -> bool:
+        """Whether a batch with these changes is not written at once."""
+        return self._registry.is_confirmed and not self._folding and self._behind.takes(changes, self._values)
+
+    def _write_held(self, *, asked: bool = True) -> None:
+        """Write what is held back, if anything; `asked` as in `WriteBehind.written`."""
+        if not self._behind:
+            return
+        builder = self._build([Batch(self._behind.changes(), self._version.at.seq)])
+        self._write(builder.write_batch(), self._version)
+        self._behind.written(self._values, asked=asked)
+        self._tell(builder)
+
     def _put(self, batch: WriteBatch, built: RowBuilder, version: StoreVersion) -> None:
         """Write a batch and tell the tables."""
         self._write(batch, version)
+        self._tell(built)
+
+    def _tell(self, built: RowBuilder) -> None:
+        """Tell the tables what was written."""
         for (name, schema_version), rows in built.recent.items():
             table = self._values.get(name)
             if table is not None and built.remembers and table.form.schema.version == schema_version:

@@ -5,12 +5,16 @@ next batch), and values of recent batches (bounded by bytes, two generations). P
 groups, if the batch asks for a good part of the state; RocksDB's multi-get was measured and is no faster than single
 gets, and reading ahead one by one in order of key gains a tenth at most.
 
+A table also reads what is confirmed and not written yet (`varve.changelog.rocksdb_write_behind`); before it scans, it
+has that written.
+
 Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged value is an error), I10.
 """
 
 from __future__ import annotations
 
 from itertools import groupby, islice, repeat
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.bulk_wire import bulk_reader
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from varve.changelog.rocksdb_database import Database
 
 _UNKNOWN: Final = object()
+_NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
 _ROWS_AT_ONCE: Final = 256
 """Rows of a whole table that are decoded together; with values of 1 KB they fit into the processor's cache."""
 SCAN_FACTOR: Final = 3
@@ -59,10 +64,24 @@ class RecentValues:
     """
 
     def __init__(self, limit_bytes: int) -> None:
+        self._is_lent = False
         self._generation_bytes = limit_bytes // 2
         self._young_bytes = 0
         self.young: dict[Any, Any] = {}
         self.old: dict[Any, Any] = {}
+
+    @property
+    def generation_bytes(self) -> int:
+        """What one of the two generations may take."""
+        return self._generation_bytes
+
+    def lend(self) -> None:
+        """Leave the room of one generation to somebody else, until `take_back`."""
+        self._is_lent, self.old = True, {}
+
+    def take_back(self) -> None:
+        """Have both generations again."""
+        self._is_lent = False
 
     def limit(self, limit_bytes: int) -> None:
         """Remember so much from now on; a lower limit than before begins with nothing."""
@@ -89,7 +108,7 @@ class RecentValues:
 
     def _make_room(self, size: int) -> None:
         if self._young_bytes + size > self._generation_bytes:
-            self.old, self.young, self._young_bytes = self.young, {}, 0
+            self.old, self.young, self._young_bytes = {} if self._is_lent else self.young, {}, 0
         self._young_bytes += size
 
     def clear(self) -> None:
@@ -166,9 +185,15 @@ class _Table:
 class RocksDBValueTable(_Table):
     """Cells of a value-like state."""
 
-    def __init__(self, form: StateForm, database: Database, recent: RecentValues) -> None:
+    def __init__(
+        self, form: StateForm, database: Database, recent: RecentValues, write_held: Callable[[], None]
+    ) -> None:
+        """`write_held` has written what the store holds back."""
         super().__init__(form, database)
         self._recent = recent
+        self._write_held = write_held
+        self._held: Mapping[int, Mapping[Any, Any]] = _NOTHING
+        """Key group → key → value, None for none, that is not in the database yet."""
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
         self._counted: int | None = None
@@ -179,6 +204,10 @@ class RocksDBValueTable(_Table):
         value = self._ahead.get(key, _UNKNOWN)
         if value is not _UNKNOWN:
             return value
+        if self._held:
+            value = self._held.get(key_group, _NOTHING).get(key, _UNKNOWN)
+            if value is not _UNKNOWN:
+                return value
         recent = self._recent
         value = recent.young.get(key, _UNKNOWN)
         if value is not _UNKNOWN:
@@ -198,6 +227,7 @@ class RocksDBValueTable(_Table):
         rows_least = self._database.count_estimate() // SCAN_FACTOR
         if len(keys) < rows_least:
             return
+        self._settle()
         young, old, prefixes, to_wire = self._recent.young, self._recent.old, self.form.prefixes, self._key_to_wire
         wanted = {
             prefixes[key_group] + to_wire(key): key
@@ -211,6 +241,7 @@ class RocksDBValueTable(_Table):
         """See `ValueTable.get_many`: scans the key groups if that is cheaper than single reads."""
         if len(keys) * SCAN_FACTOR < self._rows_most():
             return list(map(self.get, key_groups, keys))
+        self._settle()
         prefixes, to_wire = self.form.prefixes, self._key_to_wire
         found: list[bytes | None] = []
         start = scanned = scans = 0
@@ -227,6 +258,32 @@ class RocksDBValueTable(_Table):
         estimate = self._database.count_estimate()
         return estimate if self._counted is None else min(estimate, self._counted)
 
+    @property
+    def is_stamped(self) -> bool:
+        """Whether values have time stamps."""
+        return self._is_stamped
+
+    @property
+    def room_bytes(self) -> int:
+        """What values that are held back may take."""
+        return self._recent.generation_bytes
+
+    def hold(self, cells: Mapping[int, Mapping[Any, Any]]) -> None:
+        """These, by key group and key, are confirmed and not in the database; None for a key that has none."""
+        self._ahead = {}
+        self._held = cells
+        self._recent.lend()
+
+    def release(self) -> None:
+        """What was held back is in the database. What is remembered of its keys is older: `remember` or `forget`."""
+        self._held = _NOTHING
+        self._recent.take_back()
+
+    def _settle(self) -> None:
+        """Have all that is confirmed in the database."""
+        if self._held:
+            self._write_held()
+
     def remember(self, values: Mapping[Any, Any], wire_bytes: int) -> None:
         """A batch has set these keys to these values (None: deleted), with so many wire bytes in all."""
         if self._counted is not None:
@@ -242,6 +299,7 @@ class RocksDBValueTable(_Table):
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
+        self._settle()
         for key_group, start in self.form.prefixes.items():
             for piece in self._pieces(start):
                 keys = self._keys([row[PREFIX_BYTES:] for row, _ in piece])

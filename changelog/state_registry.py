@@ -61,6 +61,11 @@ class StateRegistry:
         """The state of that name."""
         return self._by_name.get(name)
 
+    def knows(self, schema: StateSchema) -> bool:
+        """Whether that is the newest version of a state, so that `register` would change nothing."""
+        known = self._by_name.get(schema.name)
+        return known is not None and known.schema == schema
+
     def register(self, schema: StateSchema) -> RegisteredState:
         """The state of this schema at its newest version, which may be this one; new if its name is.
 
