@@ -97,7 +97,7 @@ class StateWorker:
         return state.begin(task, function)
 
     def idle(self) -> None:
-        """The answer was sent: do ahead what the next request would wait for."""
+        """See `varve.spark_integration.worker_session.StateWorker`."""
         fail_point("worker.after_summary")
         for state in self._operators.values():
             state.prepare()
@@ -224,10 +224,10 @@ class OperatorState:
     def prepare(self) -> None:
         """Clean up, and do the fold's work ahead, while nobody waits."""
         pending = self._pending
-        if pending is not None and pending.finished and self._backend is not None:
+        if self._backend is not None and (pending is None or pending.finished):
             self._backend.clean_up()  # first, because it would undo what is prepared
             self.state_size = self._backend.store.size_estimate()
-            if not pending.folded:
+            if pending is not None and not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
 

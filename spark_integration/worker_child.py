@@ -20,6 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.process_death import die_with_parent, orphaned, set_process_name
+from varve.spark_integration.segment_inbox import is_near
 from varve.spark_integration.worker_conversation import Conversation, Settings, describe_failure
 from varve.spark_integration.worker_home import enlarge_buffers, exclusive
 from varve.spark_integration.worker_lobby import Lobby, Visit
@@ -43,6 +44,8 @@ STUCK_GRACE_S: Final = 30.0
 STOP_GRACE_S: Final = 4.0
 """So long may the end in order take."""
 EXIT_STUCK: Final = 75
+COMMIT_PATIENCE_S: Final = 0.1
+"""So long a worker on the driver's machine leaves the processor to the commit, and to a sink that is quick."""
 
 
 class Doorkeeper:
@@ -164,11 +167,22 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
                 continue
             idle_timeout_s = visit.opening.task.batch.operator.idle_timeout_s
             try:
-                conversation.hold(visit)
+                answered = conversation.hold(visit)
             finally:
                 lobby.leave(visit)
+            if answered:
+                _rest(conversation, lobby, is_near=is_near(visit.opening.task.batch.operator.inbox))
         doorkeeper.stop()
         conversation.close()
     _log.info("worker %s ends in order", start.worker)
     sys.stdout.flush()
     return 0
+
+
+def _rest(conversation: Conversation, lobby: Lobby, *, is_near: bool) -> None:
+    """Between an answer and the next request: hear what has won, and work ahead."""
+    word = lobby.word(COMMIT_PATIENCE_S) if is_near else None
+    if word is not None:
+        conversation.confirm(word)
+    if not lobby.is_awaited:
+        conversation.idle()

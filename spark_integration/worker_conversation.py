@@ -51,19 +51,23 @@ class Conversation:
         self._settings = settings
         self._worker: StateWorker | None = None
 
-    def hold(self, visit: Visit) -> None:
-        """Serve one request. Raises only if the process must not go on."""
+    def hold(self, visit: Visit) -> bool:
+        """Serve one request; whether the whole answer was sent. Raises only if the process must not go on."""
         task = visit.opening.task
         try:
             execution = self._begin(visit.channel, visit.opening.environment, task)
         except PeerLostError:
             _log.info("the pump of task attempt %d left before it was served", task.task_attempt)
-            return
+            return False
         except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
             self._report(visit.channel, error, task)
-            return
-        if self._execute(visit, execution):
-            self._ensure_worker().idle()
+            return False
+        return self._execute(visit, execution)
+
+    def idle(self) -> None:
+        """Let the state worker work ahead. Raises only if the process must not go on."""
+        if self._worker is not None:
+            self._worker.idle()
 
     def confirm(self, confirmation: Confirmation) -> None:
         """Let the state worker know what has won. Raises only if the process must not go on."""

@@ -76,6 +76,21 @@ class Lobby:
                 return None
             return word
 
+    def word(self, timeout_s: float) -> Confirmation | None:
+        """What was left word of; None if a visit comes first, or nothing in time, or the lobby is closed."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._word or self._closed, timeout_s)
+            if self._waiting or self._closed:
+                return None
+            word, self._word = self._word, None
+            return word
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether `next` would answer at once."""
+        with self._changed:
+            return bool(self._waiting or self._word or self._closed)
+
     def leave(self, visit: Visit) -> None:
         """The visit is over."""
         with self._changed:

@@ -56,7 +56,7 @@ class StateWorker(Protocol):
         ...
 
     def idle(self) -> None:
-        """The answer was sent completely: do ahead what the next request would wait for."""
+        """Nobody waits: do ahead what the next request would wait for. Not called if that is there already."""
         ...
 
     def confirm(self, base: Link, winners: Mapping[str, str]) -> None:

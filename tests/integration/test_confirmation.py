@@ -26,11 +26,18 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SummingWo
         yield made
 
 
-def first_batch(worker: SummingWorker) -> Attempt:
+@pytest.fixture(params=[True, False], ids=["worked-ahead", "heard-at-once"])
+def works_ahead(request: pytest.FixtureRequest) -> bool:
+    """Whether the worker idles between its answer and the word; on the driver's machine the word mostly comes first."""
+    return request.param
+
+
+def first_batch(worker: SummingWorker, *, works_ahead: bool = True) -> Attempt:
     """The attempt at slot 2, finished, on nothing: 1 and 2 are added."""
     attempt = worker.begin(2)
     assert run(attempt, 1)[0] == [1, 3]
-    worker.process.idle()
+    if works_ahead:
+        worker.process.idle()
     return attempt
 
 
@@ -38,10 +45,11 @@ def operator_of(attempt: Attempt) -> str:
     return attempt.task.batch.operator.operator
 
 
-def test_what_has_won_is_folded_before_the_next_request(worker: SummingWorker) -> None:
-    attempt = first_batch(worker)
+def test_what_has_won_is_folded_before_the_next_request(worker: SummingWorker, works_ahead: bool) -> None:
+    attempt = first_batch(worker, works_ahead=works_ahead)
     for _ in range(2):  # the second one says nothing new
         worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag, "no such operator": "tag"})
+    worker.process.idle()
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
     assert (values, summary.restored) == ([6, 10], "current")
 
@@ -52,6 +60,16 @@ def test_word_of_another_attempt_or_commit_changes_nothing(worker: SummingWorker
     worker.process.confirm(base, {operator_of(attempt): tag or attempt.task.tag})
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
     assert (values, summary.restored) == ([6, 10], "confirmed")
+
+
+def test_the_size_of_the_state_is_told_although_the_word_came_before_the_worker_was_idle(
+    worker: SummingWorker, works_ahead: bool
+) -> None:
+    attempt = first_batch(worker, works_ahead=works_ahead)
+    worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
+    worker.process.idle()
+    _, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
+    assert summary.state_size is not None
 
 
 def test_word_that_comes_while_the_next_batch_is_executed_changes_nothing(worker: SummingWorker) -> None:

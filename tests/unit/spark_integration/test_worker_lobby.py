@@ -141,3 +141,27 @@ def test_a_closed_lobby_hears_nothing(lobby: Lobby) -> None:
     lobby.leave_word(WORD)
     lobby.close()
     assert lobby.next(60) is None
+
+
+def test_word_can_be_waited_for_without_taking_a_visit(
+    lobby: Lobby, arrive: Callable[..., tuple[Visit, Channel]]
+) -> None:
+    assert lobby.word(0) is None
+    assert not lobby.is_awaited
+    lobby.leave_word(WORD)
+    assert lobby.is_awaited
+    assert lobby.word(60) is WORD
+    assert not lobby.is_awaited
+    lobby.leave_word(WORD)
+    visit, _ = arrive(operator="a")
+    assert lobby.word(60) is None
+    assert lobby.is_awaited
+    assert lobby.next(0) is visit
+
+
+def test_who_waits_for_word_is_woken_by_it_and_by_the_end(lobby: Lobby) -> None:
+    threading.Timer(0.1, lobby.leave_word, (WORD,)).start()
+    assert lobby.word(60) is WORD
+    threading.Timer(0.1, lobby.close).start()
+    assert lobby.word(60) is None
+    assert lobby.is_awaited
