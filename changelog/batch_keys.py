@@ -16,6 +16,7 @@ import pyarrow as pa
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections import defaultdict
     from collections.abc import Iterator
 
     from varve.changelog.type_information import TypeInformation
@@ -91,6 +92,12 @@ class BatchKeys:
         starts = np.flatnonzero(np.diff(groups, prepend=groups[0] + 1))
         ends = [*starts[1:].tolist(), len(groups)]
         yield from zip(groups[starts].tolist(), starts.tolist(), ends, strict=True)
+
+    def put_into(self, cells: defaultdict[int, dict[Any, Any]], values: list[Any]) -> None:
+        """Set the cell of each key, by key group and stored key, to its value; of a key given twice the last."""
+        keys = self.stored
+        for key_group, start, end in self.runs():
+            cells[key_group].update(zip(keys[start:end], values[start:end], strict=True))
 
 
 def keys_of_batch(key_type: TypeInformation, column: Any, key_groups: Any) -> BatchKeys:

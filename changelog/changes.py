@@ -13,7 +13,7 @@ from itertools import compress
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Mapping
 
     from varve.storage.records import StateSchema
 
@@ -78,6 +78,29 @@ class StateChanges:
     def but(self, **fields: Any) -> StateChanges:
         """The same changes, but for these fields."""
         return StateChanges(**{name: getattr(self, name) for name in _FIELDS} | fields)
+
+
+def changes_of_cells(
+    schema: StateSchema, groups: Iterable[tuple[int, Mapping[Any, Any]]], *, removed: bool
+) -> StateChanges | None:
+    """The rows of a value-like state that these cells make; None if there are none.
+
+    Args:
+        schema: Of the state.
+        groups: Key groups in the order of the rows, each with key → stored value, or None if it was removed.
+        removed: Whether any may have been removed.
+    """
+    key_groups: list[int] = []
+    keys: list[Any] = []
+    values: list[Any] = []
+    for key_group, cells in groups:
+        key_groups.extend([key_group] * len(cells))
+        keys.extend(cells)
+        values.extend(cells.values())
+    if not keys:
+        return None
+    ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if removed else None
+    return StateChanges(schema, key_groups, keys, ops, None, values)
 
 
 _FIELDS: Final = ("schema", "key_groups", "keys", "ops", "map_keys", "values", "namespaces")

@@ -66,6 +66,12 @@ class ColumnChanges(StateChanges):
     def values(self) -> list[Any]:  # type: ignore[override]  # made when asked for
         return self._value_type.from_arrow(self.value_column)
 
+    @cached_property
+    def row_bytes_most(self) -> int | None:
+        """Raw bytes of the key and the value of a row, at most; None if that cannot be told but row by row."""
+        key, value = _widest(self.batch_keys.array), _widest(self.value_column)
+        return None if key is None or value is None else key + value
+
     def __len__(self) -> int:
         return len(self.value_column)
 
@@ -76,6 +82,16 @@ class ColumnChanges(StateChanges):
         if self.ops is not None:
             found["op"] = pa.array(np.frombuffer(self.ops, np.uint8))
         return {**found, "value": self.value_column}
+
+
+def _widest(column: Any) -> int | None:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        widths = [_widest(column.field(i)) for i in range(kind.num_fields)]
+        return None if None in widths else sum(width for width in widths if width is not None)
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return pc.max(pc.binary_length(column)).as_py() or 0
+    return -(-kind.bit_width // 8) if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else None
 
 
 def _ops(values: Any) -> bytes | None:

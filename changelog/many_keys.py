@@ -77,9 +77,7 @@ def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
         overlay.columns = ColumnChanges(overlay.schema, keys, value_type, column)
         return
     overlay.make_cells()
-    pending, stored = overlay.pending, value_type.from_arrow(column)
-    for key_group, start, end in keys.runs():
-        pending[key_group].update(zip(keys.stored[start:end], stored[start:end], strict=True))
+    keys.put_into(overlay.pending, value_type.from_arrow(column))
     overlay.removed |= bool(column.null_count)
 
 

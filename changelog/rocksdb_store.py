@@ -297,8 +297,7 @@ class RocksDBStore:
             self._write_held(asked=False)
         if self._holds_back(changes):
             return
-        known = [self._registry.get(change.schema.name) for change in changes]
-        if all(state is not None and state.schema == c.schema for state, c in zip(known, changes, strict=True)):
+        if all(self._registry.knows(change.schema) for change in changes):
             builder = self._build([Batch(changes, version_seq)])
             self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
 
@@ -376,7 +375,7 @@ class RocksDBStore:
         """See `WorkingStore.write_snapshot`: a RocksDB checkpoint, whose SST files are hard links."""
         if directory.exists():
             raise InvalidRequestError("the snapshot's directory exists already", object_name=str(directory))
-        self._write_held()
+        self._write_held()  # before the version: the database never claims one of which it lacks rows
         if not self._registry.is_confirmed:
             self._write(WriteBatch(raw_mode=True), self._version)
         self._database.flush()

@@ -19,20 +19,18 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import pyarrow as pa
-import pyarrow.compute
-
-from varve.changelog.changes import Op, StateChanges
+from varve.changelog.changes import changes_of_cells
 from varve.changelog.column_changes import ColumnChanges
 from varve.changelog.rocksdb_tables import remembered_bytes
+from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from varve.changelog.changes import StateChanges
     from varve.changelog.rocksdb_tables import RocksDBValueTable
     from varve.storage.records import StateSchema
 
-pc: Final[Any] = pyarrow.compute
 HELD_BATCHES_MAX: Final = 16
 """Batches that are written together. A restart on the same host reads so many from the log."""
 _PAUSE_BATCHES: Final = 15
@@ -86,15 +84,13 @@ class WriteBehind:
         """Hold back a batch that `takes` has approved; the tables read it from here from now on."""
         self._batches += 1
         for change in changes:
-            if not isinstance(change, ColumnChanges):
-                continue
+            if not isinstance(change, ColumnChanges) or change.row_bytes_most is None:
+                raise InvariantError(f"changes of state {change.schema.name!r} cannot be held back")
             held = self._states.setdefault(change.schema.name, _Held(change.schema))
-            held.row_bytes = max(held.row_bytes, row_bytes_most(change) or 0)
-            keys, values, cells = change.keys, change.values, held.cells
-            for key_group, start, end in change.batch_keys.runs():
-                cells[key_group].update(zip(keys[start:end], values[start:end], strict=True))
+            held.row_bytes = max(held.row_bytes, change.row_bytes_most)
+            change.batch_keys.put_into(held.cells, change.values)
             self._rows += len(change)
-            tables[change.schema.name].hold(cells)
+            tables[change.schema.name].hold(held.cells)
 
     @property
     def is_due(self) -> bool:
@@ -109,7 +105,9 @@ class WriteBehind:
 
     def changes(self) -> list[StateChanges]:
         """What is held back, as the net effect of one batch."""
-        return [_rows(held) for held in self._states.values() if held.cells]
+        states = self._states.values()
+        found = [changes_of_cells(held.schema, sorted(held.cells.items()), removed=True) for held in states]
+        return [change for change in found if change is not None]
 
     def written(self, tables: Mapping[str, RocksDBValueTable], *, asked: bool) -> None:
         """The database has it now.
@@ -133,35 +131,6 @@ class WriteBehind:
 def _can_wait(change: StateChanges, table: RocksDBValueTable | None) -> bool:
     if table is None or not isinstance(change, ColumnChanges) or table.form.schema != change.schema:
         return False
-    row_bytes = row_bytes_most(change)  # values with time stamps are swept from the database: they cannot wait
-    if row_bytes is None or table.is_stamped:
+    if change.row_bytes_most is None or table.is_stamped:  # what has time stamps is swept from the database
         return False
-    return remembered_bytes(len(change), len(change) * row_bytes) <= table.room_bytes
-
-
-def row_bytes_most(change: ColumnChanges) -> int | None:
-    """Raw bytes of the key and the value of a row, at most; None if that cannot be told without looking at each."""
-    key, value = _widest(change.batch_keys.array), _widest(change.value_column)
-    return None if key is None or value is None else key + value
-
-
-def _widest(column: Any) -> int | None:
-    kind = column.type
-    if pa.types.is_struct(kind):
-        widths = [_widest(column.field(i)) for i in range(kind.num_fields)]
-        return None if None in widths else sum(width for width in widths if width is not None)
-    if pa.types.is_string(kind) or pa.types.is_binary(kind):
-        return pc.max(pc.binary_length(column)).as_py() or 0
-    return -(-kind.bit_width // 8) if pa.types.is_primitive(kind) or pa.types.is_decimal(kind) else None
-
-
-def _rows(held: _Held) -> StateChanges:
-    key_groups: list[int] = []
-    keys: list[Any] = []
-    values: list[Any] = []
-    for key_group, cells in sorted(held.cells.items()):
-        key_groups.extend([key_group] * len(cells))
-        keys.extend(cells)
-        values.extend(cells.values())
-    ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if None in values else None
-    return StateChanges(held.schema, key_groups, keys, ops, None, values)
+    return remembered_bytes(len(change), len(change) * change.row_bytes_most) <= table.room_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.changes import Op, StateChanges
+from varve.changelog.changes import changes_of_cells
 from varve.changelog.hashmap_tables import HashMapValueTable
 from varve.changelog.many_keys import get_values, nulls, put_values
 from varve.changelog.over_sealed import OverSealed
@@ -16,9 +16,10 @@ from varve.changelog.working_store import ValueTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from varve.changelog.batch_keys import BatchKeys
+    from varve.changelog.changes import StateChanges
     from varve.changelog.column_changes import ColumnChanges
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
@@ -46,9 +47,7 @@ class ValueOverlay(Overlay[ValueTable]):
         """Let `pending` hold what is in `columns`."""
         columns, self.columns = self.columns, None
         if columns is not None:
-            for key_group, start, end in columns.batch_keys.runs():
-                cells = zip(columns.keys[start:end], columns.values[start:end], strict=True)
-                self.pending[key_group].update(cells)
+            columns.batch_keys.put_into(self.pending, columns.values)
             self.removed |= columns.ops is not None
 
     def remove(self, key_group: int, key: Any) -> None:
@@ -57,7 +56,7 @@ class ValueOverlay(Overlay[ValueTable]):
         self.removed = True
 
     def changes(self) -> StateChanges | None:
-        return self.columns or self._rows(self.by_key_group(), removed=self.removed)
+        return self.columns or changes_of_cells(self.schema, self.by_key_group(), removed=self.removed)
 
     def whole(self) -> StateChanges | None:
         sealed = self.sealed
@@ -66,7 +65,7 @@ class ValueOverlay(Overlay[ValueTable]):
         self.make_cells()
         key_groups = sorted(sealed.pending.keys() | self.pending.keys())
         merged = ((group, {**sealed.pending.get(group, {}), **self.pending.get(group, {})}) for group in key_groups)
-        return self._rows(merged, removed=self.removed or sealed.removed)
+        return changes_of_cells(self.schema, merged, removed=self.removed or sealed.removed)
 
     def count_rows(self) -> int:
         return len(self.columns or ()) + sum(map(len, self.pending.values()))
@@ -74,19 +73,6 @@ class ValueOverlay(Overlay[ValueTable]):
     def cut(self) -> None:
         self.make_cells()
         super().cut()
-
-    def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], *, removed: bool) -> StateChanges | None:
-        key_groups: list[int] = []
-        keys: list[Any] = []
-        values: list[Any] = []
-        for key_group, cells in groups:
-            key_groups.extend([key_group] * len(cells))
-            keys.extend(cells)
-            values.extend(cells.values())
-        if not keys:
-            return None
-        ops = bytes([Op.DELETE if value is None else Op.PUT for value in values]) if removed else None
-        return StateChanges(self.schema, key_groups, keys, ops, None, values)
 
     def _seal(self) -> None:
         sealed = self._sealed()

@@ -66,7 +66,7 @@ class Lobby:
         None if nothing comes in time, or the lobby is closed.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._word or self._closed, timeout_s)
+            self._changed.wait_for(self._has_news, timeout_s)
             word, self._word = self._word, None
             if not self._closed and self._waiting:
                 self._inside = self._waiting.pop(0)
@@ -79,7 +79,7 @@ class Lobby:
     def word(self, timeout_s: float) -> Confirmation | None:
         """What was left word of; None if a visit comes first, or nothing in time, or the lobby is closed."""
         with self._changed:
-            self._changed.wait_for(lambda: self._waiting or self._word or self._closed, timeout_s)
+            self._changed.wait_for(self._has_news, timeout_s)
             if self._waiting or self._closed:
                 return None
             word, self._word = self._word, None
@@ -89,7 +89,7 @@ class Lobby:
     def is_awaited(self) -> bool:
         """Whether `next` would answer at once."""
         with self._changed:
-            return bool(self._waiting or self._word or self._closed)
+            return self._has_news()
 
     def leave(self, visit: Visit) -> None:
         """The visit is over."""
@@ -110,6 +110,9 @@ class Lobby:
         if inside is None or inside.superseded_s is None or not inside.in_user_code:
             return 0.0
         return now_s - inside.superseded_s
+
+    def _has_news(self) -> bool:
+        return bool(self._waiting or self._word or self._closed)
 
     def _admit(self, visit: Visit) -> str | None:
         """Put the visit among the waiting; the reason if it is refused."""

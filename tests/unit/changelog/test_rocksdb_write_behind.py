@@ -17,7 +17,7 @@ from varve.changelog.column_changes import ColumnChanges
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.rocksdb_tables import remembered_bytes
-from varve.changelog.rocksdb_write_behind import HELD_BATCHES_MAX, row_bytes_most
+from varve.changelog.rocksdb_write_behind import HELD_BATCHES_MAX
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.storage.errors import MayHaveHappenedError
 from varve.storage.records import StateSchema, ValueVersion
@@ -254,12 +254,12 @@ def test_the_size_of_a_row_is_known_from_the_columns(value_type: str, value: Any
     schema = StateSchema(name="s", kind="value", value_type=kind.type_string())
     stored = [None if value is None else kind.freeze(value)] * 2
     changes = ColumnChanges(schema, keys_of(["a", "bc"]), kind, kind.to_arrow(stored))
-    assert row_bytes_most(changes) == row_bytes
+    assert changes.row_bytes_most == row_bytes
 
 
 def test_columns_of_columns_have_to_be_looked_at_row_by_row() -> None:
     lists: Any = pa.array([[1], [2, 3]])
-    assert row_bytes_most(ColumnChanges(SUM, keys_of(["a", "b"]), parse_type_string(LONG), lists)) is None
+    assert ColumnChanges(SUM, keys_of(["a", "b"]), parse_type_string(LONG), lists).row_bytes_most is None
 
 
 def test_removed_values_are_deleted(open_store: Callable[..., RocksDBStore], tmp_path: Path) -> None:
