@@ -106,7 +106,7 @@ class Driver:
             tag = hashlib.md5(f"{slot}/{partition}".encode(), usedforsecurity=False).hexdigest()
             summary = Summary(
                 operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, slot=slot, rows_in=100,
-                rows_out=100, mutations=20, inline=data, states=STATES, row_bytes_max=50,
+                rows_out=100, mutations=20, inline=data, states=encode_message(STATES), row_bytes_max=50,
                 timings_ms={"process": 3.0, "checkpoint": 1.0}, restored="confirmed",
             )  # fmt: skip
             answers.append(encode_message(summary))

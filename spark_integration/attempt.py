@@ -162,7 +162,7 @@ class Attempt:
             else:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
-            parts["states"] = self._backend.schemas
+            parts["states"] = encode_message(self._backend.schemas)
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.finished = True
             self._spent("checkpoint", started_s)

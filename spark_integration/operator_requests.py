@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from varve.changelog.schema_history import newest_of
-from varve.spark_integration.protocol import OperatorRequest
+from varve.spark_integration.protocol import OperatorRequest, decode_message
 from varve.storage.records import OperatorLayout, StateSchema
 
 if TYPE_CHECKING:
@@ -69,13 +69,9 @@ def operator_layout(request: OperatorRequest, summaries: Sequence[Summary]) -> O
     Raises `IncompatibleError` if the partitions do not agree about a state's schema.
     """
     states: dict[str, list[StateSchema]] = {}
-    seen: tuple[StateSchema, ...] = ()
-    for summary in summaries:
-        # Thousands of partitions that say the same are looked at once.
-        if summary.operator == request.operator and summary.states != seen:
-            seen = summary.states
-            for schema in seen:
-                states.setdefault(schema.name, []).append(schema)
+    for encoded in dict.fromkeys(s.states for s in summaries if s.operator == request.operator and s.states):
+        for schema in decode_message(encoded, tuple[StateSchema, ...]):
+            states.setdefault(schema.name, []).append(schema)
     return OperatorLayout(
         uid=request.operator,
         parallelism=request.parallelism,

@@ -181,7 +181,8 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """The same, if it is large."""
     files: tuple[SnapshotFile, ...] | None = None
     """Changelog off: the partition's whole state after the batch; None if it did not change."""
-    states: tuple[StateSchema, ...] = ()
+    states: bytes = b""
+    """The operator's states, encoded by themselves: thousands of partitions say the same, and it is decoded once."""
     event_time_max_ms: int | None = None
     row_bytes_max: int | None = None
     """Largest mean size of a row of an input Arrow batch; None without input."""

@@ -9,7 +9,7 @@ state = chain.begin(decision, policy)
 plan = plan_commit(state, facts, policy, tokens.token())
 sent_s = chain.append(plan)  # durable, or FencedError
 chain.still_owner(sent_s)  # before and after the sink
-state = state.after(plan.stored, policy, plan.view)
+state = state.after(plan.stored, policy, plan.kept)
 ```
 
 Invariants: I1 (a plan counts only when `append` has returned), I6 (lost slot, or a late reply and the next slot taken:

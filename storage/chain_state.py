@@ -7,14 +7,14 @@ Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.line_view import LineView, StoredCommit, advance
-from varve.storage.pack import is_packable
+from varve.storage.line_view import Kept, LineView, StoredCommit, advance
+from varve.storage.pack import packable_of
 from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFloor
-from varve.storage.tile_cover import without
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -90,7 +90,7 @@ class ChainState:
 
     def packable(self) -> tuple[SegmentRef, ...]:
         """The view's segments that a pack would take up."""
-        return tuple(ref for ref in self.view.segments if is_packable(ref))
+        return tuple(packable_of(self.view.segments))
 
     def is_full_due(self, policy: CommitPolicy) -> bool:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
@@ -110,13 +110,13 @@ class ChainState:
             return 1
         return max(1, policy.full_every // 4)
 
-    def after(self, stored: StoredCommit, policy: CommitPolicy, view: LineView | None = None) -> ChainState:
-        """The state once `stored`, planned from this state, is durable; `view` saves resolving it again."""
+    def after(self, stored: StoredCommit, policy: CommitPolicy, kept: Kept) -> ChainState:
+        """The state once `stored`, planned from this state, is durable; `kept` is the plan's."""
         commit = stored.commit
         if (commit.seq, commit.epoch) != (self.slot, self.epoch):
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
-        view = advance(self.view, stored) if view is None else view
-        packable_bytes, log_commits = self._counted(commit, view)
+        view = advance(self.view, stored, kept)
+        packable_bytes, log_commits = self._counted(commit, view, kept.dropped)
         return replace(
             self,
             last_seq=commit.seq,
@@ -130,14 +130,13 @@ class ChainState:
             adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
         )
 
-    def _counted(self, commit: Commit, view: LineView) -> tuple[int, int]:
+    def _counted(self, commit: Commit, view: LineView, dropped: Sequence[SegmentRef]) -> tuple[int, int]:
         """`packable_bytes` and `log_commits` after the commit; ordinarily the log is not looked at."""
         if commit.is_full:
             return _packable_bytes(view.segments), _log_commits(view.segments)
         added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)
-        if view.tiles is not self.view.tiles:
-            dropped_bytes = _packable_bytes(without(self.view.segments, view.segments))
-            return self.packable_bytes + added_bytes - dropped_bytes, _log_commits(view.segments)
+        if dropped:
+            return self.packable_bytes + added_bytes - _packable_bytes(dropped), _log_commits(view.segments)
         has_added = len(view.segments) > len(self.view.segments)
         return self.packable_bytes + added_bytes, self.log_commits + has_added
 
@@ -175,8 +174,8 @@ def _adopted_key_groups(commit: Commit) -> int:
 
 
 def _packable_bytes(segments: Iterable[SegmentRef]) -> int:
-    return sum(ref.data.length for ref in segments if is_packable(ref))
+    return sum(ref.data.length for ref in packable_of(segments))
 
 
 def _log_commits(segments: Iterable[SegmentRef]) -> int:
-    return len({ref.seq_last for ref in segments})
+    return len(set(map(attrgetter("seq_last"), segments)))

@@ -1,7 +1,8 @@
 """COMMIT: the next chain entry from the run's state and an executed batch (design 7a), as a pure function.
 
-A plan holds the commit, the bytes to put, and the view after it; nothing is durable until the bytes are. A full entry
-names every tile and every segment that still counts; the others name their own batch and point at the last full one.
+A plan holds the commit, the bytes to put, and what counts after it; nothing is durable until the bytes are. A full
+entry names every tile and every segment that still counts; the others name their own batch and point at the last full
+one.
 
 Invariants: I2 (one tag per partition), I5 (tiles cover exactly; time and watermark never go back), I7 (`keep_from`
 never passes what a retained commit needs; objects carry the slot of the entry), I10 (limits on blob and entry).
@@ -10,7 +11,7 @@ never passes what a retained commit needs; objects carry the slot of the entry),
 from __future__ import annotations
 
 import zlib
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -26,7 +27,7 @@ from varve.storage.batch_result import (
 )
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
-from varve.storage.line_view import Kept, LineView, StoredCommit, advance, cover_of, kept_after
+from varve.storage.line_view import Kept, LineView, StoredCommit, cover_of, kept_after
 from varve.storage.pack import is_packable, replace_packed, replace_packed_images
 from varve.storage.records import (
     BlobSlice,
@@ -41,7 +42,7 @@ from varve.storage.records import (
 from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.pack import Pack
@@ -60,8 +61,8 @@ class CommitPlan(NamedTuple):
     stored: StoredCommit
     body: bytes
     """The object `chain/<seq>`."""
-    view: LineView
-    """The view after the commit."""
+    kept: Kept
+    """What counts after the commit of what was before it, for `ChainState.after`."""
 
     @property
     def commit(self) -> Commit:
@@ -122,7 +123,7 @@ def plan_commit(
         draft = _made_full(draft, state, cover, pack)
     kept = kept_after(state.view, draft, cover)
     commit = _with_needs(draft, kept.needs_from, state, policy)
-    return _encoded(commit, blob, state, kept)
+    return _encoded(commit, blob, kept)
 
 
 def _check_facts(state: ChainState, facts: BatchFacts) -> None:
@@ -146,19 +147,19 @@ def _is_before(watermark_ms: int | None, base_ms: int | None) -> bool:
 
 def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adoption) -> TileCover:
     """The tiles after the commit: new operators begin empty, then adopted snapshots, then files of the results."""
-    uids = [o.uid for o in facts.operators]
-    known = {t.operator for t in state.view.tiles}
-    kept = [t for t in state.view.tiles if t.operator in set(uids)]
-    begun = [empty_tile(uid, state.view.max_parallelism, state.view.base) for uid in uids if uid not in known]
+    view = state.view
+    before, uids = cover_of(view), frozenset(o.uid for o in facts.operators)
+    known = before.operators()
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
-    off = {t.operator for t in written}
-    adopted = [t for t in adoption.tiles if t.operator in known & set(uids) and t.operator not in off]
-    is_same = not begun and len(kept) == len(state.view.tiles)
-    before = cover_of(state.view) if is_same else TileCover([*kept, *begun])
-    if is_same and not written and not adopted:
+    ignored = {t.operator for t in written} | (uids ^ known)
+    adopted = [t for t in adoption.tiles if t.operator not in ignored]
+    if uids != known:
+        begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - known]
+        before = TileCover([*(t for t in view.tiles if t.operator in uids), *begun])
+    elif not written and not adopted:
         return before
     cover = replace_tiles(replace_tiles(before, adopted), written)
-    cover.check(state.view.max_parallelism)
+    cover.check(view.max_parallelism)
     return cover
 
 
@@ -219,13 +220,18 @@ class _Blob:
         return b"".join(self._pieces)
 
 
-def _raised(floors: Iterable[SnapshotFloor], raised: Iterable[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
+def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
     """Both, the higher number where they meet, in order."""
-    merged: dict[tuple[str, int, int], int] = {}
-    for floor in (*floors, *raised):
+    if not raised:
+        return floors
+    merged = {(floor.operator, floor.low, floor.high): floor for floor in floors}
+    for floor in raised:
         key = (floor.operator, floor.low, floor.high)
-        merged[key] = max(floor.number, merged.get(key, 0))
-    return tuple(SnapshotFloor(*key, number) for key, number in sorted(merged.items()))
+        if key not in merged or merged[key].number < floor.number:
+            merged[key] = floor
+    if len(merged) == len(floors):  # in order as they are
+        return tuple(merged.values())
+    return tuple(floor for _, floor in sorted(merged.items(), key=itemgetter(0)))
 
 
 def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pack | None) -> bool:
@@ -273,7 +279,7 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     return msgspec.structs.replace(draft, needs_from=needs_from, keep_from=keep_from)
 
 
-def _encoded(commit: Commit, blob: bytes, state: ChainState, kept: Kept) -> CommitPlan:
+def _encoded(commit: Commit, blob: bytes, kept: Kept) -> CommitPlan:
     body = encode_entry(commit, blob)
     if len(body) > ENTRY_BYTES_MAX:
         raise InvalidRequestError(
@@ -283,4 +289,4 @@ def _encoded(commit: Commit, blob: bytes, state: ChainState, kept: Kept) -> Comm
             epoch=commit.epoch,
         )
     stored = StoredCommit(commit, len(body) - len(blob))
-    return CommitPlan(stored, body, advance(state.view, stored, kept))
+    return CommitPlan(stored, body, kept)

@@ -217,7 +217,7 @@ class JobRun:
         fail_point("driver.before_commit")
         self._sent_s = self._chain.append(plan)
         fail_point("driver.after_commit")
-        self._state = state.after(plan.stored, self._policy, plan.view)
+        self._state = state.after(plan.stored, self._policy, plan.kept)
         self._packs.remember(plan.stored, plan.body)
         self._chain.still_owner(self._sent_s)
         pack_bytes = pack.size_bytes if pack is not None else 0

@@ -139,6 +139,8 @@ class Kept(NamedTuple):
     cover: TileCover
     segments: tuple[SegmentRef, ...]
     images: tuple[ImageRef, ...]
+    dropped: Sequence[SegmentRef]
+    """What does not count any more; not told of a full entry, whose log is what counts."""
     needs_from: int
     """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
 
@@ -152,21 +154,32 @@ def kept_after(view: LineView, commit: Commit, planned: TileCover | None = None)
         return _kept_by_full(commit)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
+    dropped: Sequence[SegmentRef] = ()
     images = kept_images(view.images, commit)
     is_same = operators == cover.operators()
     is_changed = bool(commit.tiles) or not is_same
     if is_changed:
         cover = _changed_cover(cover, commit, operators) if planned is None else planned
-        segments = cover.still_counted(segments, commit.tiles) if is_same else cover.counted(segments)
+        segments, dropped = _still_counted(cover, segments, commit, is_same=is_same)
     if is_changed or _holds_back(view, images):
         needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
-    return Kept(cover, segments, images, needs_from)
+    return Kept(cover, segments, images, dropped, needs_from)
+
+
+def _still_counted(
+    cover: TileCover, segments: tuple[SegmentRef, ...], commit: Commit, *, is_same: bool
+) -> tuple[tuple[SegmentRef, ...], Sequence[SegmentRef]]:
+    """The segments that count under the commit's cover, and those that do not; `is_same`: so are the operators."""
+    if is_same:
+        return cover.still_counted(segments, commit.tiles)
+    counted = cover.counted(segments)
+    return counted, tuple(frozenset(segments).difference(counted))
 
 
 def _kept_by_full(commit: Commit) -> Kept:
     cover = _checked(TileCover(commit.tiles), commit)
     needs_from = _lowest_slot(commit.seq, cover.tiles, commit.log, commit.images)
-    return Kept(cover, commit.log, commit.images, needs_from)
+    return Kept(cover, commit.log, commit.images, (), needs_from)
 
 
 def cover_of(view: LineView) -> TileCover:

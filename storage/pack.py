@@ -20,7 +20,7 @@ from varve.storage.frame import blob_offset, frame, frame_pieces, unframe
 from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 VERSION: Final = 1
 _KIND: Final = b"PACK"
@@ -69,6 +69,11 @@ class PackFrame(NamedTuple):
 def is_packable(ref: SegmentRef | ImageRef) -> bool:
     """Whether the reference points into a chain entry: what stands there is worth packing."""
     return ref.data.name.startswith(layout.CHAIN)
+
+
+def packable_of(refs: Iterable[SegmentRef]) -> list[SegmentRef]:
+    """Those that `is_packable`; they are thousands, so there is no call for each."""
+    return [ref for ref in refs if ref.data.name.startswith(layout.CHAIN)]
 
 
 def plan_pack(

@@ -87,25 +87,44 @@ class TileCover:
             key = segment.operator, segment.low, segment.high
             seq = oldest.get(key)
             if seq is None:
-                seq = oldest[key] = min((t.at.seq for t in self.over(*key)), default=_NO_TILE)
+                seq = oldest[key] = self._oldest_over(key)
             if seq < segment.seq_last:
                 found.append(segment)
         return tuple(found)
 
-    def still_counted(self, segments: Iterable[SegmentRef], changed: Sequence[Tile]) -> tuple[SegmentRef, ...]:
-        """`counted`, for segments that all counted before the cover's `changed` tiles came: others are passed over."""
+    def still_counted(
+        self, segments: tuple[SegmentRef, ...], changed: Sequence[Tile]
+    ) -> tuple[tuple[SegmentRef, ...], list[SegmentRef]]:
+        """`counted`, for segments that all counted before the cover's `changed` tiles came; and those that are dropped.
+
+        Segments that touch none of the changed tiles are passed over. If nothing is dropped, the very tuple comes back.
+        """
         passed = {operator: [0] * (tiles[-1].high + 1) for operator, tiles in self._by_operator.items()}
         for tile in changed:
             passed[tile.operator][tile.low + 1 : tile.high + 1] = [1] * (tile.high - tile.low)
         # How many changed key groups lie below each, so that two look-ups tell whether a range holds any of them.
         passed = {operator: list(accumulate(counts)) for operator, counts in passed.items()}
-        touched = [s for s in segments if (below := passed[s.operator])[s.low] != below[s.high]]
-        dropped = without(touched, self.counted(touched))
-        return tuple(without(segments, dropped)) if dropped else tuple(segments)
+        oldest, found, dropped = self._oldest, list[SegmentRef](), list[SegmentRef]()
+        for segment in segments:  # thousands: no call for each
+            operator, low, high = segment.operator, segment.low, segment.high
+            below = passed[operator]
+            if below[low] != below[high]:
+                key = operator, low, high
+                seq = oldest.get(key)
+                if seq is None:
+                    seq = oldest[key] = self._oldest_over(key)
+                if seq >= segment.seq_last:
+                    dropped.append(segment)
+                    continue
+            found.append(segment)
+        return tuple(found) if dropped else segments, dropped
 
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""
         return min((t.at.seq for t in self.tiles), default=0)
+
+    def _oldest_over(self, key: tuple[str, int, int]) -> int:
+        return min((t.at.seq for t in self.over(*key)), default=_NO_TILE)
 
     def check(self, max_parallelism: int) -> None:
         """Raise `InvariantError` unless each operator's tiles cover `[0, max_parallelism)` exactly."""
@@ -122,18 +141,6 @@ class TileCover:
                 raise InvariantError(
                     f"the tiles cover key groups 0-{position} of 0-{max_parallelism}", operator=operator
                 )
-
-
-def without(segments: Iterable[SegmentRef], dropped: Iterable[SegmentRef]) -> list[SegmentRef]:
-    """The segments that are not in `dropped`, which holds some of them: in the same order, the very same objects."""
-    rest = iter(dropped)
-    found, awaited = list[SegmentRef](), next(rest, None)
-    for segment in segments:
-        if segment is awaited:
-            awaited = next(rest, None)
-        else:
-            found.append(segment)
-    return found
 
 
 def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:

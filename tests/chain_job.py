@@ -103,7 +103,7 @@ class Driver:
     ) -> CommitPlan:
         plan = self.plan(batch, results_of([b"x", b"y"]) if results is None else results, adoption, pack)
         self.sent_s = self.chain.append(plan)
-        self.state = self.state.after(plan.stored, self.job.policy, plan.view)
+        self.state = self.state.after(plan.stored, self.job.policy, plan.kept)
         return plan
 
 

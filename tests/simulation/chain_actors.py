@@ -210,7 +210,7 @@ class DriverRun:
         self._chain.still_owner(sent_s)
         spark.call_sink(state.epoch, batch, plan.commit.seq)
         self._chain.still_owner(sent_s)
-        return state.after(plan.stored, world.policy, plan.view)
+        return state.after(plan.stored, world.policy, plan.kept)
 
     def _plan(self, state: ChainState, batch: int) -> CommitPlan:
         world = self._world

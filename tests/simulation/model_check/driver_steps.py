@@ -227,7 +227,7 @@ class DriverSteps:
         if known is None:
             state = self._states[state_id]
             plan = self._planned(state, batch, published)
-            after = state.after(plan.stored, self._bounds.policy, plan.view)
+            after = state.after(plan.stored, self._bounds.policy, plan.kept)
             # The simulated chain keeps no bodies: where a blob begins plays no part in any decision.
             known = self._plans[key] = (self._tables.entry_id(plan.commit), self._state_id(after))
         return known

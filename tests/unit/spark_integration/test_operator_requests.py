@@ -10,7 +10,7 @@ import pytest
 from tests.state_worker_setup import batch_request, filled
 from varve.changelog.schema_history import change
 from varve.spark_integration.operator_requests import operator_layout, with_states
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.protocol import Summary, encode_message
 from varve.storage.errors import IncompatibleError
 from varve.storage.records import Commit, Link, StateSchema
 
@@ -26,9 +26,10 @@ def changed(stored: StateSchema, value_type: str, *, migrates: bool = False) -> 
 
 def layout_of(*partitions: tuple[StateSchema, ...]) -> Any:
     summaries: list[Summary] = [
-        filled(Summary, operator="count", partition=i, states=states) for i, states in enumerate(partitions)
+        filled(Summary, operator="count", partition=i, states=encode_message(states))
+        for i, states in enumerate(partitions)
     ]
-    return operator_layout(REQUEST, [*summaries, filled(Summary, operator="another", states=(OLD,))])
+    return operator_layout(REQUEST, [*summaries, filled(Summary, operator="another", states=encode_message((OLD,)))])
 
 
 def test_a_layout_has_every_state_of_any_partition_at_its_newest_version() -> None:

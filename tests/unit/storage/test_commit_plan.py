@@ -17,6 +17,7 @@ from varve.storage.batch_result import (
 from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
 from varve.storage.commit_plan import Adoption, plan_commit
 from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.line_view import advance
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import (
     ORIGIN,
@@ -77,13 +78,13 @@ class TestTheEntry:
 
     def test_the_view_finds_the_bytes_in_the_stored_object(self) -> None:
         driver = ChainJob().driver(0)
-        view = driver.commit(0, two()).view
-        assert [read_slice(driver.job.store, ref.data) for ref in view.segments] == [b"one", b"two"]
+        driver.commit(0, two())
+        assert [read_slice(driver.job.store, ref.data) for ref in driver.state.view.segments] == [b"one", b"two"]
 
     def test_uploaded_parts_precede_the_inline_part(self) -> None:
         driver = ChainJob().driver(0)
-        plan = driver.commit(0, changed(two(), 0, uploaded=(segment(2, 0), segment(2, 1))))
-        names = [ref.data.name for ref in plan.view.segments]
+        driver.commit(0, changed(two(), 0, uploaded=(segment(2, 0), segment(2, 1))))
+        names = [ref.data.name for ref in driver.state.view.segments]
         assert names == [segment(2, 0).name, segment(2, 1).name, layout.chain(2), layout.chain(2)]
 
     def test_the_size_limit_of_an_entry_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -248,8 +249,8 @@ class TestTiles:
         tile = Tile(operator=OPERATOR, low=0, high=8, at=link, snapshot=1)
         plan = driver.commit(3, two(), Adoption((tile,), (SnapshotFloor(OPERATOR, 0, 8, 1),)))
         assert (plan.commit.tiles, plan.commit.floors) == ((tile,), (SnapshotFloor(OPERATOR, 0, 8, 1),))
-        assert [r.seq_first for r in plan.view.segments] == [4, 4, 5, 5]
-        assert plan.view.line[0] == link
+        assert [r.seq_first for r in driver.state.view.segments] == [4, 4, 5, 5]
+        assert driver.state.view.line[0] == link
 
     def test_floors_never_fall(self) -> None:
         driver = ChainJob().driver(0)
@@ -267,7 +268,7 @@ class TestTiles:
             Tile(operator=OPERATOR, low=0, high=4, at=link, files=(file(3),)),
             Tile(operator=OPERATOR, low=4, high=8, at=link),
         )
-        assert plan.view.segments == ()
+        assert driver.state.view.segments == ()
         assert plan.commit.needs_from == 2
 
     def test_files_of_the_base_may_be_named_again_and_hold_back_truncation(self) -> None:
@@ -294,14 +295,16 @@ class TestTiles:
         link = driver.commit(0).commit.link
         tile = Tile(operator=OPERATOR, low=0, high=8, at=link, snapshot=1)
         results = tuple(msgspec.structs.replace(r, files=()) for r in results_of([b"", b""]))
-        assert [t.snapshot for t in driver.commit(1, results, Adoption((tile,), ())).view.tiles] == [None, None]
+        driver.commit(1, results, Adoption((tile,), ()))
+        assert [t.snapshot for t in driver.state.view.tiles] == [None, None]
 
     def test_a_new_operator_begins_empty_after_the_base(self) -> None:
         driver = ChainJob().driver(0)
         base = driver.commit(0).commit.link
         plan = driver.commit(1, two() + results_of([b"z"], operator="second"))
         assert plan.commit.tiles == (Tile(operator="second", low=0, high=8, at=base),)
-        assert plan.view.tiles_for("third", 0, 4) == (Tile(operator="third", low=0, high=8, at=plan.commit.link),)
+        own = Tile(operator="third", low=0, high=8, at=plan.commit.link)
+        assert driver.state.view.tiles_for("third", 0, 4) == (own,)
 
     def test_an_operator_is_only_left_out_on_purpose(self) -> None:
         driver = ChainJob().driver(0)
@@ -311,12 +314,15 @@ class TestTiles:
             plan_commit(driver.state, facts, driver.job.policy, "t")
         allowed = msgspec.structs.replace(facts, dropped=frozenset({"second"}))
         plan = plan_commit(driver.state, allowed, driver.job.policy, "t")
-        assert {t.operator for t in plan.view.tiles} == {s.operator for s in plan.view.segments} == {OPERATOR}
+        view = advance(driver.state.view, plan.stored, plan.kept)
+        assert {t.operator for t in view.tiles} == {s.operator for s in view.segments} == {OPERATOR}
+        assert {s.operator for s in plan.kept.dropped} == {"second"}
 
     def test_a_rescaled_operator_needs_no_new_tiles(self) -> None:
         driver = ChainJob().driver(0)
         driver.commit(0, two())
-        view = driver.commit(1, results_of([b"a", b"b", b"c", b"d"])).view
+        driver.commit(1, results_of([b"a", b"b", b"c", b"d"]))
+        view = driver.state.view
         found = [(s.ref.seq_first, s.ref.low, s.ref.high, s.floors) for s in view.segments_for(OPERATOR, 2, 5)]
         assert found == [
             (2, 0, 4, ((2, 4, 0),)), (2, 4, 8, ((4, 5, 0),)), (3, 2, 4, ((2, 4, 0),)), (3, 4, 6, ((4, 5, 0),)),
@@ -363,7 +369,7 @@ class TestChecks:
 
         first = plan_commit(driver.state, facts(0), driver.job.policy, "t1")
         driver.chain.append(first)
-        driver.state = driver.state.after(first.stored, driver.job.policy)
+        driver.state = driver.state.after(first.stored, driver.job.policy, first.kept)
         plan_commit(driver.state, facts(1), driver.job.policy, "t2")
         with pytest.raises(InvariantError):
             plan_commit(driver.state, msgspec.structs.replace(facts(1), **fields), driver.job.policy, "t2")
@@ -380,7 +386,7 @@ class TestChecks:
         driver = job.driver(0)
         state, plan = driver.state, driver.commit(0)
         with pytest.raises(InvariantError):
-            driver.state.after(plan.stored, job.policy)
-        assert state.after(plan.stored, job.policy) == driver.state
+            driver.state.after(plan.stored, job.policy, plan.kept)
+        assert state.after(plan.stored, job.policy, plan.kept) == driver.state
         assert state.slot == plan.commit.seq
         assert plan.commit.link == Link(2, plan.commit.token)

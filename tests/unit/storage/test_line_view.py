@@ -45,7 +45,8 @@ def test_a_segment_that_straddles_tiles_counts_where_it_is_newer() -> None:
         Tile(operator=OPERATOR, low=low, high=high, at=links[at], snapshot=1)
         for low, high, at in ((0, 2, 0), (2, 8, 1))
     )
-    view = driver.commit(3, results_of([b"x"]), Adoption(tiles, ())).view
+    driver.commit(3, results_of([b"x"]), Adoption(tiles, ()))
+    view = driver.state.view
     found = [(s.ref.seq_first, [tuple(f) for f in s.floors]) for s in view.segments_for(OPERATOR, 1, 4)]
     assert found == [(3, [(1, 2, 2)]), (4, [(1, 2, 2), (2, 4, 3)]), (5, [(1, 2, 2), (2, 4, 3)])]
     assert view.segments_for(OPERATOR, 2, 4)[0].ref.seq_first == 4
