@@ -260,16 +260,21 @@ class StringType(PlainType):
         return text
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
-        try:  # two thirds of the time of Arrow's converter, where the strings lie scattered in memory
-            joined = "".join(stored)
+        # Half the time of Arrow's converter, where the strings lie scattered in memory: each is visited once, and where
+        # it ends is seen by the NUL behind it.
+        try:
+            joined = "\0".join(stored)
         except TypeError:  # null
             return pa.array(stored, pa.string())
-        if not joined.isascii() or len(joined) > _OFFSET_MAX:
+        data = joined.encode() if joined.isascii() and len(joined) <= _OFFSET_MAX else b""
+        ends: Any = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
+        if not data or len(ends) != len(stored) - 1:  # or some string has a NUL in it
             return pa.array(stored, pa.string())
         offsets: Any = np.zeros(len(stored) + 1, np.int32)
-        np.cumsum(np.fromiter(map(len, stored), np.int32, len(stored)), out=offsets[1:])
+        offsets[1:-1] = ends - np.arange(len(ends))
+        offsets[-1] = len(data) - len(ends)
         typed: Any = pa.StringArray
-        return typed.from_buffers(len(stored), pa.py_buffer(offsets), pa.py_buffer(joined.encode()))
+        return typed.from_buffers(len(stored), pa.py_buffer(offsets), pa.py_buffer(data.translate(None, b"\0")))
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from itertools import compress
+from functools import cached_property
+from itertools import chain, compress, groupby, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ DELETED: Final = Deleted()
 """In overlays: the value is known to be gone."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class StateChanges:
     """Changes of one state, one element of each list per row; the lists must not be changed afterwards."""
 
@@ -64,12 +65,23 @@ class StateChanges:
     def __len__(self) -> int:
         return len(self.keys)
 
+    @cached_property
+    def runs(self) -> tuple[tuple[int, int, int], ...]:
+        """(key group, first row, end) of each run of rows of one key group: few, because rows come by key group."""
+        found: list[tuple[int, int, int]] = []
+        start = 0
+        for key_group, run in groupby(self.key_groups):
+            end = start + len(list(run))
+            found.append((key_group, start, end))
+            start = end
+        return tuple(found)
+
     def accepted(self, accepts: Callable[[int], bool]) -> StateChanges:
         """The rows whose key group is accepted; itself if all are."""
-        known = {key_group: accepts(key_group) for key_group in set(self.key_groups)}
+        known = {key_group: accepts(key_group) for key_group, _, _ in self.runs}
         if all(known.values()):
             return self
-        wanted = [known[key_group] for key_group in self.key_groups]
+        wanted = list(chain.from_iterable(repeat(known[group], end - start) for group, start, end in self.runs))
         columns = ("key_groups", "keys", "map_keys", "values", "namespaces")
         given: dict[str, list[Any] | None] = {column: getattr(self, column) for column in columns}
         kept = {name: None if column is None else list(compress(column, wanted)) for name, column in given.items()}

@@ -59,6 +59,10 @@ class ColumnChanges(StateChanges):
         return self.batch_keys.key_groups
 
     @cached_property
+    def runs(self) -> tuple[tuple[int, int, int], ...]:
+        return tuple(self.batch_keys.runs())
+
+    @cached_property
     def keys(self) -> list[Any]:  # type: ignore[override]  # made when asked for
         return self.batch_keys.stored
 

@@ -16,13 +16,17 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from varve.changelog.basic_types import NAN, FloatingType
+from varve.changelog.basic_types import NAN, DoubleType, FloatingType, IntType, LongType
 from varve.changelog.canonical_test import canonical_freezer
+from varve.changelog.fixed_width_rows import FixedWidthRows
 from varve.changelog.row import Row, make_row, row_class
 from varve.changelog.wire_type import ImmutableType, WireType, encode
 from varve.storage.errors import InvalidRequestError
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+
+_NUMBERS: Final[dict[type[WireType], type[int | float]]] = {IntType: int, LongType: int, DoubleType: float}
+"""Types whose columns `FixedWidthRows` finds → what their values are."""
 
 Convert = Callable[[Any], Any]
 
@@ -125,6 +129,12 @@ class CompositeType(WireType):
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
         if not self.immutable:
             return pa.array(stored, pa.binary())
+        children, absent = self._children(stored)
+        struct_array: Any = pa.StructArray
+        return struct_array.from_arrays(children, fields=self._fields, mask=absent)
+
+    def _children(self, stored: Sequence[Any]) -> tuple[list[pa.Array[Any]], pa.Array[Any] | None]:
+        """The column of each field, and which values are None; None if no value is."""
         absent: pa.Array[Any] | None = None
         # One pass over the rows, which lie anywhere in memory: an access per field takes three times as long, zip too,
         # and a search for None as much again.
@@ -137,9 +147,7 @@ class CompositeType(WireType):
         if len(flat) != self.arity * len(stored):
             raise ValueError(f"not every value has {self.arity} fields")
         columns = [flat[i :: self.arity] for i in range(self.arity)]
-        children = [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)]
-        struct_array: Any = pa.StructArray
-        return struct_array.from_arrays(children, fields=self._fields, mask=absent)
+        return [field.to_arrow(column) for field, column in zip(self.types, columns, strict=True)], absent
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return self._rows(column, [field.from_arrow for field in self.types], self.make_all)
@@ -164,6 +172,8 @@ class TupleType(CompositeType):
     def __init__(self, types: Sequence[WireType]) -> None:
         super().__init__(types, [f"f{i}" for i in range(len(types))])
         self.loads_itself = self._fields_load_themselves
+        numbers = [_NUMBERS[type(field)] for field in types if type(field) in _NUMBERS]
+        self._numbers = FixedWidthRows(numbers) if len(numbers) == self.arity else None
         self._pass_canonical(tuple)
 
     def notation(self) -> str:
@@ -180,6 +190,13 @@ class TupleType(CompositeType):
             return self._freeze_fields(values)
         except InvalidRequestError as error:
             raise self.field_error(values, error) from None
+
+    def _children(self, stored: Sequence[Any]) -> tuple[list[pa.Array[Any]], pa.Array[Any] | None]:
+        columns = None if self._numbers is None else self._numbers.columns(stored)
+        if columns is None:
+            return super()._children(stored)
+        typed: Any = zip(self._fields, columns, strict=True)
+        return [pa.array(column.astype(field.type.to_pandas_dtype()), field.type) for field, column in typed], None
 
     def load(self, plain: Any) -> Any:
         return self._load_fields(plain)

@@ -297,7 +297,7 @@ class HashMapStore:
 
     def _accepted(self, batch: Batch) -> set[int]:
         """The key groups of the batch that count."""
-        present = set[int]().union(*(change.key_groups for change in batch.changes))
+        present = {key_group for change in batch.changes for key_group, _, _ in change.runs}
         accepts = batch.accepts
         accepted = present if accepts is None else {key_group for key_group in present if accepts(key_group)}
         for key_group in accepted:

@@ -135,15 +135,6 @@ class DisplacedEntries(NamedTuple):
 _ABSENT: Final = object()
 
 
-def _runs(changes: StateChanges) -> Iterator[tuple[int, int, int]]:
-    """(key group, first row, end) of runs of equal key groups: few, because a batch's rows come by key group."""
-    start = 0
-    for key_group, run in groupby(changes.key_groups):
-        end = start + len(list(run))
-        yield key_group, start, end
-        start = end
-
-
 class HashMapValueTable(HashMapTable[Any]):
     """Key → stored value."""
 
@@ -152,7 +143,7 @@ class HashMapValueTable(HashMapTable[Any]):
     def displaced(self, changes: StateChanges) -> list[Displaced]:
         """See `HashMapTable`."""
         found: list[Displaced] = []
-        for key_group, start, end in _runs(changes):
+        for key_group, start, end in changes.runs:
             cells, keys = self.groups[key_group], changes.keys[start:end]
             found.append(DisplacedValues(cells, keys, list(map(cells.get, keys))))
         return found
@@ -187,7 +178,7 @@ class HashMapValueTable(HashMapTable[Any]):
 
     def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
         groups, keys, values = self.groups, changes.keys, changes.values
-        for key_group, start, end in _runs(changes):
+        for key_group, start, end in changes.runs:
             if accepts is None or accepts(key_group):
                 cells = groups[key_group]
                 cells.update(zip(keys[start:end], values[start:end], strict=True))
@@ -262,7 +253,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
 
     def _put(self, changes: StateChanges, map_keys: list[Any], accepts: Callable[[int], bool] | None) -> None:
         keys, values = changes.keys, changes.values
-        for key_group, start, end in _runs(changes):
+        for key_group, start, end in changes.runs:
             if accepts is not None and not accepts(key_group):
                 continue
             cells = self.groups[key_group]
@@ -280,7 +271,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             return None
         found: list[Displaced] = []
         nothing = dict[Any, Any]()
-        for key_group, start, end in _runs(changes):
+        for key_group, start, end in changes.runs:
             cells, keys, own = self.groups[key_group], changes.keys[start:end], map_keys[start:end]
             get = cells.get
             before = [get(key, nothing).get(map_key, _ABSENT) for key, map_key in zip(keys, own, strict=True)]
@@ -334,7 +325,7 @@ class HashMapListTable(HashMapTable[list[Any]]):
 
     def _append(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
         keys, values = changes.keys, changes.values
-        for key_group, start, end in _runs(changes):
+        for key_group, start, end in changes.runs:
             if accepts is not None and not accepts(key_group):
                 continue
             cells = self.groups[key_group]

@@ -7,7 +7,6 @@ Bytes are smaller than tuples of objects and are compared fastest. Measured with
 from __future__ import annotations
 
 import heapq
-from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import sortedcontainers  # pyright: ignore[reportMissingTypeStubs]
@@ -79,9 +78,7 @@ class HashMapTimerTable(HashMapTable[None]):
         pack, ops = self.form.pack, changes.ops or bytes(count)
         rows = zip(changes.values, changes.keys, changes.namespaces or [None] * count, strict=True)
         packed = [pack(time_ms, key, namespace) for time_ms, key, namespace in rows]
-        start = 0
-        for key_group, run in groupby(changes.key_groups):
-            end = start + len(list(run))
+        for key_group, start, end in changes.runs:
             if accepts is None or accepts(key_group):
                 own = list(zip(packed[start:end], ops[start:end], strict=True))
                 timers = self._of(key_group)
@@ -89,7 +86,6 @@ class HashMapTimerTable(HashMapTable[None]):
                 timers.update([timer for timer, op in own if op == Op.PUT])
                 if not timers:
                     del self._timers[key_group]
-            start = end
 
     def _of(self, key_group: int) -> Any:
         timers = self._timers.get(key_group)

@@ -15,6 +15,7 @@ from array import array
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
@@ -149,11 +150,11 @@ def namespace_type_of(schema: StateSchema) -> TypeInformation | None:
 
 def _key_group_column(changes: StateChanges) -> Column:
     try:
-        groups = array("H", changes.key_groups)
+        groups = np.asarray(array("H", [key_group for key_group, _, _ in changes.runs]))
     except (OverflowError, TypeError) as error:
         problem = f"a key group of state {changes.schema.name!r} is not in [0, {KEY_GROUP_MAX}]: {error}"
         raise InvariantError(problem) from error
-    return pa.UInt16Array.from_buffers(pa.uint16(), len(groups), [None, pa.py_buffer(groups)])
+    return pa.array(np.repeat(groups, [end - start for _, start, end in changes.runs]), pa.uint16())
 
 
 def _column(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> Column:

@@ -297,7 +297,7 @@ class TableStore(ABC):
         accepts = batch.accepts
         counting = batch.changes if accepts is None else [change.accepted(accepts) for change in batch.changes]
         for change in counting:
-            for key_group in set(change.key_groups):
+            for key_group, _, _ in change.runs:
                 self.check_key_group(key_group)
         return list(counting)
 

@@ -55,7 +55,20 @@ def test_zeros_are_one_zero_and_nans_are_one_nan(kind: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "strings", [[], [""], ["a", "", "bcd"], ["a", "straße", "\U0001f40d"], [None, "a", None], ["x" * 5000, "y"]]
+    "strings",
+    [
+        [],
+        [""],
+        ["", "", ""],
+        ["a", "", "bcd"],
+        ["", "a", ""],
+        ["a", "straße", "\U0001f40d"],
+        [None, "a", None],
+        ["x" * 5000, "y"],
+        ["\0"],
+        ["a\0b", "c"],
+        ["", "\0", "a\0"],
+    ],
 )
 def test_strings_become_the_column_that_arrow_makes_of_them(strings: list[str | None]) -> None:
     column = Types.STRING().to_arrow(strings)
