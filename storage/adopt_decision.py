@@ -19,10 +19,11 @@ Invariants: I5, I7.
 from __future__ import annotations
 
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.storage import layout
-from varve.storage.commit_plan import Adoption
+from varve.storage.commit_plan import RANGE_OF, Adoption
 from varve.storage.layout import SnapshotName
 from varve.storage.line_view import cover_of
 from varve.storage.records import SnapshotFloor, Tile
@@ -68,7 +69,7 @@ def decide_adoption(
     Returns:
         New tiles, and the floors to raise.
     """
-    floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
+    floor_of = dict(zip(map(RANGE_OF, floors), map(attrgetter("number"), floors), strict=True))
     new = [c for c in candidates if c.job_id == job_id and c.number > floor_of.get((c.operator, c.low, c.high), 0)]
     cover = cover_of(view)
     possible = [c for c in new if _is_possible(c, view, cover, tile_files)]

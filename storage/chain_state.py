@@ -6,8 +6,7 @@ Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from operator import attrgetter
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.batch_result import INLINE_BYTES_MAX
@@ -15,6 +14,7 @@ from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.line_view import Kept, LineView, StoredCommit, advance
 from varve.storage.pack import packable_of
 from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFloor
+from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -73,6 +73,8 @@ class ChainState:
     """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
     packable_bytes: int
     """Bytes of segments in the view that are still slices of chain entries."""
+    index: SegmentIndex = field(repr=False, compare=False)
+    """Of the view's segments."""
     adopted_key_groups: int = 0
     """Key groups, of all operators, whose snapshots were adopted since the newest full entry."""
     log_commits: int = 0
@@ -116,7 +118,8 @@ class ChainState:
         if (commit.seq, commit.epoch) != (self.slot, self.epoch):
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
         view = advance(self.view, stored, kept)
-        packable_bytes, log_commits = self._counted(commit, view, kept.dropped)
+        index = (kept.segment_index or self.index).extended(view.segments[len(kept.segments) :])
+        packable_bytes, log_commits = self._counted(commit, view, kept.dropped, index)
         return replace(
             self,
             last_seq=commit.seq,
@@ -126,17 +129,20 @@ class ChainState:
             view=view,
             retained=(*self.retained, commit.needs_from)[-policy.retained :],
             packable_bytes=packable_bytes,
+            index=index,
             log_commits=log_commits,
             adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
         )
 
-    def _counted(self, commit: Commit, view: LineView, dropped: Sequence[SegmentRef]) -> tuple[int, int]:
+    def _counted(
+        self, commit: Commit, view: LineView, dropped: Sequence[SegmentRef], index: SegmentIndex
+    ) -> tuple[int, int]:
         """`packable_bytes` and `log_commits` after the commit; ordinarily the log is not looked at."""
         if commit.is_full:
-            return _packable_bytes(view.segments), _log_commits(view.segments)
+            return _packable_bytes(view.segments), index.count_commits()
         added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)
         if dropped:
-            return self.packable_bytes + added_bytes - _packable_bytes(dropped), _log_commits(view.segments)
+            return self.packable_bytes + added_bytes - _packable_bytes(dropped), index.count_commits()
         has_added = len(view.segments) > len(self.view.segments)
         return self.packable_bytes + added_bytes, self.log_commits + has_added
 
@@ -151,6 +157,7 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         policy: How many commits are retained.
     """
     base = commits[-1] if commits else None
+    index = SegmentIndex.of(view.segments)
     if (base.link if base else ORIGIN) != view.base:
         raise InvariantError(f"the view is of commit {view.base.seq}, not of the chosen base", epoch=fence.epoch)
     return ChainState(
@@ -163,7 +170,8 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         view=view,
         retained=tuple(c.needs_from for c in commits[-policy.retained :]),
         packable_bytes=_packable_bytes(view.segments),
-        log_commits=_log_commits(view.segments),
+        index=index,
+        log_commits=index.count_commits(),
         adopted_key_groups=sum(_adopted_key_groups(c) for c in commits if c.seq > view.full.seq),
     )
 
@@ -175,7 +183,3 @@ def _adopted_key_groups(commit: Commit) -> int:
 
 def _packable_bytes(segments: Iterable[SegmentRef]) -> int:
     return sum(ref.data.length for ref in packable_of(segments))
-
-
-def _log_commits(segments: Iterable[SegmentRef]) -> int:
-    return len(set(map(attrgetter("seq_last"), segments)))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import zlib
 from operator import attrgetter, itemgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -70,6 +70,8 @@ class CommitPlan(NamedTuple):
 
 
 NOTHING_ADOPTED = Adoption()
+RANGE_OF: Final = attrgetter("operator", "low", "high")
+"""Operator and key groups of a floor; one call for thousands of them is `map`'s."""
 
 
 def plan_commit(
@@ -121,7 +123,7 @@ def plan_commit(
     )
     if _is_full(state, policy, cover, pack):
         draft = _made_full(draft, state, cover, pack)
-    kept = kept_after(state.view, draft, cover)
+    kept = kept_after(state.view, draft, cover, state.index)
     commit = _with_needs(draft, kept.needs_from, state, policy)
     return _encoded(commit, blob, kept)
 
@@ -170,8 +172,8 @@ def _file_tile(result: PartitionResult, link: Link) -> Tile:
 def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
     if cover.tiles is view.tiles:
         return ()
-    before = set(view.tiles)
-    return tuple(t for t in cover.tiles if t not in before)
+    before = set(map(id, view.tiles))  # a cover keeps the very tiles that it takes over; to hash thousands takes longer
+    return tuple(t for t in cover.tiles if id(t) not in before)
 
 
 def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, ...], bytes]:
@@ -224,9 +226,9 @@ def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) 
     """Both, the higher number where they meet, in order."""
     if not raised:
         return floors
-    merged = {(floor.operator, floor.low, floor.high): floor for floor in floors}
+    merged = dict(zip(map(RANGE_OF, floors), floors, strict=True))
     for floor in raised:
-        key = (floor.operator, floor.low, floor.high)
+        key = RANGE_OF(floor)
         if key not in merged or merged[key].number < floor.number:
             merged[key] = floor
     if len(merged) == len(floors):  # in order as they are

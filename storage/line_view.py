@@ -19,6 +19,7 @@ from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
 from varve.storage.image_refs import joined_images, kept_images, own_images
 from varve.storage.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
+from varve.storage.segment_index import SegmentIndex, parted
 from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
@@ -141,12 +142,22 @@ class Kept(NamedTuple):
     images: tuple[ImageRef, ...]
     dropped: Sequence[SegmentRef]
     """What does not count any more; not told of a full entry, whose log is what counts."""
+    segment_index: SegmentIndex | None
+    """Of `segments`, if it was needed or given."""
     needs_from: int
     """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
 
 
-def kept_after(view: LineView, commit: Commit, planned: TileCover | None = None) -> Kept:
-    """See `Kept`. `planned`: the cover that the commit was planned with, if this is who plans it.
+def kept_after(
+    view: LineView, commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None
+) -> Kept:
+    """See `Kept`.
+
+    Args:
+        view: Of the commit's parent.
+        commit: The next one.
+        planned: The cover that the commit was planned with, if this is who plans it.
+        index: Of the view's segments, if it is known.
 
     Raises `CorruptDataError` if tiles and operators do not fit together.
     """
@@ -160,26 +171,21 @@ def kept_after(view: LineView, commit: Commit, planned: TileCover | None = None)
     is_changed = bool(commit.tiles) or not is_same
     if is_changed:
         cover = _changed_cover(cover, commit, operators) if planned is None else planned
-        segments, dropped = _still_counted(cover, segments, commit, is_same=is_same)
+        index = SegmentIndex.of(segments) if index is None else index
+        counting = index.still_counting(cover, commit.tiles if is_same else cover.tiles)
+        segments, dropped = parted(segments, counting)
+        index = index.only(counting) if dropped else index
     if is_changed or _holds_back(view, images):
-        needs_from = _lowest_slot(view.full.seq, cover.tiles, segments, images)
-    return Kept(cover, segments, images, dropped, needs_from)
-
-
-def _still_counted(
-    cover: TileCover, segments: tuple[SegmentRef, ...], commit: Commit, *, is_same: bool
-) -> tuple[tuple[SegmentRef, ...], Sequence[SegmentRef]]:
-    """The segments that count under the commit's cover, and those that do not; `is_same`: so are the operators."""
-    if is_same:
-        return cover.still_counted(segments, commit.tiles)
-    counted = cover.counted(segments)
-    return counted, tuple(frozenset(segments).difference(counted))
+        index = SegmentIndex.of(segments) if index is None else index
+        needs_from = _lowest_slot(view.full.seq, cover.tiles, index, images)
+    return Kept(cover, segments, images, dropped, index, needs_from)
 
 
 def _kept_by_full(commit: Commit) -> Kept:
     cover = _checked(TileCover(commit.tiles), commit)
-    needs_from = _lowest_slot(commit.seq, cover.tiles, commit.log, commit.images)
-    return Kept(cover, commit.log, commit.images, (), needs_from)
+    index = SegmentIndex.of(commit.log)
+    needs_from = _lowest_slot(commit.seq, cover.tiles, index, commit.images)
+    return Kept(cover, commit.log, commit.images, (), index, needs_from)
 
 
 def cover_of(view: LineView) -> TileCover:
@@ -259,12 +265,11 @@ def _holds_back(view: LineView, kept: Sequence[ImageRef]) -> bool:
     return any(not layout.is_shared(name) and layout.object_slot(name) <= view.needs_from for name in names)
 
 
-def _lowest_slot(
-    full_seq: int, tiles: Iterable[Tile], segments: Iterable[SegmentRef], images: Iterable[ImageRef]
-) -> int:
-    names = {ref.data.name for ref in (*segments, *images)} | {file.name for tile in tiles for file in tile.files}
+def _lowest_slot(full_seq: int, tiles: Iterable[Tile], index: SegmentIndex, images: Iterable[ImageRef]) -> int:
+    names = {image.data.name for image in images} | {file.name for tile in tiles for file in tile.files}
     # What is shared with another job is kept by a hold there.
-    return min({full_seq, *(layout.object_slot(name) for name in names if not layout.is_shared(name))})
+    slots = (layout.object_slot(name) for name in names if not layout.is_shared(name))
+    return min({full_seq, index.lowest_slot(), *slots})
 
 
 class _Same(Generic[_T]):

@@ -7,7 +7,7 @@ a key group iff it is newer than that key group's tile).
 from __future__ import annotations
 
 from bisect import bisect_right
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -43,14 +43,13 @@ def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[i
 class TileCover:
     """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
 
-    __slots__ = ("_by_operator", "_exact", "_lows", "_oldest", "tiles")
+    __slots__ = ("_by_operator", "_lows", "_oldest", "tiles")
 
     def __init__(self, tiles: Iterable[Tile]) -> None:
         ordered = tuple(sorted(tiles, key=_IN_ORDER))
         # The very tuple, if it is in order: that tiles have not changed is then seen without comparing them.
         self.tiles: tuple[Tile, ...] = tiles if isinstance(tiles, tuple) and tiles == ordered else ordered
         self._oldest: dict[tuple[str, int, int], int] = {}
-        self._exact: dict[tuple[str, int, int], Tile] | None = None
         self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=attrgetter("operator"))}
         self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
 
@@ -60,16 +59,13 @@ class TileCover:
 
     def over(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`, in order."""
-        if self._exact is None:
-            self._exact = {(t.operator, t.low, t.high): t for t in self.tiles}
-        exact = self._exact.get((operator, low, high))
-        if exact is not None:  # nearly always, where thousands are asked for
-            return (exact,)
         lows = self._lows.get(operator)
         if lows is None or low >= high:
             return ()
-        first = max(0, bisect_right(lows, low) - 1)
-        found = self._by_operator[operator][first : bisect_right(lows, high - 1)]
+        tiles, first = self._by_operator[operator], max(0, bisect_right(lows, low) - 1)
+        if tiles[first].low == low and tiles[first].high == high:  # nearly always, where thousands are asked for
+            return (tiles[first],)
+        found = tiles[first : bisect_right(lows, high - 1)]
         return tuple(t for t in found if t.low < high and low < t.high)
 
     def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
@@ -87,44 +83,18 @@ class TileCover:
             key = segment.operator, segment.low, segment.high
             seq = oldest.get(key)
             if seq is None:
-                seq = oldest[key] = self._oldest_over(key)
+                seq = oldest[key] = self.oldest_over(*key)
             if seq < segment.seq_last:
                 found.append(segment)
         return tuple(found)
-
-    def still_counted(
-        self, segments: tuple[SegmentRef, ...], changed: Sequence[Tile]
-    ) -> tuple[tuple[SegmentRef, ...], list[SegmentRef]]:
-        """`counted`, for segments that all counted before the cover's `changed` tiles came; and those that are dropped.
-
-        Segments that touch none of the changed tiles are passed over. If nothing is dropped, the very tuple comes back.
-        """
-        passed = {operator: [0] * (tiles[-1].high + 1) for operator, tiles in self._by_operator.items()}
-        for tile in changed:
-            passed[tile.operator][tile.low + 1 : tile.high + 1] = [1] * (tile.high - tile.low)
-        # How many changed key groups lie below each, so that two look-ups tell whether a range holds any of them.
-        passed = {operator: list(accumulate(counts)) for operator, counts in passed.items()}
-        oldest, found, dropped = self._oldest, list[SegmentRef](), list[SegmentRef]()
-        for segment in segments:  # thousands: no call for each
-            operator, low, high = segment.operator, segment.low, segment.high
-            below = passed[operator]
-            if below[low] != below[high]:
-                key = operator, low, high
-                seq = oldest.get(key)
-                if seq is None:
-                    seq = oldest[key] = self._oldest_over(key)
-                if seq >= segment.seq_last:
-                    dropped.append(segment)
-                    continue
-            found.append(segment)
-        return tuple(found) if dropped else segments, dropped
 
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""
         return min((t.at.seq for t in self.tiles), default=0)
 
-    def _oldest_over(self, key: tuple[str, int, int]) -> int:
-        return min((t.at.seq for t in self.over(*key)), default=_NO_TILE)
+    def oldest_over(self, operator: str, low: int, high: int) -> int:
+        """The lowest `at` seq of the tiles that intersect `[low, high)`; above every seq if there is none."""
+        return min((t.at.seq for t in self.over(operator, low, high)), default=_NO_TILE)
 
     def check(self, max_parallelism: int) -> None:
         """Raise `InvariantError` unless each operator's tiles cover `[0, max_parallelism)` exactly."""

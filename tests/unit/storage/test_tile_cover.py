@@ -43,29 +43,6 @@ def test_a_segment_counts_if_any_tile_that_it_touches_is_older() -> None:
     assert HALVES.counted([SegmentRef("other", 0, 4, 1, 9, place)]) == ()
 
 
-def test_segments_that_counted_before_are_counted_again_where_tiles_changed() -> None:
-    place = ObjectSlice("seg", 0, 1, 0)
-    ranges = [(low, high) for low in range(8) for high in range(low + 1, 9)]
-    every = [SegmentRef(o, low, high, 1, q, place) for q in range(1, 9) for low, high in ranges for o in ("op", "b")]
-    before = TileCover([*HALVES.tiles, tile(0, 8, 1, "b")])
-    segments = before.counted(every)
-    for changed in (
-        [tile(0, 4, 6)],
-        [tile(4, 8, 7)],
-        [tile(0, 2, 4), tile(2, 4, 8)],
-        [tile(0, 8, 8), tile(0, 8, 7, "b")],
-    ):
-        cover = replace_tiles(before, changed)
-        found, dropped = cover.still_counted(segments, changed)
-        assert found == cover.counted(segments)
-        assert dropped == [s for s in segments if s not in found]
-        assert dropped
-    newer = [tile(0, 4, 3), tile(4, 8, 5)]
-    found, dropped = replace_tiles(before, newer).still_counted(segments, newer)
-    assert found is segments
-    assert dropped == []
-
-
 @pytest.mark.parametrize(
     "tiles",
     [

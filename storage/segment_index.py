@@ -1,0 +1,146 @@
+"""Numbers of the segments of a line in columns, so that thousands are looked at together and not one after another.
+
+With thousands of partitions a line has tens of thousands of segments, of which a commit that adopts a snapshot drops a
+few. A driver carries the columns along from commit to commit; whoever has none makes them.
+
+Invariants: I5 (a segment counts iff it is newer than some tile that it touches), I7 (`lowest_slot` covers every object
+of the job).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import compress
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+import numpy as np
+
+from varve.storage import layout
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.records import SegmentRef, Tile
+    from varve.storage.tile_cover import TileCover
+
+Numbers: TypeAlias = np.ndarray[Any, Any]
+_SHARED: Final = (1 << 63) - 1
+"""Instead of the slot of another job's object, which is kept by a hold there."""
+_KEY_GROUP_BITS: Final = 20
+"""More than a bound of key groups needs."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SegmentIndex:
+    """One element per segment in each column, in the segments' order; the columns must not be changed."""
+
+    operators: tuple[str, ...]
+    codes: Numbers
+    """Positions in `operators`."""
+    lows: Numbers
+    highs: Numbers
+    seqs: Numbers
+    """`seq_last`."""
+    slots: Numbers
+    """Of the objects."""
+
+    @staticmethod
+    def of(segments: Sequence[SegmentRef]) -> SegmentIndex:
+        """The columns of these segments."""
+
+        def column(values: Iterable[int], dtype: Any) -> Numbers:
+            return np.fromiter(values, dtype, len(segments))
+
+        uids = [segment.operator for segment in segments]
+        names = [segment.data.name for segment in segments]
+        operators = tuple(dict.fromkeys(uids))
+        codes = {uid: code for code, uid in enumerate(operators)}
+        slots = {name: _slot(name) for name in set(names)}
+        return SegmentIndex(
+            operators,
+            column(map(codes.__getitem__, uids), np.int32),
+            column(map(attrgetter("low"), segments), np.int32),
+            column(map(attrgetter("high"), segments), np.int32),
+            column(map(attrgetter("seq_last"), segments), np.int64),
+            column(map(slots.__getitem__, names), np.int64),
+        )
+
+    def extended(self, segments: Sequence[SegmentRef]) -> SegmentIndex:
+        """With these segments behind them."""
+        if not segments:
+            return self
+        more = SegmentIndex.of(segments)
+        operators = tuple(dict.fromkeys(self.operators + more.operators))
+        codes = np.array([operators.index(uid) for uid in more.operators], np.int32)[more.codes]
+        pairs = zip(self.columns(), (codes, *more.columns()[1:]), strict=True)
+        return SegmentIndex(operators, *map(np.concatenate, pairs))
+
+    def only(self, counting: Numbers) -> SegmentIndex:
+        """The segments for which it is true."""
+        return SegmentIndex(self.operators, *(column[counting] for column in self.columns()))
+
+    def still_counting(self, cover: TileCover, changed: Sequence[Tile]) -> Numbers:
+        """For each segment whether it counts, if all did before the cover's `changed` tiles came; booleans.
+
+        What belongs to an operator without tiles does not count.
+        """
+        positions = np.flatnonzero(self._touched(cover, changed))
+        counting = np.ones(len(self.codes), bool)
+        counting[positions] = self.seqs[positions] > self._oldest(cover, positions)
+        return counting
+
+    def lowest_slot(self) -> int:
+        """The lowest slot of an object of this job; above every slot if there is none."""
+        return int(self.slots.min(initial=_SHARED))
+
+    def count_commits(self) -> int:
+        """Commits, or packed runs of them, whose segments a restore replays."""
+        return len(np.unique(self.seqs))
+
+    def columns(self) -> tuple[Numbers, ...]:
+        """All of them, in the order of the fields."""
+        return self.codes, self.lows, self.highs, self.seqs, self.slots
+
+    def _touched(self, cover: TileCover, changed: Sequence[Tile]) -> Numbers:
+        """For each segment whether it touches a changed tile, or its operator has no tiles."""
+        touched = np.zeros(len(self.codes), bool)
+        known, having = cover.operators(), {tile.operator for tile in changed}
+        for code, uid in enumerate(self.operators):
+            own = self.codes == code
+            if uid not in known:
+                touched[own] = True
+            elif uid in having:
+                below = _changed_below(int(self.highs.max(initial=0)), [t for t in changed if t.operator == uid])
+                touched[own] = below[self.lows[own]] != below[self.highs[own]]
+        return touched
+
+    def _oldest(self, cover: TileCover, positions: Numbers) -> Numbers:
+        """The lowest `at` seq of the tiles that each of these segments touches."""
+        codes, lows, highs = (column[positions].astype(np.int64) for column in (self.codes, self.lows, self.highs))
+        ranges = (codes << 2 * _KEY_GROUP_BITS) | (lows << _KEY_GROUP_BITS) | highs
+        _, first, which = np.unique(ranges, return_index=True, return_inverse=True)
+        found: list[list[int]] = np.stack([codes, lows, highs], axis=1)[first].tolist()
+        oldest = [cover.oldest_over(self.operators[code], low, high) for code, low, high in found]
+        return np.array(oldest, np.int64)[which]
+
+
+def parted(
+    segments: tuple[SegmentRef, ...], counting: Numbers
+) -> tuple[tuple[SegmentRef, ...], tuple[SegmentRef, ...]]:
+    """The segments for which it is true, and the others. If there are no others, the very tuple comes back."""
+    if counting.all():
+        return segments, ()
+    return tuple(compress(segments, counting.tolist())), tuple(compress(segments, (~counting).tolist()))
+
+
+def _slot(name: str) -> int:
+    return _SHARED if layout.is_shared(name) else layout.object_slot(name)
+
+
+def _changed_below(high: int, changed: Sequence[Tile]) -> Numbers:
+    """How many changed key groups lie below each, up to `high` at least: two look-ups tell whether a range has any."""
+    is_changed = np.zeros(1 + max(high, *(tile.high for tile in changed)), np.int32)
+    for tile in changed:
+        is_changed[tile.low + 1 : tile.high + 1] = 1
+    return np.cumsum(is_changed)

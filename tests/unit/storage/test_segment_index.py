@@ -1,0 +1,103 @@
+"""Segments in columns: the same answers as looking at one after another, for every way in which ranges can lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from varve.storage import layout
+from varve.storage.records import Link, ObjectSlice, SegmentRef, Tile
+from varve.storage.segment_index import SegmentIndex, parted
+from varve.storage.tile_cover import TileCover, replace_tiles
+
+
+def tile(low: int, high: int, seq: int, operator: str = "op") -> Tile:
+    return Tile(operator=operator, low=low, high=high, at=Link(seq, "t"))
+
+
+def segment(operator: str, low: int, high: int, seq: int, name: str = layout.chain(1)) -> SegmentRef:
+    return SegmentRef(operator, low, high, 1, seq, ObjectSlice(name, 0, 1, 0))
+
+
+def kept(
+    segments: tuple[SegmentRef, ...], cover: TileCover, changed: Sequence[Tile]
+) -> tuple[tuple[SegmentRef, ...], tuple[SegmentRef, ...]]:
+    return parted(segments, SegmentIndex.of(segments).still_counting(cover, changed))
+
+
+BEFORE = TileCover([tile(0, 4, 2), tile(4, 8, 5), tile(0, 8, 1, "b")])
+RANGES = [(low, high) for low in range(8) for high in range(low + 1, 9)]
+SEQS = (1, 2, 4, 5, 6, 7, 8)
+COUNTED = BEFORE.counted(segment(o, low, high, q) for q in SEQS for low, high in RANGES for o in ("op", "b"))
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        [tile(0, 4, 6)],
+        [tile(4, 8, 7)],
+        [tile(0, 2, 4), tile(2, 4, 8)],
+        [tile(0, 8, 8), tile(0, 8, 7, "b")],
+        [tile(0, 8, 8, "b")],
+        [tile(0, 8, 9), tile(0, 8, 9, "b")],
+    ],
+)
+def test_segments_that_counted_are_counted_again_where_tiles_changed(changed: list[Tile]) -> None:
+    cover = replace_tiles(BEFORE, changed)
+    found, dropped = kept(COUNTED, cover, changed)
+    assert found == cover.counted(COUNTED)
+    assert dropped == tuple(s for s in COUNTED if s not in found)
+    assert dropped
+
+
+def test_if_nothing_is_dropped_the_very_tuple_comes_back() -> None:
+    newer = [tile(0, 4, 3)]  # no segment is of seq 3
+    found, dropped = kept(COUNTED, replace_tiles(BEFORE, newer), newer)
+    assert found is COUNTED
+    assert dropped == ()
+
+
+def test_what_touches_no_changed_tile_is_not_looked_at() -> None:
+    old = (segment("op", 0, 4, 1),)
+    assert kept(old, replace_tiles(BEFORE, [tile(4, 8, 9)]), [tile(4, 8, 9)]) == (old, ())
+
+
+def test_segments_of_an_operator_that_is_gone_are_dropped() -> None:
+    cover = TileCover([t for t in BEFORE.tiles if t.operator == "op"])
+    found, dropped = kept(COUNTED, cover, ())
+    assert {s.operator for s in found} == {"op"}
+    assert {s.operator for s in dropped} == {"b"}
+    assert found == cover.counted(COUNTED)
+
+
+def test_no_segments_have_an_index() -> None:
+    index = SegmentIndex.of(())
+    assert kept((), BEFORE, BEFORE.tiles) == ((), ())
+    assert index.count_commits() == 0
+    assert index.lowest_slot() > 1 << 60
+    assert index.extended([]) is index
+
+
+def test_an_index_that_is_extended_and_cut_is_that_of_what_is_left() -> None:
+    rows = [segment("b", 0, 8, 2), *COUNTED[:40], segment("c", 3, 5, 4), segment("op", 1, 2, 9)]
+    index = SegmentIndex.of(rows[:7]).extended(rows[7:30]).extended(rows[30:])
+    changed = [tile(0, 8, 8), tile(0, 8, 9, "c")]
+    cover = TileCover([*changed, tile(0, 8, 1, "b")])
+    counting = index.still_counting(cover, changed)
+    assert counting.tolist() == SegmentIndex.of(rows).still_counting(cover, changed).tolist()
+    left, _ = parted(tuple(rows), counting)
+    assert left == cover.counted(rows)
+    assert index.only(counting).still_counting(cover, cover.tiles).all()
+    assert index.only(counting).count_commits() == len({s.seq_last for s in left})
+    none = index.only(counting & False)
+    assert none.still_counting(cover, changed).tolist() == []
+
+
+def test_slots_are_those_of_the_jobs_own_objects() -> None:
+    own = [segment("op", 0, 8, 9, layout.chain(9)), segment("op", 0, 8, 7, layout.segment(7, "op", 0, "tag", 0))]
+    shared = segment("op", 0, 8, 1, f"../other/{layout.chain(1)}")
+    assert layout.is_shared(shared.data.name)
+    assert SegmentIndex.of([*own, shared]).lowest_slot() == 7
+    assert SegmentIndex.of([shared]).lowest_slot() > 1 << 60
+    assert SegmentIndex.of([*own, shared]).count_commits() == 3
