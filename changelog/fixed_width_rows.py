@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 _FORMAT: Final = 2
 _HEAD: Final = 5
@@ -23,7 +23,8 @@ _TUPLE_HEAD: Final = [("tuple", "u1"), ("arity", "<i4")]
 _NUMBERS: Final[dict[type[Any], tuple[bytes, str]]] = {int: (b"i", "<i4"), float: (b"g", "<f8")}
 """Type of the numbers → their mark, and how they are written."""
 _PROBED: Final = 64
-"""Rows that are tried first: numbers that do not fit are mostly among many of their kind."""
+_AT_ONCE: Final = 4096
+"""Rows that are tried first, and then together: what does not fit is mostly among many of its kind, and found early."""
 
 
 class FixedWidthRows:
@@ -54,8 +55,15 @@ class FixedWidthRows:
         """
         if self._found(rows[:_PROBED]) is None:
             return None
-        found = self._found(rows)
-        return None if found is None else [found[name] for name in self._names]
+        pieces = [rows] if len(rows) <= _AT_ONCE else _pieces(rows)
+        found: list[np.ndarray[Any, Any]] = []
+        for piece in pieces:
+            numbers = self._found(piece)
+            if numbers is None:
+                return None
+            found.append(numbers)
+        whole = found[0] if len(found) == 1 else np.concatenate(found)
+        return [whole[name] for name in self._names]
 
     def _found(self, rows: Any) -> np.ndarray[Any, Any] | None:
         try:
@@ -67,3 +75,7 @@ class FixedWidthRows:
         found = np.frombuffer(data, self._row, offset=_HEAD)
         # If the marks of a row are right, so is its width, and the next row begins where it is looked for.
         return found if all((found[name] == mark).all() for name, mark in self._expected.items()) else None
+
+
+def _pieces(rows: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    return (rows[start : start + _AT_ONCE] for start in range(0, len(rows), _AT_ONCE))
