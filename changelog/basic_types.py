@@ -266,9 +266,11 @@ class StringType(PlainType):
             joined = "\0".join(stored)
         except TypeError:  # null
             return pa.array(stored, pa.string())
-        data = joined.encode() if joined.isascii() and len(joined) <= _OFFSET_MAX else b""
+        if not joined.isascii() or len(joined) > _OFFSET_MAX:
+            return pa.array(stored, pa.string())
+        data = joined.encode()
         ends: Any = np.flatnonzero(np.frombuffer(data, np.uint8) == 0)
-        if not data or len(ends) != len(stored) - 1:  # or some string has a NUL in it
+        if len(ends) != len(stored) - 1:  # some string has a NUL in it, or there is no string
             return pa.array(stored, pa.string())
         offsets: Any = np.zeros(len(stored) + 1, np.int32)
         offsets[1:-1] = ends - np.arange(len(ends))

@@ -14,7 +14,7 @@ from itertools import chain, compress, groupby, repeat
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from varve.storage.records import StateSchema
 
@@ -68,13 +68,7 @@ class StateChanges:
     @cached_property
     def runs(self) -> tuple[tuple[int, int, int], ...]:
         """(key group, first row, end) of each run of rows of one key group: few, because rows come by key group."""
-        found: list[tuple[int, int, int]] = []
-        start = 0
-        for key_group, run in groupby(self.key_groups):
-            end = start + len(list(run))
-            found.append((key_group, start, end))
-            start = end
-        return tuple(found)
+        return tuple(runs_of(self.key_groups))
 
     def accepted(self, accepts: Callable[[int], bool]) -> StateChanges:
         """The rows whose key group is accepted; itself if all are."""
@@ -90,6 +84,15 @@ class StateChanges:
     def but(self, **fields: Any) -> StateChanges:
         """The same changes, but for these fields."""
         return StateChanges(**{name: getattr(self, name) for name in _FIELDS} | fields)
+
+
+def runs_of(key_groups: Iterable[int]) -> Iterator[tuple[int, int, int]]:
+    """(key group, start, end) of each run of equal key groups."""
+    start = 0
+    for key_group, run in groupby(key_groups):
+        end = start + len(list(run))
+        yield key_group, start, end
+        start = end
 
 
 def changes_of_cells(

@@ -7,10 +7,9 @@ without entries or elements is not in its dict.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from varve.changelog.changes import Op
+from varve.changelog.changes import Op, runs_of
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -156,11 +155,8 @@ class HashMapValueTable(HashMapTable[Any]):
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
-        start = 0
-        for key_group, run in groupby(key_groups):
-            end = start + len(list(run))
+        for key_group, start, end in runs_of(key_groups):
             found.extend(map(self.group(key_group).get, keys[start:end]))
-            start = end
         return found
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:

@@ -13,11 +13,12 @@ Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged v
 
 from __future__ import annotations
 
-from itertools import groupby, islice, repeat
+from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.bulk_wire import bulk_reader
+from varve.changelog.changes import runs_of
 from varve.changelog.key_wire import key_reader, key_writer, keys_reader
 from varve.changelog.rocksdb_database import rocksdb_error
 from varve.changelog.rocksdb_key import (
@@ -244,12 +245,12 @@ class RocksDBValueTable(_Table):
         self._settle()
         prefixes, to_wire = self.form.prefixes, self._key_to_wire
         found: list[bytes | None] = []
-        start = scanned = scans = 0
-        for key_group, run in groupby(key_groups):
-            end, begin = start + len(list(run)), prefixes[key_group]
+        scanned = scans = 0
+        for key_group, start, end in runs_of(key_groups):
+            begin = prefixes[key_group]
             cells = dict(self._rows(begin))
             found += [cells.get(begin + to_wire(key)) for key in keys[start:end]]
-            start, scanned, scans = end, scanned + len(cells), scans + 1
+            scanned, scans = scanned + len(cells), scans + 1
         self._counted = scanned if scans == len(prefixes) else None
         return self._values(found)
 

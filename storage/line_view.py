@@ -169,14 +169,13 @@ def kept_after(
     images = kept_images(view.images, commit)
     is_same = operators == cover.operators()
     is_changed = bool(commit.tiles) or not is_same
-    if is_changed:
-        cover = _changed_cover(cover, commit, operators) if planned is None else planned
-        index = SegmentIndex.of(segments) if index is None else index
-        counting = index.still_counting(cover, commit.tiles if is_same else cover.tiles)
-        segments, dropped = parted(segments, counting)
-        index = index.only(counting) if dropped else index
     if is_changed or _holds_back(view, images):
         index = SegmentIndex.of(segments) if index is None else index
+        if is_changed:
+            cover = _changed_cover(cover, commit, operators) if planned is None else planned
+            counting = index.still_counting(cover, commit.tiles if is_same else cover.tiles)
+            segments, dropped = parted(segments, counting)
+            index = index.only(counting) if dropped else index
         needs_from = _lowest_slot(view.full.seq, cover.tiles, index, images)
     return Kept(cover, segments, images, dropped, index, needs_from)
 

@@ -131,7 +131,8 @@ def parted(
     """The segments for which it is true, and the others. If there are no others, the very tuple comes back."""
     if counting.all():
         return segments, ()
-    return tuple(compress(segments, counting.tolist())), tuple(compress(segments, (~counting).tolist()))
+    others: list[int] = np.flatnonzero(~counting).tolist()
+    return tuple(compress(segments, counting.tolist())), tuple(segments[i] for i in others)
 
 
 def _slot(name: str) -> int:
