@@ -150,17 +150,16 @@ class Driver:
         cycle, number = divmod(self.batch + 1, ADOPT_EVERY)
         if cycle % 2 and not number:  # together; the first time because all partitions begin as one tile
             self.published = tuple(self._descriptors(range(self.parallelism)))
-        elif cycle and not cycle % 2 and number < PARTS:
-            self.published = tuple(self._descriptors(range(number, self.parallelism, PARTS)))
-        else:
-            self.published = ()
+        elif not cycle % 2:
+            parts = range(number, self.parallelism, PARTS) if cycle and number < PARTS else ()
+            self.published = tuple(self._descriptors(parts))
         newest = layout.chain(self.run.state.last_seq)
         self.store.delete([m.name for m in self.store.list(layout.CHAIN) if m.name < newest])
         self.store.delete([m.name for m in self.store.list(layout.PACKS)])
 
     def _descriptors(self, partitions: Iterable[int]) -> Iterator[SnapshotDescriptor]:
-        at = self.links[-BEHIND]
         for partition in partitions:
+            at = self.links[-BEHIND]
             low, high = key_range(partition, self.parallelism, self.key_groups)
             base = self.run.state.view.tiles_for(OPERATOR, low, high)[0].at
             yield SnapshotDescriptor(

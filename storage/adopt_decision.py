@@ -11,16 +11,17 @@ A snapshot may replace tiles if all of this holds:
 * each of its files is its own upload or is named by the snapshot of a tile that it replaces. Only those are safe from
   a stalled collector: a tile of the base entry can never have been given up.
 
-Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them.
+Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them. Of
+thousands of snapshots that are published together one commit takes some, the next ones the rest.
 
-Invariants: I5, I7.
+Invariants: I5, I7, I10 (`ADOPTED_MAX`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from operator import attrgetter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.commit_plan import RANGE_OF, Adoption
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 
 TileSnapshot = SnapshotName
 """The snapshot that a tile names."""
+ADOPTED_MAX: Final = 128
+"""Snapshots that one commit takes over, but for those that only together replace a tile."""
 
 
 class _Choice(NamedTuple):
@@ -56,6 +59,7 @@ def decide_adoption(
     candidates: Iterable[SnapshotDescriptor],
     tile_files: Mapping[SnapshotName, frozenset[str]],
     job_id: str,
+    adopted_max: int = ADOPTED_MAX,
 ) -> Adoption:
     """Choose among the published snapshots, the newest for each range.
 
@@ -65,6 +69,7 @@ def decide_adoption(
         candidates: Descriptors whose number is above their range's floor, in any order.
         tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
         job_id: This job's.
+        adopted_max: Above it nothing more is looked at, so what is left is for later commits.
 
     Returns:
         New tiles, and the floors to raise.
@@ -72,7 +77,7 @@ def decide_adoption(
     floor_of = dict(zip(map(RANGE_OF, floors), map(attrgetter("number"), floors), strict=True))
     new = [c for c in candidates if c.job_id == job_id and c.number > floor_of.get((c.operator, c.low, c.high), 0)]
     cover = cover_of(view)
-    possible = [c for c in new if _is_possible(c, view, cover, tile_files)]
+    new, possible = _first_possible(new, view, cover, tile_files, adopted_max)
     taken: list[SnapshotDescriptor] = []
     replaced: set[Tile] = set()
     for choice in sorted(_choices(possible, cover), key=_merit, reverse=True):
@@ -85,6 +90,35 @@ def decide_adoption(
 
 def _tile(d: SnapshotDescriptor) -> Tile:
     return Tile(operator=d.operator, low=d.low, high=d.high, at=d.at, snapshot=d.number)
+
+
+def _first_possible(
+    new: Sequence[SnapshotDescriptor],
+    view: LineView,
+    cover: TileCover,
+    tile_files: Mapping[SnapshotName, frozenset[str]],
+    count: int,
+) -> tuple[Sequence[SnapshotDescriptor], list[SnapshotDescriptor]]:
+    """Those that are looked at, and the possible ones among them: `count`, and what touches the same tiles.
+
+    All, if there are no more. What shares a tile is decided together: it excludes one another, or needs one another.
+    """
+    if len(new) <= count:
+        return new, [c for c in new if _is_possible(c, view, cover, tile_files)]
+    seen: list[SnapshotDescriptor] = []
+    possible: list[SnapshotDescriptor] = []
+    operator, reach = "", 0
+    for c in sorted(new, key=RANGE_OF):
+        if c.operator != operator:
+            operator, reach = c.operator, 0
+        if c.low >= reach and len(possible) >= count:
+            break
+        seen.append(c)
+        reach = max(reach, c.low + 1)  # numbers of a range have one floor
+        if _is_possible(c, view, cover, tile_files):
+            possible.append(c)
+            reach = max(reach, cover.over(c.operator, c.low, c.high)[-1].high)
+    return seen, possible
 
 
 def _is_possible(

@@ -39,6 +39,7 @@ from varve.storage.records import (
     Tile,
     encode_entry,
 )
+from varve.storage.segment_index import SegmentIndex, parted
 from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
@@ -121,9 +122,10 @@ def plan_commit(
         full=state.view.full,
         path=state.view.path,
     )
-    if _is_full(state, policy, cover, pack):
-        draft = _made_full(draft, state, cover, pack)
-    kept = kept_after(state.view, draft, cover, state.index)
+    index = state.index
+    if _is_full(state, policy, draft, cover, pack):
+        draft, index = _made_full(draft, state, cover, pack)
+    kept = kept_after(state.view, draft, cover, index)
     commit = _with_needs(draft, kept.needs_from, state, policy)
     return _encoded(commit, blob, kept)
 
@@ -236,23 +238,35 @@ def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) 
     return tuple(floor for _, floor in sorted(merged.items(), key=itemgetter(0)))
 
 
-def _is_full(state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pack | None) -> bool:
+def _is_full(state: ChainState, policy: CommitPolicy, draft: Commit, cover: TileCover, pack: Pack | None) -> bool:
     if state.base is None or pack is not None:
         return True
     if state.commits_since_full + 1 >= policy.path_max:
         return True
     if state.view.images or not state.is_full_due(policy):
         return False  # images wait for a pack, which copies them
-    return not any(is_packable(ref) for ref in _log(state, cover, None))
+    return not any(is_packable(ref) for ref in _log(state, draft, cover, None)[0])
 
 
-def _log(state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[SegmentRef, ...]:
-    """Every segment before the entry that still counts for some key group."""
-    segments = state.view.segments if pack is None else replace_packed(state.view.segments, pack)
-    return tuple(segments) if cover.tiles is state.view.tiles else cover.counted(segments)
+def _log(
+    state: ChainState, draft: Commit, cover: TileCover, pack: Pack | None
+) -> tuple[tuple[SegmentRef, ...], SegmentIndex]:
+    """Every segment before the entry that still counts for some key group; `draft` is the entry as if not full."""
+    segments, index = state.view.segments, state.index
+    if pack is not None:
+        segments = replace_packed(segments, pack)
+        known = pack.replaced_index if segments is pack.replaced else None
+        index = SegmentIndex.of(segments) if known is None else known
+    if cover.tiles is state.view.tiles:
+        return segments, index
+    is_same = cover.operators() == cover_of(state.view).operators()
+    counting = index.still_counting(cover, draft.tiles if is_same else cover.tiles)
+    log, dropped = parted(segments, counting)
+    return log, index.only(counting) if dropped else index
 
 
-def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> Commit:
+def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[Commit, SegmentIndex]:
+    """The entry as a full one, and the index of its log."""
     if pack is not None and pack.slot != state.slot:
         raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
     planned_here = pack is not None and pack.planned_from is state.view.segments
@@ -262,15 +276,17 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
         raise InvariantError("the pack holds images that are not on the base's line", object_name=pack.name)
     images = state.view.images if pack is None else replace_packed_images(state.view.images, pack)
     oldest = cover.oldest()
-    return msgspec.structs.replace(
+    log, index = _log(state, draft, cover, pack)
+    full = msgspec.structs.replace(
         draft,
         tiles=cover.tiles,
         full=draft.link,
         path=(),
-        log=_log(state, cover, pack),
+        log=log,
         images=kept_images(images, draft),
         line=tuple(link for link in state.view.line if link.seq >= oldest),
     )
+    return full, index
 
 
 def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:

@@ -157,12 +157,12 @@ def kept_after(
         view: Of the commit's parent.
         commit: The next one.
         planned: The cover that the commit was planned with, if this is who plans it.
-        index: Of the view's segments, if it is known.
+        index: Of the view's segments, of a full entry's log, if it is known.
 
     Raises `CorruptDataError` if tiles and operators do not fit together.
     """
     if commit.is_full:
-        return _kept_by_full(commit)
+        return _kept_by_full(commit, planned, index)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
     dropped: Sequence[SegmentRef] = ()
@@ -180,9 +180,9 @@ def kept_after(
     return Kept(cover, segments, images, dropped, index, needs_from)
 
 
-def _kept_by_full(commit: Commit) -> Kept:
-    cover = _checked(TileCover(commit.tiles), commit)
-    index = SegmentIndex.of(commit.log)
+def _kept_by_full(commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None) -> Kept:
+    cover = _checked(TileCover(commit.tiles), commit) if planned is None else planned
+    index = SegmentIndex.of(commit.log) if index is None else index
     needs_from = _lowest_slot(commit.seq, cover.tiles, index, commit.images)
     return Kept(cover, commit.log, commit.images, (), index, needs_from)
 

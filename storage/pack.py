@@ -18,6 +18,7 @@ from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
 from varve.storage.frame import blob_offset, frame, frame_pieces, unframe
 from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef
+from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,7 +55,8 @@ class Pack(NamedTuple):
     """The view's segments that it was planned from."""
     replaced: tuple[SegmentRef, ...] = ()
     """These with `refs` in place of what was packed, see `replace_packed`."""
-
+    replaced_index: SegmentIndex | None = None
+    """Of `replaced`; made with the pack, because the commit does not wait for that."""
     size_bytes: int = 0
     """Of the object."""
 
@@ -115,7 +117,8 @@ def plan_pack(
     body = frame_pieces(_KIND, VERSION, head, pieces())
     packed = frozenset(ref for run in runs for ref in run)
     pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied), size_bytes=len(body))
-    return pack._replace(planned_from=segments, replaced=replace_packed(segments, pack))
+    replaced = replace_packed(segments, pack)
+    return pack._replace(planned_from=segments, replaced=replaced, replaced_index=SegmentIndex.of(replaced))
 
 
 def encode_pack(header: PackHeader, blob: bytes) -> bytes:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.clock import TokenSource
-    from varve.storage.line_view import LineView, StoredCommit
+    from varve.storage.line_view import StoredCommit
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import ObjectSlice
 
@@ -66,12 +66,10 @@ class PackUpload:
         """If the next entry should be full, begin to make and upload its pack."""
         if not state.is_full_due(self._policy):
             return
-        packable = state.packable()
-        if not packable and not state.view.images:
+        if not state.packable_bytes and not state.view.images:
             return
         header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
-        view = state.view
-        self._upload = (state.slot, self._threads.submit(lambda: self._make(view, packable, header)))
+        self._upload = (state.slot, self._threads.submit(lambda: self._make(state, header)))
 
     def take(self, slot: int) -> Pack | None:
         """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
@@ -105,7 +103,8 @@ class PackUpload:
         self.settle(CLOSE_S)
         self._threads.close()
 
-    def _make(self, view: LineView, packable: tuple[SegmentRef, ...], header: PackHeader) -> Pack:
+    def _make(self, state: ChainState, header: PackHeader) -> Pack:
+        view, packable = state.view, state.packable()
         images = images_to_copy(view.images)
         held = _HeldBytes(packable, self._blobs)
         missing = dict.fromkeys(ref.data for ref in (*packable, *images) if not held.has(ref.data))

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.errors import InvariantError
-from varve.storage.records import SegmentRef, Tile
+from varve.storage.records import Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -43,13 +43,12 @@ def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[i
 class TileCover:
     """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
 
-    __slots__ = ("_by_operator", "_lows", "_oldest", "tiles")
+    __slots__ = ("_by_operator", "_lows", "tiles")
 
     def __init__(self, tiles: Iterable[Tile]) -> None:
         ordered = tuple(sorted(tiles, key=_IN_ORDER))
         # The very tuple, if it is in order: that tiles have not changed is then seen without comparing them.
         self.tiles: tuple[Tile, ...] = tiles if isinstance(tiles, tuple) and tiles == ordered else ordered
-        self._oldest: dict[tuple[str, int, int], int] = {}
         self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=attrgetter("operator"))}
         self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
 
@@ -75,18 +74,6 @@ class TileCover:
             for t in self.over(operator, low, high)
             if t.at.seq < newer_than
         )
-
-    def counted(self, segments: Iterable[SegmentRef]) -> tuple[SegmentRef, ...]:
-        """Those segments that are newer than some tile that they touch; as `floors`."""
-        oldest, found = self._oldest, list[SegmentRef]()
-        for segment in segments:  # thousands: no call for each
-            key = segment.operator, segment.low, segment.high
-            seq = oldest.get(key)
-            if seq is None:
-                seq = oldest[key] = self.oldest_over(*key)
-            if seq < segment.seq_last:
-                found.append(segment)
-        return tuple(found)
 
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""

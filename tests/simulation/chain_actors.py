@@ -232,7 +232,8 @@ class DriverRun:
         )
         candidates = self._snapshots.candidates(state.floors)
         files = self._snapshots.tile_files(state.view)
-        adoption = decide_adoption(state.view, state.floors, candidates, files, state.job_id)
+        at_once = 1 + state.slot % 4
+        adoption = decide_adoption(state.view, state.floors, candidates, files, state.job_id, at_once)
         plan = plan_commit(state, facts, world.policy, world.tokens.token(), adoption, self._pack(state))
         # Known before it is durable: whoever reads the commit may compare its state at once.
         world.spark.states[plan.commit.link] = made

@@ -8,7 +8,7 @@ from benchmarks.driver_cost import ADOPT_EVERY, Driver, measure_memory, measure_
 from varve.storage import chain_state, commit_plan
 from varve.storage.pack import is_packable
 from varve.storage.records import SegmentRef
-from varve.storage.tile_cover import TileCover
+from varve.storage.segment_index import SegmentIndex
 
 
 def test_the_drivers_cost_is_measured() -> None:
@@ -45,8 +45,8 @@ def test_an_ordinary_commit_does_not_look_at_the_log(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(chain_state, "packable_of", lambda refs: [ref for ref in refs if counting(ref)])
     monkeypatch.setattr(commit_plan, "is_packable", counting)
     counted: list[int] = []
-    count = TileCover.counted
-    monkeypatch.setattr(TileCover, "counted", lambda cover, segments: counted.append(1) or count(cover, segments))
+    count = SegmentIndex.still_counting
+    monkeypatch.setattr(SegmentIndex, "still_counting", lambda *args: counted.append(1) or count(*args))
     driver = Driver(32, 32)
     per_batch: list[int] = []
     for number in range(25):

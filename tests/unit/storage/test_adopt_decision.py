@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from varve.storage import layout
-from varve.storage.adopt_decision import decide_adoption, tile_snapshots
+from varve.storage.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
 from varve.storage.layout import SnapshotName
 from varve.storage.line_view import LineView
 from varve.storage.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
@@ -39,9 +39,10 @@ def adopted(
     *candidates: SnapshotDescriptor,
     floors: tuple[SnapshotFloor, ...] = (),
     shared: dict[SnapshotName, frozenset[str]] | None = None,
+    at_once: int = ADOPTED_MAX,
 ) -> tuple[list[tuple[int, int, int, int | None]], dict[tuple[int, int], int]]:
     """(low, high, at, number) of the new tiles, and the floors raised by range."""
-    found = decide_adoption(state, floors, candidates, shared or {}, JOB)
+    found = decide_adoption(state, floors, candidates, shared or {}, JOB, at_once)
     raised = {(f.low, f.high): f.number for f in found.floors}
     return [(t.low, t.high, t.at.seq, t.snapshot) for t in found.tiles], raised
 
@@ -155,3 +156,44 @@ class TestSharedFiles:
         state = view(tile(0, 4, 3, 1), tile(4, 8, 3, 2))
         names = {SnapshotName("op", 0, 4, 1): frozenset({"a"}), SnapshotName("op", 4, 8, 2): frozenset({"b"})}
         assert adopted(state, snapshot(0, 8, 1, 6, base=3, files=("a", "b")), shared=names)[0] == [(0, 8, 6, 1)]
+
+
+EIGHT = view(*(tile(n, n + 1) for n in range(8)))
+
+
+def test_of_many_snapshots_a_commit_takes_some_and_the_next_ones_the_rest() -> None:
+    published = [snapshot(n, n + 1, 1, at=3 + n % 5) for n in reversed(range(8))]
+    state, floors, found = EIGHT, (), []
+    while (step := decide_adoption(state, floors, published, {}, JOB, 3)).tiles:
+        found.append([t.low for t in step.tiles])
+        assert [f.low for f in step.floors] == found[-1]
+        new = {t.low: t for t in step.tiles}
+        state, floors = view(*(new.get(t.low, t) for t in state.tiles)), (*floors, *step.floors)
+    assert found == [[0, 1, 2], [3, 4, 5], [6, 7]]
+
+
+def test_what_is_not_possible_does_not_keep_the_others_waiting() -> None:
+    waiting = [snapshot(n, n + 1, 1, at=11) for n in range(6)]  # of a commit that is not there yet
+    found, _ = adopted(EIGHT, *waiting, snapshot(6, 7, 1, 5), snapshot(7, 8, 1, 5), at_once=1)
+    assert found == [(6, 7, 5, 1)]
+
+
+def test_snapshots_that_only_together_replace_a_tile_are_adopted_together() -> None:
+    state = view(tile(0, 6), tile(6, 8))
+    parts = [snapshot(n, n + 2, 1, at=5) for n in (0, 2, 4, 6)]
+    assert adopted(state, *parts, at_once=1)[0] == [(0, 2, 5, 1), (2, 4, 5, 1), (4, 6, 5, 1)]
+
+
+def test_of_snapshots_that_exclude_one_another_the_best_is_taken_whatever_the_limit() -> None:
+    state = view(tile(0, 4, 3, 1), tile(4, 8, 3, 1))
+    rivals = [snapshot(0, 4, 1, 5, base=3), snapshot(0, 8, 1, 6, base=3), snapshot(4, 8, 1, 7, base=3)]
+    assert adopted(state, *rivals, at_once=1) == adopted(state, *rivals)
+
+
+def test_a_floor_never_passes_a_number_that_was_not_looked_at() -> None:
+    """Numbers of one range are looked at together, or a later commit could not take the lower one any more."""
+    aborted = msgspec.structs.replace(snapshot(1, 2, 5, 0), status="aborted", files=())
+    first = snapshot(0, 1, 1, 5)
+    assert adopted(EIGHT, first, aborted, snapshot(1, 2, 4, 6), at_once=1) == ([(0, 1, 5, 1)], {(0, 1): 1})
+    found, raised = adopted(EIGHT, aborted, snapshot(1, 2, 4, 6), snapshot(5, 6, 1, 6), at_once=1)
+    assert (found, raised) == ([(1, 2, 6, 4)], {(1, 2): 5})

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from varve.storage.errors import InvariantError
-from varve.storage.records import Link, ObjectSlice, SegmentRef, Tile
+from varve.storage.records import Link, Tile
 from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 
@@ -31,16 +31,6 @@ def test_tiles_are_found_by_key_group() -> None:
 )
 def test_only_tiles_older_than_a_segment_let_it_count(newer_than: int, expected: tuple[KeyGroupFloor, ...]) -> None:
     assert HALVES.floors("op", 2, 6, newer_than) == expected
-
-
-def test_a_segment_counts_if_any_tile_that_it_touches_is_older() -> None:
-    place = ObjectSlice("seg", 0, 1, 0)
-    ranges = [(low, high) for low in range(8) for high in range(low + 1, 9)]
-    segments = [SegmentRef("op", low, high, 1, seq, place) for low, high in ranges for seq in range(1, 8)]
-    newer = [s for s in segments if HALVES.floors("op", s.low, s.high, s.seq_last)]
-    assert HALVES.counted(segments) == tuple(newer)
-    assert 0 < len(newer) < len(segments)
-    assert HALVES.counted([SegmentRef("other", 0, 4, 1, 9, place)]) == ()
 
 
 @pytest.mark.parametrize(
