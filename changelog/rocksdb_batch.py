@@ -114,6 +114,11 @@ class RowBuilder:
     def write_batch(self) -> WriteBatch:
         """The rows as a write batch."""
         batch = WriteBatch(raw_mode=True)
+        self.put_into(batch)
+        return batch
+
+    def put_into(self, batch: WriteBatch) -> None:
+        """Add the rows to a write batch, in order of key."""
         put, delete = batch.put, batch.delete
         keys, values = list(self.rows), list(self.rows.values())
         for i in _order(keys):
@@ -122,7 +127,6 @@ class RowBuilder:
                 delete(keys[i])
             else:
                 put(keys[i], value)
-        return batch
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire

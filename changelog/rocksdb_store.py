@@ -291,10 +291,12 @@ class RocksDBStore:
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
+        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it.
+
+        A part of what is held back is written, too, as it had better not be while somebody waits.
+        """
         self._prepared = None
-        if self._behind.is_due:
-            self._write_held(asked=False)
+        self._write_some()
         if self._holds_back(changes):
             return
         if all(self._registry.knows(change.schema) for change in changes):
@@ -448,6 +450,29 @@ class RocksDBStore:
     def _holds_back(self, changes: Sequence[StateChanges]) -> bool:
         """Whether a batch with these changes is not written at once."""
         return self._registry.is_confirmed and not self._folding and self._behind.takes(changes, self._values)
+
+    def _write_some(self) -> None:
+        """Go on writing what is held back, if it is due: make some of its rows; with the last ones all are written."""
+        if self._behind.is_due:
+            if not self._behind.may_seal(self._values):
+                self._write_held(asked=False)
+                return
+            self._behind.seal(self._version)
+        leaving = self._behind.leaving
+        if leaving is None:
+            return
+        builder = self._build([Batch(leaving.next_changes(), leaving.version.at.seq)])
+        builder.put_into(leaving.write_batch)
+        self._tell(builder)  # what a table remembers is of no account as long as it is held back
+        if not leaving.is_complete:
+            return
+        leaving.write_batch.put(VERSION_KEY, msgspec.json.encode(leaving.version))
+        try:
+            self._database.write(leaving.write_batch)
+        except VarveError:
+            leaving.begin_again()
+            raise
+        self._behind.left(self._values)
 
     def _write_held(self, *, asked: bool = True) -> None:
         """Write what is held back, if anything; `asked` as in `WriteBehind.written`."""

@@ -193,8 +193,8 @@ class RocksDBValueTable(_Table):
         super().__init__(form, database)
         self._recent = recent
         self._write_held = write_held
-        self._held: Mapping[int, Mapping[Any, Any]] = _NOTHING
-        """Key group → key → value, None for none, that is not in the database yet."""
+        self._held: tuple[Mapping[int, Mapping[Any, Any]], ...] = ()
+        """Newest first: key group → key → value, None for none, that is not in the database yet."""
         self._ahead: dict[Any, Any] = {}
         self._read = database.read
         self._counted: int | None = None
@@ -205,8 +205,8 @@ class RocksDBValueTable(_Table):
         value = self._ahead.get(key, _UNKNOWN)
         if value is not _UNKNOWN:
             return value
-        if self._held:
-            value = self._held.get(key_group, _NOTHING).get(key, _UNKNOWN)
+        for held in self._held:
+            value = held.get(key_group, _NOTHING).get(key, _UNKNOWN)
             if value is not _UNKNOWN:
                 return value
         recent = self._recent
@@ -269,16 +269,18 @@ class RocksDBValueTable(_Table):
         """What values that are held back may take."""
         return self._recent.generation_bytes
 
-    def hold(self, cells: Mapping[int, Mapping[Any, Any]]) -> None:
-        """These, by key group and key, are confirmed and not in the database; None for a key that has none."""
+    def hold(self, *cells: Mapping[int, Mapping[Any, Any]]) -> None:
+        """These, by key group and key, are confirmed and not in the database; None for a key that has none.
+
+        Newest first; none: everything is there. What is remembered of the keys that are there now may be older:
+        `remember` or `forget`.
+        """
         self._ahead = {}
         self._held = cells
-        self._recent.lend()
-
-    def release(self) -> None:
-        """What was held back is in the database. What is remembered of its keys is older: `remember` or `forget`."""
-        self._held = _NOTHING
-        self._recent.take_back()
+        if cells:
+            self._recent.lend()
+        else:
+            self._recent.take_back()
 
     def _settle(self) -> None:
         """Have all that is confirmed in the database."""

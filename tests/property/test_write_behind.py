@@ -45,12 +45,13 @@ class Machine(RuleBasedStateMachine):
         directory = self.resources.enter_context(quick_directory())
         self.resources.enter_context(patch.object(rocksdb_write_behind, "HELD_BATCHES_MAX", 4))
         self.resources.enter_context(patch.object(rocksdb_write_behind, "_PAUSE_BATCHES", 1))
+        self.resources.enter_context(patch.object(rocksdb_write_behind, "SLICES", 3))
         self.directory, self.copy = directory / "db", directory / "copy"
         self.states: dict[str, Values] = {"first": {}, "second": {}}
         self.at: dict[int, dict[str, Values]] = {0: {"first": {}, "second": {}}}
         """Seq → the states."""
         self.seq = 0
-        self.store = self._opened(2000)
+        self.store = self._opened(5000)
 
     def _opened(self, room_bytes: int) -> RocksDBStore:
         options = RocksDBOptions(recent_values_size_bytes=room_bytes)
@@ -64,6 +65,13 @@ class Machine(RuleBasedStateMachine):
         if is_prepared:
             self.store.prepare(changes, self.seq + 1)
         self._apply(changes, {"first": first, "second": second or {}})
+
+    @rule(first=st.integers(0, 7), batches=st.integers(4, 9))
+    def many_columns(self, first: int, batches: int) -> None:
+        """Batches of the same keys, each prepared: what comes before them begins to be written."""
+        for n in range(batches):
+            values: Values = dict.fromkeys(ALL_KEYS[n % 2 :: 1 + n % 3], first + n)
+            self.columns(first=values, second=None, is_prepared=True)
 
     @rule(values=VALUES)
     def rows(self, values: Values) -> None:
@@ -91,7 +99,7 @@ class Machine(RuleBasedStateMachine):
     def read_all(self) -> None:
         assert _contents(self.store) == _present(self.states)
 
-    @rule(room_bytes=st.sampled_from([0, 700, 2000, 1 << 20]))
+    @rule(room_bytes=st.sampled_from([0, 700, 2000, 5000, 1 << 20]))
     def open_again(self, room_bytes: int) -> None:
         self.store.close()
         self.store = self._opened(room_bytes)

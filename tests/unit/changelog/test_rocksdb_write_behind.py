@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 import pytest
+from rocksdict import WriteBatch
 
 from tests.batch_keys import keys_of
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, link
@@ -17,13 +18,13 @@ from varve.changelog.column_changes import ColumnChanges
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.rocksdb_tables import remembered_bytes
-from varve.changelog.rocksdb_write_behind import HELD_BATCHES_MAX
+from varve.changelog.rocksdb_write_behind import HELD_BATCHES_MAX, SLICES
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.storage.errors import MayHaveHappenedError
 from varve.storage.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
     from pathlib import Path
 
 LONG = Types.LONG().type_string()
@@ -149,18 +150,103 @@ def test_a_new_schema_is_not_confirmed_by_them(open_store: Callable[..., RocksDB
     assert open_store().schemas == (SUM, OTHER)
 
 
-def test_they_are_written_together_after_so_many_batches_when_the_next_one_is_prepared(
-    open_store: Callable[..., RocksDBStore], tmp_path: Path
+MANY = {f"k{n}": n for n in range(40)}
+"""Keys of many key groups."""
+
+
+def advance(store: RocksDBStore, batches: int, keys: Iterable[str] = MANY) -> None:
+    """Batches that are prepared, as a worker that works ahead does; each sets the keys to its seq."""
+    for _ in range(batches):
+        seq = store.version.seq + 1
+        changes = [columns(dict.fromkeys(keys, seq))]
+        store.prepare(changes, seq)
+        store.apply(changes, link(seq))
+
+
+def values_of(store: RocksDBStore, keys: Iterable[str] = MANY) -> set[int | None]:
+    table = store.value_table(SUM)
+    return {table.get(group_of(key), key) for key in keys}
+
+
+def test_after_so_many_batches_they_are_written_bit_by_bit_and_appear_together(
+    open_store: Callable[..., RocksDBStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = begun(open_store)
-    for seq in range(2, HELD_BATCHES_MAX + 2):
-        store.prepare([columns(dict.fromkeys(KEYS, seq))], seq)
-        store.apply([columns(dict.fromkeys(KEYS, seq))], link(seq))
-    assert on_disk(store, tmp_path)[0] == 1
+    written: list[int] = []
+    write = store._database.write  # type: ignore[reportPrivateUsage]
+    monkeypatch.setattr(store._database, "write", lambda batch: written.append(len(batch)) or write(batch))  # type: ignore[reportPrivateUsage]
+    advance(store, HELD_BATCHES_MAX)
     last = store.version.seq
+    for _ in range(SLICES):
+        assert (on_disk(store, tmp_path)[0], written) == (1, [])
+        advance(store, 1)
+        assert values_of(store) == {store.version.seq}
+    assert written == [len(MANY) + 1]  # and the version
+    assert on_disk(store, tmp_path)[0] == last
+    assert values_of(store) == {store.version.seq} == {last + SLICES}
+    advance(store, HELD_BATCHES_MAX)
+    assert on_disk(store, tmp_path)[0] == last + HELD_BATCHES_MAX
+
+
+@pytest.mark.parametrize("slices", range(SLICES))
+def test_whatever_needs_them_in_the_meantime_has_all_of_them_written(
+    open_store: Callable[..., RocksDBStore], tmp_path: Path, slices: int
+) -> None:
+    store = begun(open_store)
+    advance(store, HELD_BATCHES_MAX)
+    advance(store, slices, list(MANY)[::2])
+    expected = {store.version.seq, 1 + HELD_BATCHES_MAX} if slices else {store.version.seq}
+    store.flush()
+    assert on_disk(store, tmp_path)[0] == store.version.seq
+    assert values_of(store) == expected
+    assert values_of(open_store()) == expected
+
+
+def test_keys_that_only_the_older_batches_have_set_are_read_from_them(open_store: Callable[..., RocksDBStore]) -> None:
+    store = begun(open_store)
+    advance(store, HELD_BATCHES_MAX)
+    for seq in range(HELD_BATCHES_MAX + 2, HELD_BATCHES_MAX + 2 + SLICES + 2):
+        changes = [columns({"k1": None, "k2": 7})]
+        store.prepare(changes, seq)
+        store.apply(changes, link(seq))
+        assert values_of(store, ["k1"]) == {None}
+        assert values_of(store, ["k2"]) == {7}
+        assert values_of(store, list(MANY)[3:]) == {HELD_BATCHES_MAX + 1}
+
+
+def test_without_room_for_twice_as_much_they_are_written_at_once(
+    open_store: Callable[..., RocksDBStore], tmp_path: Path
+) -> None:
+    room = 2 * remembered_bytes(len(KEYS), len(KEYS) * (8 + len("ключ".encode())))
+    store = begun(open_store, recent_values_size_bytes=room)
+    advance(store, HELD_BATCHES_MAX, KEYS)
+    last = store.version.seq
+    assert on_disk(store, tmp_path)[0] == 1
     store.prepare([columns(dict.fromkeys(KEYS, 99))], last + 1)
     assert on_disk(store, tmp_path) == (last, dict.fromkeys(KEYS, last))
     assert read(store) == dict.fromkeys(KEYS, last)
+
+
+def test_a_disk_that_is_full_when_they_are_written_leaves_them_held_back(
+    open_store: Callable[..., RocksDBStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = begun(open_store)
+    advance(store, HELD_BATCHES_MAX + SLICES - 1)
+
+    def full(batch: WriteBatch) -> None:
+        write(batch)  # so that it is used up
+        raise MayHaveHappenedError("the disk is full")
+
+    with monkeypatch.context() as patched:
+        write = store._database.write  # type: ignore[reportPrivateUsage]
+        patched.setattr(store._database, "write", full)  # type: ignore[reportPrivateUsage]
+        with pytest.raises(MayHaveHappenedError):
+            advance(store, 1)
+    assert values_of(store) == {store.version.seq}
+    advance(store, SLICES + 1)
+    assert values_of(store) == {store.version.seq}
+    store.flush()
+    assert values_of(open_store()) == {1 + HELD_BATCHES_MAX + 2 * SLICES}
 
 
 def test_they_are_bounded_although_nothing_is_prepared(open_store: Callable[..., RocksDBStore], tmp_path: Path) -> None:
