@@ -159,8 +159,8 @@ class Ceph:
             "client_kwargs": {"region_name": "us-east-1"},
         }
 
-    def make_bucket(self, name: str) -> None:
-        """Create a bucket."""
+    def make_bucket(self, name: str, *, is_public: bool = False) -> None:
+        """Create a bucket; a public one may be read and written without a signature."""
         client = botocore.session.get_session().create_client(
             "s3",
             endpoint_url=self.endpoint_url,
@@ -168,7 +168,7 @@ class Ceph:
             aws_secret_access_key=SECRET_KEY,
             region_name="us-east-1",
         )
-        client.create_bucket(Bucket=name)
+        client.create_bucket(Bucket=name, ACL="public-read-write" if is_public else "private")
         client.close()
 
     def start(self) -> None:

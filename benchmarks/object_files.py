@@ -2,7 +2,8 @@
 
 PySpark has no S3 filesystem (`hadoop-aws` and its SDK are half a gigabyte of their own). So Spark's checkpoint is in
 local files behind `ObjectFileSystem.java`, which counts and delays operations as the requests of an object store, and
-where it is in doubt counts in favour of Spark. It is compiled with the Java compiler that Spark brings with it.
+where it is in doubt counts in favour of Spark. With an endpoint, what the files hold is in a bucket there, and every
+byte that Spark writes or reads of them passes over HTTP. It is compiled with the Java compiler that Spark brings with it.
 """
 
 from __future__ import annotations
@@ -23,19 +24,24 @@ FILES = ("logs", "changelog", "snapshot", "state")
 KINDS = ("PUT", "GET", "HEAD", "LIST", "DELETE", "RENAME")
 
 
-def session_with_objects(directory: Path, latency_ms: float = 0.0, more: Mapping[str, str] | None = None) -> Any:
+def session_with_objects(
+    directory: Path, latency_ms: float = 0.0, more: Mapping[str, str] | None = None, endpoint: str = ""
+) -> Any:
     """A session that knows `objects://` locations.
 
     Args:
         directory: For the filesystem's classes.
         latency_ms: Added to every request.
         more: Further properties.
+        endpoint: URL of a bucket, or of a prefix in one, that anybody may read and write; the files' contents are there.
+            Then PUT and GET take what it takes, and the latency is that of the others.
     """
     directory.mkdir(parents=True, exist_ok=True)  # before the JVM, which forgets what is not there when it starts
     own = {
         "spark.driver.extraClassPath": str(directory),
         f"spark.hadoop.fs.{SCHEME}.impl": CLASS,
         f"spark.hadoop.fs.{SCHEME}.latency.ms": str(round(latency_ms)),
+        f"spark.hadoop.fs.{SCHEME}.endpoint": endpoint,
     }
     spark = session(own | dict(more or {}))
     compiler = spark._jvm.org.codehaus.janino.SimpleCompiler()  # noqa: SLF001  no public way

@@ -31,7 +31,7 @@ def s3_with_latency(*, durable: bool) -> Generator[None]:
     `durable`: objects are on disk instead of in memory, so they may have more than 2 GB.
     """
     with running_ceph(durable=durable) as ceph, S3Proxy(ceph.endpoint_url, LATENCY_MS) as proxy:
-        ceph.make_bucket(BUCKET)
+        ceph.make_bucket(BUCKET, is_public=True)  # Spark's side does not sign its requests
         os.environ |= {_ENDPOINT: proxy.url, _DIRECT: ceph.endpoint_url}
         try:
             yield
@@ -80,4 +80,5 @@ def storage_session(storage: str, work: Path, more: Mapping[str, str] | None = N
     """A session that knows `spark_location`, with these further properties."""
     if storage == LOCAL:
         return session(more)
-    return object_files.session_with_objects(work / "classes", LATENCY_MS, more)
+    endpoint = f"{os.environ[_ENDPOINT]}/{BUCKET}/spark"
+    return object_files.session_with_objects(work / "classes", LATENCY_MS, more, endpoint)
