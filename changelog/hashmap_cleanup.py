@@ -53,7 +53,7 @@ class HashMapCleanup:
         return removed
 
     def _round(self) -> Iterator[tuple[int, Any]]:
-        for key_group, cells in self.table.groups.items():
+        for key_group, cells in self.table.all_groups():
             for key in list(cells):
                 yield key_group, key
 

@@ -25,6 +25,7 @@ from varve.changelog.hashmap_tables import (
     outside,
 )
 from varve.changelog.hashmap_timers import HashMapTimerTable
+from varve.changelog.lazy_groups import GroupSource
 from varve.changelog.rocksdb_bulk import write_table_snapshot
 from varve.changelog.schema_history import changes_at, first_version, migrating_conversion, stored_conversion
 from varve.changelog.segment_columns import TIMERS, namespace_type_of, type_of
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
+    from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
@@ -95,6 +97,7 @@ class HashMapStore:
         self._torn = False
         self._folding = False
         self._ahead: _Ahead | None = None
+        self._source: GroupSource | None = None
 
     @property
     def version(self) -> Link:
@@ -157,6 +160,7 @@ class HashMapStore:
         for change, _ in work:
             self._table(change.schema, HashMapTable)
         newest = {schema.name: schema for schema in self._registry.schemas}
+        self._load_touched([change for change, _ in work])
         self._torn, self._folding = True, False
         for change, accepts in work:
             counting = changes_at(newest[change.schema.name], change)
@@ -168,9 +172,14 @@ class HashMapStore:
             self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore`. States that can say what the changes displace take them now and keep that."""
+        """See `WorkingStore`. States that can say what the changes displace take them now and keep that.
+
+        Some of what is to be loaded is, too.
+        """
         self._take_back()
         self._check_whole()
+        self._load_some()
+        self._load_touched(changes)
         tables = [self._tables.get(change.schema.name) for change in changes]
         rest: list[StateChanges] = []
         displaced: list[Displaced] = []
@@ -205,7 +214,8 @@ class HashMapStore:
 
     def size_estimate(self) -> StoreSize | None:
         """See `WorkingStore`; only counts, because sizes of Python objects are not known."""
-        return StoreSize(sum(table.count() for table in self._tables.values()), None)
+        left = self._source.rows_left() if self._source is not None else 0
+        return StoreSize(left + sum(table.count() for table in self._tables.values()), None)
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
         """See `WorkingStore`; states whose TTL says `cleanup_full_snapshot` are written without what has expired."""
@@ -242,6 +252,28 @@ class HashMapStore:
         self._torn = False
         self._confirm()
 
+    def load_later(self, source: RocksDBStore, release: Callable[[], None]) -> None:
+        """The same, but rows are taken over when their key groups are asked for, and some ahead of each batch.
+
+        Args:
+            source: Must not change.
+            release: Called when nothing is left to be taken over, or this store is closed: closes the source.
+        """
+        self._take_back()
+        self._check_whole()
+        later = GroupSource(source, len(self._range), release)
+        self._torn = True
+        for schema in source.schemas:
+            table = self._table(schema, HashMapTable)
+            if schema.kind == TIMERS:
+                for row in source.timer_table(schema).items():
+                    table.load(row)
+            else:
+                later.add(table.load_later(table_of(source, schema).group_items))
+        self._source, self._version = later, source.version
+        self._torn = False
+        self._confirm()
+
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
         """See `WorkingStore`."""
         self._take_back()
@@ -260,6 +292,29 @@ class HashMapStore:
         """Release the memory."""
         self._ahead = None
         self._tables.clear()
+        self._release_source()
+
+    def _load_some(self) -> None:
+        """Take over some of what is left in the source."""
+        if self._source is not None:
+            self._source.load_some()
+            if self._source.is_complete:
+                self._release_source()
+
+    def _load_touched(self, changes: Sequence[StateChanges]) -> None:
+        """Have the key groups of these changes in memory: if they cannot be read, nothing is torn yet."""
+        if self._source is None:
+            return
+        for change in changes:
+            table = self._tables.get(change.schema.name)
+            if table is not None:
+                for key_group in {key_group for key_group, _, _ in change.runs}.intersection(self._range):
+                    table.group(key_group)
+
+    def _release_source(self) -> None:
+        source, self._source = self._source, None
+        if source is not None:
+            source.close()
 
     def _take_back(self) -> None:
         """Undo what `prepare` did: it was not confirmed."""
@@ -302,7 +357,7 @@ class HashMapStore:
         accepted = present if accepts is None else {key_group for key_group in present if accepts(key_group)}
         for key_group in accepted:
             if key_group not in self._range:
-                raise outside(key_group, dict.fromkeys(self._range)).with_context(operator=self._operator)
+                raise outside(key_group, self._range).with_context(operator=self._operator)
         return accepted
 
     def _check_whole(self) -> None:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from varve.changelog.changes import Op, runs_of
+from varve.changelog.lazy_groups import LazyGroups
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -24,10 +25,29 @@ C = TypeVar("C")
 class HashMapTable(ABC, Generic[C]):
     """Base: key groups `[low, high)`, each key → its cell."""
 
-    __slots__ = ("groups",)
+    __slots__ = ("groups", "key_groups")
 
     def __init__(self, low: int, high: int) -> None:
-        self.groups: dict[int, dict[Any, C]] = {key_group: {} for key_group in range(low, high)}
+        self.key_groups = range(low, high)
+        self.groups: dict[int, dict[Any, C]] = {key_group: {} for key_group in self.key_groups}
+
+    def load_later(self, rows_of: Callable[[int], Iterator[tuple[Any, ...]]]) -> LazyGroups:
+        """Take a key group's rows over when something asks for it; they are rows of another table's `items`."""
+
+        def load(key_group: int) -> dict[Any, Any]:
+            made = type(self)(key_group, key_group + 1)
+            take = made.load
+            for row in rows_of(key_group):
+                take(row)
+            return made.groups[key_group]
+
+        self.groups = lazy = LazyGroups(self.key_groups, load)
+        return lazy
+
+    def all_groups(self) -> Iterator[tuple[int, dict[Any, C]]]:
+        """Every key group with its cells, ascending."""
+        for key_group in self.key_groups:
+            yield key_group, self.groups[key_group]
 
     def displaced(self, changes: StateChanges) -> list[Displaced] | None:  # noqa: ARG002  for the tables that can
         """What these changes would displace; None if they must not be applied ahead of their confirmation.
@@ -42,7 +62,7 @@ class HashMapTable(ABC, Generic[C]):
         try:
             return self.groups[key_group]
         except KeyError:
-            raise outside(key_group, self.groups) from None
+            raise outside(key_group, self.key_groups) from None
 
     @abstractmethod
     def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
@@ -61,17 +81,17 @@ class HashMapTable(ABC, Generic[C]):
         """Remove those values of a key; (how many it had, how many were removed)."""
 
     def count(self) -> int:
-        """How many cells there are."""
+        """How many cells are in memory."""
         return sum(map(len, self.groups.values()))
 
     def emptied(self) -> Self:
         """A table of the same key groups without cells."""
-        return type(self)(min(self.groups), max(self.groups) + 1)
+        return type(self)(self.key_groups.start, self.key_groups.stop)
 
     def converted(self, convert: Callable[[Any], Any]) -> Self:
         """A table with the same keys and converted values; null map values are converted, too."""
         made = self.emptied()
-        for key_group, cells in self.groups.items():
+        for key_group, cells in self.all_groups():
             own = made.groups[key_group]
             for key, cell in cells.items():
                 own[key] = self.converted_cell(cell, convert)
@@ -86,9 +106,10 @@ class HashMapTable(ABC, Generic[C]):
         """Everything is in memory."""
 
 
-def outside(key_group: int, groups: dict[int, Any]) -> InvariantError:
+def outside(key_group: int, key_groups: range) -> InvariantError:
     """The error of a key group that is not the store's."""
-    return InvariantError(f"key group {key_group} is not one of the store's; it has [{min(groups)}, {max(groups)}]")
+    low, high = key_groups[0], key_groups[-1]
+    return InvariantError(f"key group {key_group} is not one of the store's; it has [{low}, {high}]")
 
 
 class Displaced(Protocol):
@@ -151,7 +172,7 @@ class HashMapValueTable(HashMapTable[Any]):
         try:
             return self.groups[key_group].get(key)
         except KeyError:
-            raise outside(key_group, self.groups) from None
+            raise outside(key_group, self.key_groups) from None
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
         found: list[Any] = []
@@ -160,7 +181,7 @@ class HashMapValueTable(HashMapTable[Any]):
         return found
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
-        for key_group, cells in self.groups.items():
+        for key_group, cells in self.all_groups():
             for key, value in cells.items():
                 yield key_group, key, value
 
@@ -202,7 +223,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
         try:
             entries = self.groups[key_group].get(key)
         except KeyError:
-            raise outside(key_group, self.groups) from None
+            raise outside(key_group, self.key_groups) from None
         if entries is None or map_key not in entries:
             return False, None
         return True, entries[map_key]
@@ -216,7 +237,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
         return dict(self.group(key_group).get(key, ()))
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
-        for key_group, cells in self.groups.items():
+        for key_group, cells in self.all_groups():
             for key, entries in cells.items():
                 for map_key, value in entries.items():
                     yield key_group, key, map_key, value
@@ -293,7 +314,7 @@ class HashMapListTable(HashMapTable[list[Any]]):
         return list(self.group(key_group).get(key, ()))
 
     def items(self) -> Iterator[tuple[int, Any, list[Any]]]:
-        for key_group, cells in self.groups.items():
+        for key_group, cells in self.all_groups():
             for key, elements in cells.items():
                 yield key_group, key, list(elements)
 

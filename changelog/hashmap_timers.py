@@ -44,8 +44,8 @@ class HashMapTimerTable(HashMapTable[None]):
 
     def contains(self, key_group: int, packed: bytes) -> bool:
         """See `TimerTable.contains`."""
-        if key_group not in self.groups:
-            raise outside(key_group, self.groups)
+        if key_group not in self.key_groups:
+            raise outside(key_group, self.key_groups)
         return packed in self._timers.get(key_group, ())
 
     def items(self) -> Iterator[tuple[int, bytes]]:

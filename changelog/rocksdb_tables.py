@@ -302,12 +302,16 @@ class RocksDBValueTable(_Table):
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         """See `ValueTable.items`."""
+        for key_group in self.form.prefixes:
+            yield from self.group_items(key_group)
+
+    def group_items(self, key_group: int) -> Iterator[tuple[int, Any, Any]]:
+        """The rows of `items` of one key group."""
         self._settle()
-        for key_group, start in self.form.prefixes.items():
-            for piece in self._pieces(start):
-                keys = self._keys([row[PREFIX_BYTES:] for row, _ in piece])
-                values = self._values([data for _, data in piece])
-                yield from zip(repeat(key_group, len(piece)), keys, values, strict=True)
+        for piece in self._pieces(self.form.prefixes[key_group]):
+            keys = self._keys([row[PREFIX_BYTES:] for row, _ in piece])
+            values = self._values([data for _, data in piece])
+            yield from zip(repeat(key_group, len(piece)), keys, values, strict=True)
 
     def _scan_ahead(self, wanted: dict[bytes, Any], key_groups: set[int]) -> None:
         """Scan these key groups and keep the values of the wanted rows; what is not there is read when asked for."""
@@ -362,13 +366,17 @@ class RocksDBMapTable(_Table):
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
         """See `MapTable.items`."""
-        for key_group, start in self.form.prefixes.items():
-            for piece in self._pieces(start):
-                parts = [split_map_key(row) for row, _ in piece]
-                keys = self._keys([part.key for part in parts])
-                map_keys = self._all_map_keys_from_wire([part.map_key for part in parts])
-                values = self._values([data for _, data in piece])
-                yield from zip(repeat(key_group, len(piece)), keys, map_keys, values, strict=True)
+        for key_group in self.form.prefixes:
+            yield from self.group_items(key_group)
+
+    def group_items(self, key_group: int) -> Iterator[tuple[int, Any, Any, Any]]:
+        """The rows of `items` of one key group."""
+        for piece in self._pieces(self._prefixes[key_group]):
+            parts = [split_map_key(row) for row, _ in piece]
+            keys = self._keys([part.key for part in parts])
+            map_keys = self._all_map_keys_from_wire([part.map_key for part in parts])
+            values = self._values([data for _, data in piece])
+            yield from zip(repeat(key_group, len(piece)), keys, map_keys, values, strict=True)
 
     def _values(self, cells: Sequence[bytes | None]) -> list[Any]:
         """The same of cells that may be null map values, which cannot be decoded together."""
@@ -387,14 +395,18 @@ class RocksDBListTable(_Table):
 
     def items(self) -> Iterator[tuple[int, Any, list[Any]]]:
         """See `ListTable.items`."""
-        for key_group, start in self.form.prefixes.items():
-            current, found = b"", list[Any]()
-            for row, data in self._rows(start):
-                wire = row[PREFIX_BYTES:-ELEMENT_BYTES]
-                if wire != current and found:
-                    yield key_group, self._key(current), found
-                    found = []
-                current = wire
-                found.append(self._value(data))
-            if found:
+        for key_group in self.form.prefixes:
+            yield from self.group_items(key_group)
+
+    def group_items(self, key_group: int) -> Iterator[tuple[int, Any, list[Any]]]:
+        """The rows of `items` of one key group."""
+        current, found = b"", list[Any]()
+        for row, data in self._rows(self.form.prefixes[key_group]):
+            wire = row[PREFIX_BYTES:-ELEMENT_BYTES]
+            if wire != current and found:
                 yield key_group, self._key(current), found
+                found = []
+            current = wire
+            found.append(self._value(data))
+        if found:
+            yield key_group, self._key(current), found

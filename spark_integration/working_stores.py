@@ -71,9 +71,15 @@ class WorkingStores:
         # Through a RocksDB store that is thrown away: tiles are its files.
         passing = directory.with_name(f"{directory.name}.passing")
         try:
-            return self.filled(request, target, self.restore_copy(request, target, view, reader, passing), directory)
-        finally:
+            source = self.restore_copy(request, target, view, reader, passing)
+            if request.backend == "hashmap":
+                return _filled_later(target, source)
+            made = self.filled(request, target, source, directory)
+        except BaseException:
             shutil.rmtree(passing, ignore_errors=True)
+            raise
+        shutil.rmtree(passing, ignore_errors=True)
+        return made
 
     def _replayed(
         self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
@@ -137,11 +143,31 @@ class WorkingStores:
         return replace(options, memory=self._memory)
 
 
+def _filled_later(target: RestoreTarget, source: RocksDBStore) -> HashMapStore:
+    """A hashmap store that takes the state over from a RocksDB store when it needs it; the files go with that one."""
+
+    def release() -> None:
+        source.close()
+        shutil.rmtree(source.directory, ignore_errors=True)
+
+    try:
+        made = _new_hashmap_store(target)
+        made.load_later(source, release)
+    except BaseException:
+        release()
+        raise
+    return made
+
+
+def _new_hashmap_store(target: RestoreTarget) -> HashMapStore:
+    return HashMapStore(operator=target.operator, key_type=target.key_type, low=target.low, high=target.high)
+
+
 def _new_store(request: OperatorRequest, target: RestoreTarget, directory: Path) -> WorkingStore:
     """An empty store that is not RocksDB."""
     directory.parent.mkdir(parents=True, exist_ok=True)
     if request.backend == "hashmap":
-        return HashMapStore(operator=target.operator, key_type=target.key_type, low=target.low, high=target.high)
+        return _new_hashmap_store(target)
     wanted = StoreTarget(
         operator=target.operator,
         key_type=target.key_type,

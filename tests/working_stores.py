@@ -53,9 +53,9 @@ def open_snapshot(kind: str, snapshot: Path) -> WorkingStore:
     groups = source.key_groups
     store = open_store(kind, snapshot.with_name(f"{snapshot.name}-{kind}"), source.key_type, groups.start, groups.stop)
     if isinstance(store, HashMapStore):
-        store.load_from(source)
-    else:
-        copy_store(source, store)
+        store.load_later(source, source.close)
+        return store
+    copy_store(source, store)
     source.close()
     return store
 
