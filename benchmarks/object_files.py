@@ -3,7 +3,7 @@
 PySpark has no S3 filesystem (`hadoop-aws` and its SDK are half a gigabyte of their own). So Spark's checkpoint is in
 local files behind `ObjectFileSystem.java`, which counts and delays operations as the requests of an object store, and
 where it is in doubt counts in favour of Spark. With an endpoint, what the files hold is in a bucket there, and every
-byte that Spark writes or reads of them passes over HTTP. It is compiled with the Java compiler that Spark brings with it.
+byte that Spark writes or reads of them passes over HTTP. It is compiled with the Java compiler that Spark brings.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def session_with_objects(
         directory: For the filesystem's classes.
         latency_ms: Added to every request.
         more: Further properties.
-        endpoint: URL of a bucket, or of a prefix in one, that anybody may read and write; the files' contents are there.
+        endpoint: URL of a bucket, or of a prefix in one, that anybody may read and write; the files' contents are in it.
             Then PUT and GET take what it takes, and the latency is that of the others.
     """
     directory.mkdir(parents=True, exist_ok=True)  # before the JVM, which forgets what is not there when it starts

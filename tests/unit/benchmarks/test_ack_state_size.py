@@ -27,7 +27,10 @@ def test_the_real_sizes_grow_tenfold() -> None:
 def test_a_state_that_slows_checkpoints_down_is_found() -> None:
     size = {"ack_ms_p50": 1.0, "ack_ms_p99": 2.0, "durable_ms_p50": 1.0, "durable_ms_p99": 2.0}
     sizes = [size | {"state_keys": 10}, size | {"state_keys": 1_000, "durable_ms_p50": 1.6}]
-    flat, tail = findings([{"backend": "rocksdb", "storage": "s3", "sizes": sizes}])
+    flat, tail = findings(
+        [{"backend": "rocksdb", "storage": "s3", "sizes": sizes, "plain_ms_p50": 2.0, "plain_ms_p99": 5.0}]
+    )
     assert flat.startswith("NOT met")
     assert "1.60x with 100 times the state" in flat
     assert tail.startswith("met")
+    assert "plain PUTs 2.50x (2.0 ms)" in tail

@@ -110,6 +110,7 @@ def test_the_page_has_the_findings_first_and_leaves_out_what_was_not_measured(tm
         for keys in (1_000, 100_000)
     ]  # fmt: skip
     case = {"backend": "rocksdb", "storage": "local", "keys": 100_000, "changed": 100, "batches": 3, "sizes": sizes}
+    case |= {"plain_ms_p50": 1.0, "plain_ms_p99": 2.0}
     write_cases(tmp_path / "ack_state_size.json", [case])
     text = report_page.page(tmp_path)
     assert "- ack_state_size: met: rocksdb on local: the time to a durable checkpoint is flat" in text
