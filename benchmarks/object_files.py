@@ -33,7 +33,7 @@ def session_with_objects(
         directory: For the filesystem's classes.
         latency_ms: Added to every request.
         more: Further properties.
-        endpoint: URL of a bucket, or of a prefix in one, that anybody may read and write; the files' contents are in it.
+        endpoint: URL of a bucket, or of a prefix in one, that anybody may read and write; files' contents are in it.
             Then PUT and GET take what it takes, and the latency is that of the others.
     """
     directory.mkdir(parents=True, exist_ok=True)  # before the JVM, which forgets what is not there when it starts
