@@ -134,6 +134,7 @@ class Bench:
         if self.changelog:
             encode_segment(self._header(), changes)
             spent["checkpoint"] = watch.lap()
+            self.backend.work_ahead()
             self.backend.prepare(self.seq)
             spent["ahead"] = watch.lap()
             self.backend.fold(self._link())

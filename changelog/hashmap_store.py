@@ -172,13 +172,9 @@ class HashMapStore:
             self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore`. States that can say what the changes displace take them now and keep that.
-
-        Some of what is to be loaded is, too.
-        """
+        """See `WorkingStore`. States that can say what the changes displace take them now and keep that."""
         self._take_back()
         self._check_whole()
-        self._load_some()
         self._load_touched(changes)
         tables = [self._tables.get(change.schema.name) for change in changes]
         rest: list[StateChanges] = []
@@ -197,6 +193,13 @@ class HashMapStore:
                 table.apply(change, None)
         self._torn = False
         self._ahead = _Ahead(tuple(changes), version_seq, tuple(rest), displaced)
+
+    def work_ahead(self) -> None:
+        """See `WorkingStore`: takes over some of what is to be loaded."""
+        if self._source is not None:
+            self._source.load_some()
+            if self._source.is_complete:
+                self._release_source()
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
         """See `WorkingStore`: every access pays for the check of a few values."""
@@ -253,7 +256,7 @@ class HashMapStore:
         self._confirm()
 
     def load_later(self, source: RocksDBStore, release: Callable[[], None]) -> None:
-        """The same, but rows are taken over when their key groups are asked for, and some ahead of each batch.
+        """The same, but rows are taken over when their key groups are asked for, and some whenever nobody waits.
 
         Args:
             source: Must not change.
@@ -293,13 +296,6 @@ class HashMapStore:
         self._ahead = None
         self._tables.clear()
         self._release_source()
-
-    def _load_some(self) -> None:
-        """Take over some of what is left in the source."""
-        if self._source is not None:
-            self._source.load_some()
-            if self._source.is_complete:
-                self._release_source()
 
     def _load_touched(self, changes: Sequence[StateChanges]) -> None:
         """Have the key groups of these changes in memory: if they cannot be read, nothing is torn yet."""

@@ -389,6 +389,10 @@ class KeyedStateBackend:
             overlay.cut()
         return part
 
+    def work_ahead(self) -> None:
+        """Let the store do what it has put off, before `prepare`, while nobody waits."""
+        self._store.work_ahead()
+
     def prepare(self, seq: int) -> None:
         """Let the store do ahead what it can of `fold`, at this seq; nothing changes that can be seen."""
         self._store.prepare(self._whole_changes(), seq)

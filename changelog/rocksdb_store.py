@@ -267,6 +267,8 @@ class RocksDBStore:
             self._version = after
             if self._behind.is_too_much(self._values):
                 self._write_held(asked=False)
+            elif self._behind.is_overdue:
+                self._write_some()
             return
         self._write_held()
         self._behind.passed()
@@ -291,17 +293,17 @@ class RocksDBStore:
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it.
-
-        A part of what is held back is written, too, as it had better not be while somebody waits.
-        """
+        """See `WorkingStore.prepare`: makes the write batch, so that `apply` only has to write it."""
         self._prepared = None
-        self._write_some()
         if self._holds_back(changes):
             return
         if all(self._registry.knows(change.schema) for change in changes):
             builder = self._build([Batch(changes, version_seq)])
             self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
+
+    def work_ahead(self) -> None:
+        """See `WorkingStore`: writes some of what is held back."""
+        self._write_some()
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""

@@ -109,13 +109,13 @@ class Leaving:
 
     def begin_again(self) -> None:
         """Forget what was made; a write batch that was given to the database is used up, even if that failed."""
-        self._position = 0
+        self.parts = self._position = 0
         self.write_batch = WriteBatch(raw_mode=True)
 
     def next_changes(self) -> list[StateChanges]:
         """The next part, to be added to `write_batch`."""
         begin, count = self._position, -(-len(self._key_groups) // SLICES)
-        self._position = begin + count
+        self._position, self.parts = begin + count, self.parts + 1
         return self.generation.changes(frozenset(self._key_groups[begin : begin + count]))
 
     @property
@@ -169,9 +169,16 @@ class WriteBehind:
         """Whether what is held back had better be written before the next batch comes."""
         return self._young.batches >= HELD_BATCHES_MAX
 
+    @property
+    def is_overdue(self) -> bool:
+        """Whether a part of it is to be written now, because nobody did while there was time."""
+        if self._leaving is None:
+            return self._young.batches > HELD_BATCHES_MAX
+        return self._young.batches > self._leaving.parts
+
     def is_too_much(self, tables: Mapping[str, RocksDBValueTable]) -> bool:
-        """Whether what is held back must be written now."""
-        return self._young.batches > HELD_BATCHES_MAX or not self._fits(tables, times=1)
+        """Whether all of it must be written now."""
+        return not self._fits(tables, times=1)
 
     def may_seal(self, tables: Mapping[str, RocksDBValueTable]) -> bool:
         """Whether what is due may be written bit by bit: nothing else is, and there is room for as much again."""

@@ -204,6 +204,9 @@ class TableStore(ABC):
         """See `WorkingStore`: a hint, which a subclass may use."""
         _ = changes, version_seq
 
+    def work_ahead(self) -> None:  # noqa: B027  most stores put nothing off
+        """See `WorkingStore`; a subclass may have something to do."""
+
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
         """See `WorkingStore`; removes nothing unless a subclass does: what has expired is never read anyway."""
         del now, activity

@@ -184,6 +184,13 @@ class WorkingStore(BatchFolder, Protocol):
         """
         ...
 
+    def work_ahead(self) -> None:
+        """Nobody waits: a store may do some of what it has put off, before `prepare`. Nothing changes that can be seen.
+
+        May be called at any time, or never: what must be done at last is done by `apply`.
+        """
+        ...
+
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
         """Remove some of what has expired; the state reads as before.
 

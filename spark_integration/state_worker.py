@@ -226,6 +226,7 @@ class OperatorState:
         pending = self._pending
         if self._backend is not None and (pending is None or pending.finished):
             self._backend.clean_up()  # first, because it would undo what is prepared
+            self._backend.work_ahead()
             self.state_size = self._backend.store.size_estimate()
             if pending is not None and not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)

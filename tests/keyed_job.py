@@ -112,6 +112,7 @@ class KeyedJob:
         changes = self.backend.changes()
         if self.changelog == "on":
             self._segments += [*self._parts, encode_segment(self._header(version.seq), changes)]
+            self.backend.work_ahead()
             self.backend.prepare(version.seq)
         self.backend.fold(version)
         self._parts.clear()

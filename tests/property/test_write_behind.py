@@ -63,6 +63,7 @@ class Machine(RuleBasedStateMachine):
         if second is not None:
             changes.append(self._columns(SECOND, second))
         if is_prepared:
+            self.store.work_ahead()
             self.store.prepare(changes, self.seq + 1)
         self._apply(changes, {"first": first, "second": second or {}})
 

@@ -93,6 +93,7 @@ def test_some_of_it_is_read_ahead_with_each_batch_until_the_source_is_not_needed
     later.value(0)
     assert later.store.size_estimate().rows >= GROUPS * 3  # type: ignore[union-attr]
     for seq in range(8, 8 + 40):
+        later.store.work_ahead()
         later.store.prepare([puts({seq: seq})], seq)
         later.store.apply([puts({seq: seq})], Link(seq, f"t{seq}"))
         if seq == 20:

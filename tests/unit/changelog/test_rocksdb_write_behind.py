@@ -155,10 +155,11 @@ MANY = {f"k{n}": n for n in range(40)}
 
 
 def advance(store: RocksDBStore, batches: int, keys: Iterable[str] = MANY) -> None:
-    """Batches that are prepared, as a worker that works ahead does; each sets the keys to its seq."""
+    """Batches before which a worker works ahead; each sets the keys to its seq."""
     for _ in range(batches):
         seq = store.version.seq + 1
         changes = [columns(dict.fromkeys(keys, seq))]
+        store.work_ahead()
         store.prepare(changes, seq)
         store.apply(changes, link(seq))
 
@@ -207,7 +208,7 @@ def test_keys_that_only_the_older_batches_have_set_are_read_from_them(open_store
     advance(store, HELD_BATCHES_MAX)
     for seq in range(HELD_BATCHES_MAX + 2, HELD_BATCHES_MAX + 2 + SLICES + 2):
         changes = [columns({"k1": None, "k2": 7})]
-        store.prepare(changes, seq)
+        store.work_ahead()
         store.apply(changes, link(seq))
         assert values_of(store, ["k1"]) == {None}
         assert values_of(store, ["k2"]) == {7}
@@ -222,7 +223,7 @@ def test_without_room_for_twice_as_much_they_are_written_at_once(
     advance(store, HELD_BATCHES_MAX, KEYS)
     last = store.version.seq
     assert on_disk(store, tmp_path)[0] == 1
-    store.prepare([columns(dict.fromkeys(KEYS, 99))], last + 1)
+    store.work_ahead()
     assert on_disk(store, tmp_path) == (last, dict.fromkeys(KEYS, last))
     assert read(store) == dict.fromkeys(KEYS, last)
 
@@ -249,11 +250,17 @@ def test_a_disk_that_is_full_when_they_are_written_leaves_them_held_back(
     assert values_of(open_store()) == {1 + HELD_BATCHES_MAX + 2 * SLICES}
 
 
-def test_they_are_bounded_although_nothing_is_prepared(open_store: Callable[..., RocksDBStore], tmp_path: Path) -> None:
+def test_without_time_to_work_ahead_they_are_written_as_the_batches_are_applied(
+    open_store: Callable[..., RocksDBStore], tmp_path: Path
+) -> None:
     store = begun(open_store)
-    for seq in range(2, 60):
-        store.apply([columns(dict.fromkeys(KEYS, seq))], link(seq))
-        assert seq - on_disk(store, tmp_path)[0] <= HELD_BATCHES_MAX
+    written: set[int] = set()
+    for seq in range(2, 50):
+        store.apply([columns(dict.fromkeys(MANY, seq))], link(seq))
+        written.add(on_disk(store, tmp_path)[0])
+        assert seq - max(written) <= HELD_BATCHES_MAX + SLICES
+        assert values_of(store) == {seq}
+    assert written == {1, 18, 35}
 
 
 def test_batches_with_few_keys_in_common_are_not_held_back_for_a_while(
