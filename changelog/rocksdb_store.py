@@ -35,7 +35,7 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_sweep import SweepWork, read_marks, sweep, write_marks
+from varve.changelog.rocksdb_sweep import SweepWork, sweep_states
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
 from varve.changelog.rocksdb_write_behind import WriteBehind
@@ -332,29 +332,23 @@ class RocksDBStore:
             How many rows were removed.
         """
         self._write_held()
-        marks = read_marks(self._database)
-        removed = 0
+        works: dict[str, SweepWork] = {}
         for schema in self._registry.confirmed_schemas:
             record, state = record_of(schema), self._registry.get(schema.name)
             settings = None if record is None else settings_of(record)
-            if record is None or settings is None or state is None:
-                continue
-            work = SweepWork(
-                prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
-                expired_up_to_ms=record.expired_up_to(now),
-                settings=settings,
-                rows_written=mutations.get(schema.name, 0),
-                now_ms=now.time_ms,
-            )
-            swept = sweep(self._database, work, marks.get(schema.name))
-            marks[schema.name] = swept.mark
-            removed += swept.removed
-            table = self._values.get(schema.name)
-            if table is not None and swept.removed:
+            if record is not None and settings is not None and state is not None:
+                works[schema.name] = SweepWork(
+                    prefixes=tuple(prefix(group, state.id) for group in self.key_groups),
+                    expired_up_to_ms=record.expired_up_to(now),
+                    settings=settings,
+                    rows_written=mutations.get(schema.name, 0),
+                    now_ms=now.time_ms,
+                )
+        removed = sweep_states(self._database, works)
+        for name, table in self._values.items():
+            if removed.get(name):
                 table.forget()
-        if marks:
-            write_marks(self._database, marks)
-        return removed
+        return sum(removed.values())
 
     def compact(self, ratio: float, size_bytes_min: int) -> bool:
         """Rewrite the files if much of them is dead; whether they were.

@@ -91,6 +91,17 @@ def sweep(database: Database, work: SweepWork, mark: SweepMark | None) -> Swept:
     return Swept(SweepMark(after=after, swept_ms=work.now_ms), looked_at, removed)
 
 
+def sweep_states(database: Database, works: Mapping[str, SweepWork]) -> dict[str, int]:
+    """Sweep each of these states once, and remember where that has come to; state name → rows that were removed."""
+    marks, removed = read_marks(database), dict[str, int]()
+    for name, work in works.items():
+        swept = sweep(database, work, marks.get(name))
+        marks[name], removed[name] = swept.mark, swept.removed
+    if marks:
+        write_marks(database, marks)
+    return removed
+
+
 def read_marks(database: Database) -> dict[str, SweepMark]:
     """State name → where its sweep has come to."""
     data = database.get(SWEEP_KEY)
