@@ -212,6 +212,16 @@ class RowBuilder:
             rows[row] = None
 
 
+@dataclass(frozen=True, slots=True)
+class PreparedBatch:
+    """A write batch that was made ahead, and for what."""
+
+    changes: tuple[StateChanges, ...]
+    seq: int
+    write_batch: WriteBatch
+    builder: RowBuilder = field(repr=False)
+
+
 def _order(keys: list[bytes]) -> list[int]:
     """The indices of the keys in order of key; Arrow sorts bytes more than twice as fast as Python."""
     if len(keys) < _SORT_BY_ARROW:

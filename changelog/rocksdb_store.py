@@ -11,7 +11,6 @@ Invariants: I4, I5, I8 (the marker of a directory is checked before it is used),
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
@@ -19,7 +18,14 @@ import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm, StateVersion, cleared_later
+from varve.changelog.rocksdb_batch import (
+    Prefixes,
+    PreparedBatch,
+    RowBuilder,
+    StateForm,
+    StateVersion,
+    cleared_later,
+)
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -62,16 +68,6 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 
 
-@dataclass(slots=True)
-class _Prepared:
-    """A write batch made ahead, and for what."""
-
-    changes: tuple[StateChanges, ...]
-    seq: int
-    write_batch: WriteBatch
-    builder: RowBuilder = field(repr=False)
-
-
 class RocksDBStore:
     """A `WorkingStore` in a RocksDB directory; made by `open` and `open_existing`."""
 
@@ -88,7 +84,7 @@ class RocksDBStore:
         # One such table per state as long as its schema stays: every one must hear of what is applied.
         self._values: dict[str, RocksDBValueTable] = {}
         self._timers: dict[str, RocksDBTimerTable] = {}
-        self._prepared: _Prepared | None = None
+        self._prepared: PreparedBatch | None = None
         self._folding = False
         self._behind = WriteBehind()
 
@@ -299,7 +295,7 @@ class RocksDBStore:
             return
         if all(self._registry.knows(change.schema) for change in changes):
             builder = self._build([Batch(changes, version_seq)])
-            self._prepared = _Prepared(tuple(changes), version_seq, builder.write_batch(), builder)
+            self._prepared = PreparedBatch(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def work_ahead(self) -> None:
         """See `WorkingStore`: writes some of what is held back."""
@@ -460,15 +456,9 @@ class RocksDBStore:
         builder = self._build([Batch(leaving.next_changes(), leaving.version.at.seq)])
         builder.put_into(leaving.write_batch)
         self._tell(builder)  # what a table remembers is of no account as long as it is held back
-        if not leaving.is_complete:
-            return
-        leaving.write_batch.put(VERSION_KEY, msgspec.json.encode(leaving.version))
-        try:
-            self._database.write(leaving.write_batch)
-        except VarveError:
-            leaving.begin_again()
-            raise
-        self._behind.left(self._values)
+        if leaving.is_complete:
+            leaving.write_to(self._database)
+            self._behind.left(self._values)
 
     def _write_held(self, *, asked: bool = True) -> None:
         """Write what is held back, if anything; `asked` as in `WriteBehind.written`."""

@@ -23,17 +23,20 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
+import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.changes import changes_of_cells
 from varve.changelog.column_changes import ColumnChanges
+from varve.changelog.rocksdb_metadata import VERSION_KEY
 from varve.changelog.rocksdb_tables import remembered_bytes
-from varve.storage.errors import InvariantError
+from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from varve.changelog.changes import StateChanges
+    from varve.changelog.rocksdb_database import Database
     from varve.changelog.rocksdb_metadata import StoreVersion
     from varve.changelog.rocksdb_tables import RocksDBValueTable
     from varve.storage.records import StateSchema
@@ -105,10 +108,19 @@ class Leaving:
         self.version = version
         """That of the last of the batches."""
         self._key_groups = generation.key_groups()
-        self.begin_again()
+        self._begin()
 
-    def begin_again(self) -> None:
-        """Forget what was made; a write batch that was given to the database is used up, even if that failed."""
+    def write_to(self, database: Database) -> None:
+        """Write all that was added, together with the version. Errors as `Database.write`: then it begins again."""
+        self.write_batch.put(VERSION_KEY, msgspec.json.encode(self.version))
+        try:
+            database.write(self.write_batch)
+        except VarveError:
+            self._begin()
+            raise
+
+    def _begin(self) -> None:
+        """Nothing is made yet. A write batch that was given to the database is used up, even if that failed."""
         self.parts = self._position = 0
         self.write_batch = WriteBatch(raw_mode=True)
 
