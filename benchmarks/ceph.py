@@ -171,13 +171,22 @@ class Ceph:
         client.create_bucket(Bucket=name, ACL="public-read-write" if is_public else "private")
         client.close()
 
+    def limit_objects(self, bucket: str, objects_max: int | None) -> None:
+        """Let a bucket hold at most so many objects, or as many as it likes."""
+        here = ("--quota-scope=bucket", f"--bucket={bucket}")
+        if objects_max is None:
+            self._admin("quota", "disable", *here)
+        else:
+            self._admin("quota", "set", *here, f"--max-objects={objects_max}")
+            self._admin("quota", "enable", *here)
+
     def start(self) -> None:
         """Start from nothing; returns when the gateway answers. Raises RuntimeError with the log if it does not."""
         try:
             self._start_monitor()
             self._start_osd()
-            self._run("radosgw-admin", "-n", "client.rgw", "user", "create", "--uid=varve", "--display-name=varve",
-                      f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")  # fmt: skip
+            self._admin("user", "create", "--uid=varve", "--display-name=varve",
+                        f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")  # fmt: skip
             self.restart("radosgw")
             self._await_gateway()
         except BaseException:
@@ -221,6 +230,9 @@ class Ceph:
         self._run("ceph", "--connect-timeout", "30", "osd", "new", osd_uuid)
         self._run("ceph-osd", "-i", "0", "--mkfs", "--osd-uuid", osd_uuid)
         self.restart("ceph-osd")
+
+    def _admin(self, *arguments: str) -> None:
+        self._run("radosgw-admin", "-n", "client.rgw", *arguments)
 
     def _run(self, program: str, *arguments: str) -> None:
         done = subprocess.run([program, "--conf", str(self._config), *arguments],

@@ -42,6 +42,16 @@ _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
 _PASSING_400: Final = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
+_FULL: Final = frozenset(
+    {
+        "QuotaExceeded",  # Ceph, as 403
+        "XMinioStorageFull",
+        "XMinioAdminBucketQuotaExceeded",  # as 400
+        "InsufficientStorage",
+        "InsufficientStorageCapacity",
+    }
+)
+_CLOCK: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _FAILED_STATUS: Final = range(400, 600)
 _TRANSPORT: Final = frozenset(
@@ -71,6 +81,11 @@ class Failure:
     def range_past_end(self) -> bool:
         """Whether a ranged read began past the object's end."""
         return self.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or self.code == "InvalidRange"
+
+    @property
+    def full(self) -> bool:
+        """Whether the storage has no room, or a quota is used up; then others can make room."""
+        return self.code in _FULL or self.status == HTTPStatus.INSUFFICIENT_STORAGE
 
     @property
     def known(self) -> bool:
@@ -126,18 +141,24 @@ def explain(
         return None
     if local is not None and isinstance(error, OSError) and _is_of_local_disk(error, local, facts, writes=writes):
         return happened_not(error, f"{doing}, local file {local}", name)
-    advice = _advice(facts)
+    advice = None if facts.full else _advice(facts)
     if advice:
         return InvalidRequestError(f"{doing}: {advice} ({facts.text})", object_name=name)
     missing = facts.status == HTTPStatus.NOT_FOUND or (facts.status is None and "FileNotFoundError" in facts.kinds)
     if missing and not writes:  # a write's 404 can be a multipart upload whose completion is done already
         return _missing(doing, name, facts)
+    # A refused write may have happened, too: the client may have sent it twice, and the first one filled the storage.
+    # Ceph looks at the quota before the condition, so it refuses to create an object that is there as a new one.
+    kind = MayHaveHappenedError if writes else DidNotHappenError
+    return kind(f"{doing}: {_what_passes(facts, writes=writes)} ({facts.text})", object_name=name)
+
+
+def _what_passes(facts: Failure, *, writes: bool) -> str:
+    if facts.full:
+        return "the storage is full: free space or raise the quota, then try again"
     if writes:
-        return MayHaveHappenedError(
-            f"{doing}: no clear answer, the storage may hold it or not; read back, then try again ({facts.text})",
-            object_name=name,
-        )
-    return DidNotHappenError(f"{doing}: no answer from the storage; try again ({facts.text})", object_name=name)
+        return "no clear answer, the storage may hold it or not; read back, then try again"
+    return "no answer from the storage; try again"
 
 
 def _is_of_local_disk(error: OSError, local: Path, facts: Failure, *, writes: bool) -> bool:
@@ -167,7 +188,7 @@ def _advice(facts: Failure) -> str | None:
             "the bucket is in another region or at another endpoint; correct region and endpoint_url",
         ),
         (
-            facts.code == "RequestTimeTooSkewed",
+            facts.code in _CLOCK,
             "the clock of this machine differs too much from the storage's; synchronise it",
         ),
         (

@@ -11,10 +11,10 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.s3_servers import ceph_server, moto_server
+from tests.s3_servers import ceph_cluster, ceph_server, moto_server
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
 
-__all__ = ["ceph_server", "moto_server"]
+__all__ = ["ceph_cluster", "ceph_server", "moto_server"]
 
 SEED = seed_of(os.environ)
 

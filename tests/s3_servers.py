@@ -84,9 +84,15 @@ def skip_without_ceph() -> None:
 
 
 @pytest.fixture(scope="session")
-def ceph_server() -> Iterator[S3Server]:
-    """Ceph RGW on a free port; skipped, with the reason, where Ceph is not installed."""
+def ceph_cluster() -> Iterator[ceph.Ceph]:
+    """The cluster behind `ceph_server`; skipped, with the reason, where Ceph is not installed."""
     skip_without_ceph()
     with ceph.running_ceph() as cluster:
         cluster.make_bucket(BUCKET)
-        yield S3Server("ceph", cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def ceph_server(ceph_cluster: ceph.Ceph) -> S3Server:
+    """Ceph RGW on a free port."""
+    return S3Server("ceph", ceph_cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)

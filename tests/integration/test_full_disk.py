@@ -1,4 +1,4 @@
-"""Disks that are full or read-only: the storage's, a state worker's, a materializer's.
+"""Disks that are full or read-only: the storage's, a state worker's, a materializer's; and a bucket at its quota.
 
 Nothing that was acknowledged is lost, the error says what to do, and the job goes on when the disk can be written.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 import shutil
+import uuid
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark import cloudpickle
 
+from benchmarks import ceph
 from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
 from tests.small_disk import SmallDisk, small_disk
@@ -35,7 +37,9 @@ if TYPE_CHECKING:
 
     from tests.s3_servers import S3Server
     from varve.spark_integration.functions import RuntimeContext
+    from varve.storage.object_store import ObjectStore
 
+NO_ROOM = "the storage is full: free space or raise the quota"
 FULL, READ_ONLY = "disk is full: free space", "read-only: mount it writable"
 
 
@@ -45,7 +49,7 @@ def disk(tmp_path: Path) -> Iterator[SmallDisk]:
         yield found
 
 
-def preflight(store: LocalStore) -> None:
+def preflight(store: ObjectStore) -> None:
     check_store(store, SystemTokens(), SystemClock())
 
 
@@ -98,6 +102,30 @@ def test_a_storage_that_fills_up_loses_nothing_and_the_job_goes_on(
     job.start()
     check(job, tmp_path / "before")
     committed(job, rng, 6, upload=upload)
+    check(job, tmp_path / "restored")
+    job.close()
+
+
+@pytest.mark.s3
+def test_a_bucket_at_its_quota_loses_nothing_and_the_job_goes_on(ceph_cluster: ceph.Ceph, tmp_path: Path) -> None:
+    """Ceph answers 403, and refuses so even to create what is there; what was written is read as before."""
+    bucket = f"quota-{uuid.uuid4().hex}"
+    ceph_cluster.make_bucket(bucket)
+    store = FsspecStore(f"s3://{bucket}/root", ceph_cluster.storage_options())
+    job, rng = CommittingJob(PrefixedStore(store, "job"), SystemClock()), random.Random(5)
+    job.start()
+    committed(job, rng, 4)
+    ceph_cluster.limit_objects(bucket, len(store.list("")))
+    with pytest.raises(RetryableError, match=NO_ROOM):
+        committed(job, rng, 1)
+    with pytest.raises(RetryableError, match=NO_ROOM):
+        job.start()
+    with pytest.raises(DidNotHappenError, match=NO_ROOM):
+        preflight(store)
+    ceph_cluster.limit_objects(bucket, None)
+    job.start()
+    check(job, tmp_path / "before")
+    committed(job, rng, 4)
     check(job, tmp_path / "restored")
     job.close()
 

@@ -115,6 +115,13 @@ def test_a_claim_settles_whatever_is_answered_in_between(store: FsspecStore, pro
     assert claim(store, "chain/1", b"b" * 32, "b" * 32, ManualClock()) == Claim(won=False, body=MINE.encode())
 
 
+def test_a_claim_that_filled_the_storage_itself_is_won(store: FsspecStore, proxy: LossyProxy) -> None:
+    """The client sends it again after a lost reply, and that one is refused: what it wrote first fills the quota."""
+    proxy.faults.extend([Fault.LOSE_REPLY, *[Answer(403, "QuotaExceeded")] * 20])
+    assert claim(store, "chain/1", MINE.encode(), MINE, ManualClock()) == Claim(won=True, body=None)
+    assert proxy.seen == ["PUT", "PUT", "GET"]
+
+
 def test_a_refused_condition_is_a_lost_race(store: FsspecStore, proxy: LossyProxy) -> None:
     assert store.put_if_absent("chain/1", b"x")
     assert not store.put_if_absent("chain/1", b"y")

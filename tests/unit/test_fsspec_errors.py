@@ -76,6 +76,7 @@ def test_a_range_past_the_end_is_seen() -> None:
         (answered(301, "PermanentRedirect"), "region"),
         (answered(400, "AuthorizationHeaderMalformed"), "region"),
         (answered(403, "RequestTimeTooSkewed"), "clock"),
+        (answered(403, "RequestExpired"), "clock"),
         (answered(501, "NotImplemented"), "conditional writes"),
         (answered(400, "InvalidBucketName"), "refuses the request as wrong"),
         (ParamValidationError(report="x"), "call is wrong"),
@@ -105,6 +106,27 @@ def test_an_unclear_write_may_have_happened_and_a_read_did_not(error: Exception)
     """A refused connection too: the HTTP client may have sent the request before, on a connection that broke."""
     assert type(explain(error, "writing", "a", writes=True)) is MayHaveHappenedError
     assert type(explain(error, "reading", "a", writes=False)) is DidNotHappenError
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        answered(403, "QuotaExceeded"),  # Ceph: of a bucket or a user
+        answered(507, "XMinioStorageFull"),
+        answered(400, "XMinioAdminBucketQuotaExceeded"),
+        answered(507, "InsufficientStorage"),
+        answered(503, "InsufficientStorage"),
+        answered(500, "InsufficientStorageCapacity"),
+        answered(507),
+    ],
+)
+def test_a_full_storage_is_no_lack_of_permission_and_may_be_tried_again(error: Exception) -> None:
+    """Not "did not happen" for a write: the client may have sent it twice, and the first one filled the storage."""
+    for writes, kind in ((True, MayHaveHappenedError), (False, DidNotHappenError)):
+        found = explain(error, "writing s3://b/a", "a", writes=writes)
+        assert type(found) is kind
+        assert "writing s3://b/a: the storage is full: free space or raise the quota" in str(found)
+        assert found.context == {"object_name": "a"}
 
 
 def test_an_answer_that_ends_early_is_no_refusal() -> None:
