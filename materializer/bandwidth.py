@@ -9,6 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from varve.storage.prepared_object import prepare
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from varve.materializer.stop_signal import StopSignal
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.prepared_object import PreparedObject
 
 NAP_S: Final = 0.2
 """Longest wait between two looks at the stop flag."""
@@ -68,6 +71,9 @@ class ThrottledReads:
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         self._bucket.take(length)
         return self._inner.get_range(name, offset, length)
+
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        return prepare(self._inner, name, content)
 
     def put(self, name: str, data: bytes) -> None:
         self._inner.put(name, data)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from varve.storage.fail_point import fail_point
+from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -12,6 +14,7 @@ if TYPE_CHECKING:
 
     from varve.materializer.stop_signal import StopSignal
     from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.prepared_object import PreparedObject
 
 
 class InterruptibleStore:
@@ -42,6 +45,11 @@ class InterruptibleStore:
         data = self._inner.get_range(name, offset, length)
         self._pass()
         return data
+
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        self._stop.check()
+        made = prepare(self._inner, name, content)
+        return replace(made, store=InterruptibleStore(made.store, self._stop, self._crash_point))
 
     def put(self, name: str, data: bytes) -> None:
         self._stop.check()

@@ -21,10 +21,12 @@ from varve.storage.errors import (
     MissingObjectError,
     RetryableError,
 )
+from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
+    from varve.storage.prepared_object import PreparedObject
 
 CLAIM_BACKOFF: Final = Backoff(attempts=6, initial_s=0.05, maximum_s=2.0)
 """Six tries within about 1.6 s of pauses; the store's own timeouts come on top."""
@@ -62,11 +64,13 @@ def claim(
         raise InvalidRequestError("the body to claim a name with must carry its token", object_name=name)
     unclear = False
     last: RetryableError | None = None
+    prepared: PreparedObject | None = None
     for pause_s in backoff.pauses():
         if pause_s:
             clock.sleep(pause_s)
         try:
-            if store.put_if_absent(name, body):
+            prepared = prepared or prepare(store, name, body)  # once: all tries send the same bytes
+            if prepared.put_if_absent():
                 return Claim(won=True, body=None)
         except DidNotHappenError as error:
             last = error

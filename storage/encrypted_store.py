@@ -4,6 +4,9 @@ Each object is bound to its name and to the job's id, so none can stand in for a
 `varve.storage.sealed_object`. Parts of objects are read as such, with one small request more for an object of which
 this store has not read before, unless the part begins the object.
 
+Each call that writes encrypts under a salt of its own. Who may send an object several times has it encrypted once
+(`varve.storage.prepared_object`).
+
 Invariants: I8 (whatever is not what was written is `CorruptDataError`), I10 (bounded memory of headers).
 """
 
@@ -11,7 +14,7 @@ from __future__ import annotations
 
 import tempfile
 import threading
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -20,6 +23,7 @@ from varve.storage.errors import CorruptDataError, MissingObjectError
 from varve.storage.local_errors import happened_not
 from varve.storage.local_file import check_source, complete_or_absent
 from varve.storage.object_name import check_name
+from varve.storage.prepared_object import PreparedObject
 from varve.storage.sealed_object import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -82,15 +86,21 @@ class EncryptedStore:
             except MissingObjectError:
                 raise
             except CorruptDataError:
-                # Perhaps it was written anew since its header was read: by an upload's late second attempt.
+                # Perhaps it was written anew since its header was read.
                 self._forget(name)
         return self._read_range(name, offset, length)
 
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        if isinstance(content, Path):
+            return self._sealed_file(check_name(name), check_source(content))
+        sealed = self._new_cipher(check_name(name), len(content)).seal(content)
+        return PreparedObject(self._inner, name, sealed)
+
     def put(self, name: str, data: bytes) -> None:
-        self._inner.put(check_name(name), self._sealed(name, data))
+        self.prepare(name, data).put()
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        return self._inner.put_if_absent(check_name(name), self._sealed(name, data))
+        return self.prepare(name, data).put_if_absent()
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
         found = self._inner.list(prefix, start_after=start_after)
@@ -100,15 +110,8 @@ class EncryptedStore:
         self._inner.delete(names)
 
     def put_file(self, name: str, path: Path) -> None:
-        source, cipher = check_source(path), self._new_cipher(check_name(name), path.stat().st_size)
-        with tempfile.TemporaryDirectory(prefix="varve-encrypted-") as directory:
-            sealed = Path(directory) / "object"
-            try:
-                with source.open("rb") as plain, sealed.open("wb") as target:
-                    cipher.seal_file(plain, target)
-            except OSError as error:
-                raise happened_not(error, f"encrypting {path} into {directory}", name) from error
-            self._inner.put_file(name, sealed)
+        with closing(self.prepare(name, path)) as sealed:
+            sealed.put()
 
     def get_file(self, name: str, path: Path) -> None:
         with complete_or_absent(path) as part:
@@ -162,8 +165,18 @@ class EncryptedStore:
         skipped = offset - first * header.chunk_bytes
         return plain[skipped : skipped + length]
 
-    def _sealed(self, name: str, data: bytes) -> bytes:
-        return self._new_cipher(name, len(data)).seal(data)
+    def _sealed_file(self, name: str, source: Path) -> PreparedObject:
+        with ExitStack() as undo:
+            try:
+                cipher = self._new_cipher(name, source.stat().st_size)
+                directory = tempfile.TemporaryDirectory(prefix="varve-encrypted-", ignore_cleanup_errors=True)
+                undo.callback(directory.cleanup)
+                sealed = Path(directory.name) / "object"
+                with source.open("rb") as plain, sealed.open("wb") as target:
+                    cipher.seal_file(plain, target)
+            except OSError as error:
+                raise happened_not(error, f"encrypting {source} into {tempfile.gettempdir()}", name) from error
+            return PreparedObject(self._inner, name, sealed, undo.pop_all().close)
 
     def _new_cipher(self, name: str, plain_size_bytes: int) -> ObjectCipher:
         key, salt = self._keyring.current, bytes.fromhex(self._tokens.token())

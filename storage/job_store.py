@@ -23,6 +23,7 @@ from varve.storage.log_store import AREAS, LogTarget, is_log, open_log
 from varve.storage.object_name import check_name
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import PREFLIGHT
+from varve.storage.prepared_object import prepare
 from varve.storage.records import JobRecord, decode_record
 from varve.storage.sealed_object import is_sealed
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 
     from varve.storage.clock import TokenSource
     from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.prepared_object import PreparedObject
     from varve.storage.records import JobStorage
 
 
@@ -118,6 +120,9 @@ class JobStore:
     def link_file(self, name: str, path: Path) -> bool:
         store, own = self._reads(name)
         return store.link_file(own, path)
+
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        return prepare(self._store_of(name), name, content)
 
     def put(self, name: str, data: bytes) -> None:
         self._store_of(name).put(name, data)

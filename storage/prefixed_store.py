@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from varve.storage.object_name import check_name, check_prefix
+from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from varve.storage.object_store import ObjectMeta, ObjectStore
+    from varve.storage.prepared_object import PreparedObject
 
 
 class PrefixedStore:
@@ -30,6 +32,9 @@ class PrefixedStore:
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         return self._inner.get_range(self._full(name), offset, length)
+
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        return prepare(self._inner, self._full(name), content)
 
     def put(self, name: str, data: bytes) -> None:
         self._inner.put(self._full(name), data)

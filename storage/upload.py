@@ -1,7 +1,8 @@
 """Uploading many objects at once, with limits (I10) and without letting one slow request hold everything up.
 
 Plain PUTs only, of names that nobody else writes: sending the same bytes twice is harmless, so a slow attempt is
-joined by a second one, the first success counts, and a late loser only writes the same bytes again.
+joined by a second one, the first success counts, and a late loser only writes the same bytes again. They are the same
+because an object is made ready once for all its attempts, also where it is encrypted.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
 from varve.storage.local_file import check_source
+from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
+    from varve.storage.prepared_object import PreparedObject
 
 ATTEMPTS_AT_ONCE: Final = 2
 """Attempts of one upload that run at the same time: the first and its hedge."""
@@ -108,7 +111,7 @@ class Uploader:
         The future's errors: those of `ObjectStore.put`, and `MayHaveHappenedError` at the deadline.
         Raises `InvalidRequestError` after `close`, and `DidNotHappenError` if it is not accepted by the deadline.
         """
-        return self._submit(name, len(data), lambda: self._store.put(name, data))
+        return self._submit(name, len(data), data)
 
     def submit_file(self, name: str, path: Path) -> Future[None]:
         """Upload the file at `path` as `name`; blocks and fails like `submit_bytes`.
@@ -117,7 +120,7 @@ class Uploader:
         still be reading it.
         """
         size_bytes = check_source(path).stat().st_size
-        return self._submit(name, size_bytes, lambda: self._store.put_file(name, path))
+        return self._submit(name, size_bytes, path)
 
     def close(self) -> None:
         """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
@@ -149,7 +152,7 @@ class Uploader:
     ) -> None:
         self.close()
 
-    def _submit(self, name: str, size_bytes: int, put: Callable[[], None]) -> Future[None]:
+    def _submit(self, name: str, size_bytes: int, content: bytes | Path) -> Future[None]:
         if self._closed.is_set():
             raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
         submitted_s = self._clock.monotonic_s()
@@ -159,7 +162,7 @@ class Uploader:
                 f"{self._policy.deadline_s:g} s; see whether the storage answers, then try again",
                 object_name=name,
             )
-        upload = _Upload(name, put, lambda: self._budget.give_back(size_bytes))
+        upload = _Upload(self._store, name, content, lambda: self._budget.give_back(size_bytes))
         race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned, submitted_s)
         if self._observer is not None:
             self._observer.queued(size_bytes)
@@ -186,18 +189,21 @@ def _succeeded(future: Future[None]) -> bool:
 class _Upload:
     """One object to upload; its bytes are given back when its last attempt has let go of them."""
 
-    def __init__(self, name: str, put: Callable[[], None], give_back: Callable[[], None]) -> None:
+    def __init__(self, store: ObjectStore, name: str, content: bytes | Path, give_back: Callable[[], None]) -> None:
         self.name = name
-        self._put = put
+        self._store = store
+        self._content: bytes | Path | None = content
         self._give_back = give_back
         self._lock = threading.Lock()
         self._holders = 1
+        self._preparing = threading.Lock()
+        self._prepared: PreparedObject | None = None
 
     def attempt(self, threads: AttemptThreads) -> Future[None]:
         """Start one attempt."""
         with self._lock:
             self._holders += 1
-        started = threads.submit(self._put)
+        started = threads.submit(lambda: self._made_ready().put())
         started.add_done_callback(lambda _: self.end())
         return started
 
@@ -206,8 +212,21 @@ class _Upload:
         with self._lock:
             self._holders -= 1
             last = self._holders == 0
-        if last:
+        if not last:
+            return
+        try:
+            if self._prepared is not None:
+                self._prepared.close()
+        finally:
             self._give_back()
+
+    def _made_ready(self) -> PreparedObject:
+        """By the first attempt that can; all of them send the same bytes."""
+        with self._preparing:
+            if self._prepared is None:
+                self._prepared = prepare(self._store, self.name, cast("bytes | Path", self._content))
+                self._content = None  # not twice in memory, where it was encrypted
+            return self._prepared
 
 
 class _Race:

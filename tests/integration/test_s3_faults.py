@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import queue
 import subprocess
 import sys
 import time
@@ -18,8 +19,11 @@ from tests.lossy_proxy import BUSY, Fault, LossyProxy
 from varve.storage.backoff import Backoff
 from varve.storage.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.encrypted_store import EncryptedStore
+from varve.storage.encryption_key import KEY_VARIABLE, open_keyring
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.fsspec_store import FsspecStore
+from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
 from varve.storage.upload import Uploader, UploadPolicy
 
@@ -138,6 +142,34 @@ def test_a_hanging_upload_is_joined_by_a_second_attempt(store: FsspecStore, prox
         assert time.monotonic() - start < 0.9  # before the read timeout of 1 s
     proxy.released.set()
     assert store.get("seg/1") == b"x"
+
+
+class Watched(PrefixedStore):
+    """Tells when a call that stores a file is over, and what was stored then."""
+
+    def __init__(self, inner: FsspecStore) -> None:
+        super().__init__(inner, "watched")
+        self.stored: queue.Queue[bytes] = queue.Queue()
+
+    def put_file(self, name: str, path: Path) -> None:
+        super().put_file(name, path)
+        self.stored.put(self.get(name))
+
+
+def test_an_encrypted_file_in_parts_is_the_same_whichever_attempt_stores_it(
+    store: FsspecStore, proxy: LossyProxy, tmp_path: Path
+) -> None:
+    data = bytes(range(250)) * (20 << 20 >> 8)
+    (tmp_path / "file").write_bytes(data)
+    keys, watched = open_keyring("environment", {KEY_VARIABLE: "ab" * 32}), Watched(store)
+    encrypted = EncryptedStore(watched, keys, "job", SystemTokens())
+    proxy.faults.append(Fault.HANG)  # a part of the first attempt, which sends it again after the read timeout
+    with Uploader(encrypted, SystemClock(), UploadPolicy(hedge_after_s=0.1, deadline_s=20)) as uploader:
+        uploader.submit_file("snapdata/1", tmp_path / "file").result(20)
+    first, second = (watched.stored.get(timeout=20) for _ in range(2))
+    assert first == second
+    assert encrypted.get("snapdata/1") == data
+    proxy.released.set()
 
 
 def test_a_storage_that_ignores_conditions_is_refused(moto_server: S3Server) -> None:

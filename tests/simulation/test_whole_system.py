@@ -33,22 +33,24 @@ LONG = 2
 LONG_STEPS = 20_000
 PROCESSES = 2
 FOUND_WITHIN = 150
+OLDER: dict[str, Any] = {"ruled": False, "confirms": 0.0, "encrypted": False}
+"""What there was not when the seeds below were found."""
 NAMED: dict[str, tuple[int, dict[str, Any]]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": (
         10,
-        BACK | {"restores": 0.0, "clones": 0.0, "ruled": False, "confirms": 0.0},
+        BACK | {"restores": 0.0, "clones": 0.0} | OLDER,
     ),
     "a lost block of an operator was made anew without rows, and the next operator read nothing instead": (
         121,
-        BACK | {"chained": True, "restores": 0.0, "clones": 0.0, "ruled": False, "confirms": 0.0},
+        BACK | {"chained": True, "restores": 0.0, "clones": 0.0} | OLDER,
     ),
     "a clone whose first run was killed after the copy never started, because its source had gone on": (
         55,
-        {"ruled": False, "confirms": 0.0},
+        OLDER,
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": (
         4758,
-        {"ruled": False, "confirms": 0.0},
+        OLDER,
     ),
 }
 """What a seed has found → the seed, and options instead of its own."""

@@ -13,6 +13,7 @@ from varve.materializer.interruptible_store import InterruptibleStore
 from varve.materializer.stop_signal import Stopped, StopSignal, stop_on_signals, stop_with_parent
 from varve.storage.memory_store import MemoryStore
 from varve.storage.object_store import ObjectStore
+from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ CALLS: dict[str, Callable[[ObjectStore, Path], Any]] = {
     "get_range": lambda store, _: store.get_range("a", 0, 1),
     "put": lambda store, _: store.put("b", b"1"),
     "put_if_absent": lambda store, _: store.put_if_absent("b", b"1"),
+    "prepare": lambda store, _: prepare(store, "b", b"1").put(),
     "list": lambda store, _: store.list(""),
     "delete": lambda store, _: store.delete(["a"]),
     "put_file": lambda store, path: store.put_file("b", path),
@@ -51,6 +53,16 @@ def test_no_call_reaches_the_storage_after_the_stop(name: str, tmp_path: Path) -
     with pytest.raises(Stopped):
         CALLS[name](store, tmp_path / "file")
     assert [(meta.name, inner.get(meta.name)) for meta in inner.list("")] == before
+
+
+def test_what_was_prepared_before_the_stop_is_not_sent_after_it() -> None:
+    inner, stop = MemoryStore(), StopSignal()
+    prepared = prepare(InterruptibleStore(inner, stop), "b", b"1")
+    stop.set()
+    for send in (prepared.put, prepared.put_if_absent):
+        with pytest.raises(Stopped):
+            send()
+    assert inner.list("") == []
 
 
 def test_waiting_ends_when_asked_to_stop() -> None:
