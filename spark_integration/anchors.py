@@ -52,10 +52,6 @@ class Anchors:
         self._placements: dict[int, Placement] = {}
         self._anchors: dict[int, Anchor] = {}
         self._is_off = False
-        self._strayed = False
-        """In the last batch partitions ran elsewhere than they asked for."""
-        self._made = False
-        """An anchor was made since the last batch ended."""
 
     @classmethod
     def create(cls, session: SparkSession, job: str) -> Anchors | None:
@@ -86,9 +82,7 @@ class Anchors:
         if self._is_off:
             return
         try:
-            ids = self._live.ids()
-            if self._strayed or ids != {executor.id for executor in self._executors}:
-                self._executors = self._live.usable(ids)
+            self._executors = self._live.usable()
         except _NOT_AS_KNOWN as error:
             self._switch_off(error)
 
@@ -108,16 +102,10 @@ class Anchors:
             except _NOT_AS_KNOWN as error:
                 self._switch_off(error)
                 return None
-            self._made = True
             _log.info(
                 "job %s: %d partitions are placed on %d executors", self._job, parallelism, len(placement.executors)
             )
         return anchor
-
-    def after(self, moved: int) -> None:
-        """Note a batch that has ended, and how many partitions ran elsewhere than in the one before."""
-        self._strayed = moved > 0 and not self._made
-        self._made = False
 
     def _switch_off(self, error: Exception) -> None:
         self._is_off = True

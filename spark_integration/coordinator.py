@@ -301,8 +301,6 @@ class Coordinator:
         batch_limit.after(executed.summaries)
         self._combining.after(executed.summaries)
         moved = self._moves.after(executed.summaries)
-        if self._anchors is not None:
-            self._anchors.after(moved)
         self._run.batch_done()
         confirm(executed.summaries, self._run.record.job_id, executed.acknowledged.commit.link)
         ended_s = self._clock.monotonic_s()

@@ -5,9 +5,9 @@
 It begins when there are so many executors.
 
 Files in `<directory>`: `application` gets the application's id; `input/*.json` is read, one file per batch;
-`out/<batch>.json` gets the rows of a batch. Where `pause-<batch>` exists, the driver makes `paused-<batch>` after that
-batch and waits until the former is gone; meanwhile it keeps the ids of the executors that it knows in `executors.json`.
-`statistics.json` comes at the end.
+`out/<batch>.json` gets the rows of a batch. Where `pause-<batch>` exists, the driver does after that batch what it says
+(`ORDERS`), makes `paused-<batch>` and waits until the former is gone; meanwhile it keeps the ids of the executors that
+it can use in `executors.json`. `statistics.json` comes at the end.
 """
 
 from __future__ import annotations
@@ -62,11 +62,37 @@ def replace(path: Path, content: Any) -> None:
     temporary.rename(path)
 
 
+def usable(executors: LiveExecutors) -> list[str]:
+    """The ids of those that can be used, the oldest first."""
+    return sorted((executor.id for executor in executors.usable()), key=int)
+
+
+def decommission(spark: SparkSession, executor: str) -> None:
+    """Let an executor go, and no other come for it."""
+    scala, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
+    assert jvm is not None
+    info = jvm.org.apache.spark.scheduler.ExecutorDecommissionInfo("the test", jvm.scala.Option.empty())
+    assert scala.schedulerBackend().decommissionExecutor(executor, info, True, False)
+
+
+def exclude(spark: SparkSession, executor: str) -> None:
+    """Let Spark exclude an executor, as after a failure there, and ask for two that can be used."""
+    scala, jvm = spark.sparkContext._jsc.sc(), spark.sparkContext._jvm
+    assert jvm is not None
+    scala.taskScheduler().healthTrackerOpt().get().updateExcludedForFetchFailure("", executor)
+    assert scala.requestTotalExecutors(3, 0, jvm.PythonUtils.toScalaMap({}))
+
+
+ORDERS: dict[str, Callable[[SparkSession, str], None]] = {"decommission": decommission, "exclude": exclude}
+"""What a driver that waits does to the oldest executor."""
+
+
 class Output:
     """The sink: rows into files, and pauses."""
 
-    def __init__(self, directory: Path, executors: LiveExecutors) -> None:
+    def __init__(self, directory: Path, spark: SparkSession, executors: LiveExecutors) -> None:
         self.directory = directory
+        self.spark = spark
         self.executors = executors
 
     def __call__(self, rows: DataFrame, batch: int) -> None:
@@ -75,8 +101,14 @@ class Output:
         pause = self.directory / f"pause-{batch}"
         if not pause.exists():
             return
+        for order in pause.read_text().split():
+            ORDERS[order](self.spark, usable(self.executors)[0])
+        self._say_executors()
         (self.directory / f"paused-{batch}").touch()
-        wait_while(pause.exists, lambda: replace(self.directory / "executors.json", sorted(self.executors.ids())))
+        wait_while(pause.exists, self._say_executors)
+
+    def _say_executors(self) -> None:
+        replace(self.directory / "executors.json", usable(self.executors))
 
 
 def wait_while(condition: Callable[[], bool], meanwhile: Callable[[], None] = lambda: None) -> None:
@@ -97,14 +129,14 @@ def main(directory: Path, master: str, executors: str, *settings: str) -> None:
     spark = builder.getOrCreate()
     (directory / "application").write_text(spark.sparkContext.applicationId)
     live = LiveExecutors(spark.sparkContext)
-    wait_while(lambda: len(live.ids()) < int(executors))
+    wait_while(lambda: len(live.usable()) < int(executors))
     (directory / "out").mkdir(exist_ok=True)
     env = StreamExecutionEnvironment.get_execution_environment(spark).enable_changelog_state_backend(True)
     env.configure("execution.checkpointing.dir", str(directory / "state")).configure("materializer.mode", "off")
     stream = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).json(str(directory / "input"))
     sums = env.from_dataframe(stream).key_by("k").process(PlacedSums(), PLACED, uid="sums")
     counted = sums.key_by("k").process(Counted(), TWICE, uid="counted")
-    writer = counted.foreach_batch(Output(directory, live)).query_name("job").trigger(availableNow=True)
+    writer = counted.foreach_batch(Output(directory, spark, live)).query_name("job").trigger(availableNow=True)
     query = writer.option("checkpointLocation", str(directory / "checkpoint")).start()
     query.awaitTermination()
     replace(directory / "statistics.json", query.checkpoint_statistics.as_rows())

@@ -19,7 +19,6 @@ from typing import Any
 import pyspark
 import pytest
 
-from tests.evenness import unevenness
 from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.standalone_cluster import standalone_cluster
 
@@ -30,9 +29,9 @@ KEYS = 24
 EMPTY, ONE_KEY = 4, 6
 """Batches without rows, and with rows of one partition only."""
 WAIT_MAX_S = 600
+WAIT = "100s"
+"""However slow the machine is, a task waits so long for its executor."""
 SETTINGS = {
-    # However slow the machine is, a task waits for its executor.
-    "spark.locality.wait": "100s",
     "spark.executor.memory": "512m",
     "spark.varve.pipeline.max-parallelism": "64",
 }
@@ -61,10 +60,9 @@ class ClusterJob:
             os.utime(path, (1_700_000_000 + batch, 1_700_000_000 + batch))
             self.expected += [model.add(k, v) for k, v in rows]
 
-    def pause_after(self, *batches: int) -> None:
-        """Let the driver wait after these."""
-        for batch in batches:
-            (self.directory / f"pause-{batch}").touch()
+    def pause_after(self, batch: int, *orders: str) -> None:
+        """Let the driver wait after that batch, and before do this to the oldest executor."""
+        (self.directory / f"pause-{batch}").write_text(" ".join(orders))
 
     @contextmanager
     def running(self) -> Iterator[subprocess.Popen[bytes]]:
@@ -146,19 +144,46 @@ def stays(homes: list[dict[int, str]], partitions: int) -> float:
     return 1 - changes / (partitions * (len(homes) - 1))
 
 
-def test_on_a_local_cluster_with_sparks_own_settings_every_partition_stays(tmp_path: Path) -> None:
-    partitions = 4
-    job = ClusterJob(tmp_path, "local-cluster[2,1,1024]", 2, {"spark.varve.parallelism.default": str(partitions)})
+def shares(partitions: int, executors: int) -> list[int]:
+    """How many partitions of the job's two operators the executors have when they have as many as one another."""
+    least, larger = divmod(partitions, executors)
+    return [2 * (least + (place < larger)) for place in range(executors)]
+
+
+def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissioned_or_excluded_move(
+    tmp_path: Path,
+) -> None:
+    """Each of them once, in the very next batch, to an executor that is there to stay."""
+    partitions, decommissioned_after, excluded_after = 7, 9, 19
+    settings = {
+        "spark.varve.parallelism.default": str(partitions),
+        "spark.locality.wait": WAIT,
+        "spark.decommission.enabled": "true",
+        "spark.excludeOnFailure.enabled": "true",
+        "spark.excludeOnFailure.application.fetchFailure.enabled": "true",
+    }
+    job = ClusterJob(tmp_path, "local-cluster[3,1,1024]", 3, settings)
+    job.pause_after(decommissioned_after, "decommission")
+    job.pause_after(excluded_after, "exclude")
     with job.running() as driver:
+        for pause in (decommissioned_after, excluded_after):
+            job.wait_until(lambda pause=pause: job.is_paused(pause) and len(job.executors()) == 2, driver)
+            job.go_on(pause)
         assert driver.wait(1200) == 0, job.log()
     job.check_rows()
-    homes = job.homes()
+    homes, statistics = job.homes(), job.statistics()
     assert set(homes[0]) == set(range(partitions))
+    assert [sorted(s["partitions_of_executors"], reverse=True) for s in statistics] == [
+        shares(partitions, 3 if batch <= decommissioned_after else 2) for batch in range(BATCHES)
+    ]
+    for batch, (before, after) in enumerate(itertools.pairwise(homes)):
+        lost = moved(before, after)
+        gone = {before[partition] for partition in lost}
+        assert statistics[batch + 1]["moved_partitions"] == 2 * len(lost)
+        assert len(gone) == (batch in (decommissioned_after, excluded_after))
+        assert lost == {partition for partition, home in before.items() if home in gone}
+        assert gone.isdisjoint(after.values())
     assert stays(homes, partitions) >= 0.95
-    assert unevenness(homes[0].values(), 2) <= 1
-    statistics = job.statistics()
-    assert [s["partitions_of_executors"] for s in statistics] == [[partitions, partitions]] * BATCHES
-    assert [s["moved_partitions"] for s in statistics] == [0] * BATCHES
 
 
 def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacement_gets_its_share(
@@ -169,9 +194,11 @@ def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacem
         settings = {
             "spark.varve.parallelism.default": str(partitions),
             "spark.shuffle.reduceLocality.enabled": "false",
+            "spark.locality.wait": WAIT,
         }
         job = ClusterJob(tmp_path, cluster.url, executors, settings)
-        job.pause_after(killed_after, replaced_after)
+        for pause in (killed_after, replaced_after):
+            job.pause_after(pause)
         with job.running() as driver:
             job.wait_until(lambda: job.is_paused(killed_after) and len(job.executors()) == executors, driver)
             known = set(job.executors())

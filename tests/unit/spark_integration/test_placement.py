@@ -78,6 +78,19 @@ def test_a_replacement_on_the_same_host_gets_the_partitions_that_were_there_at_o
     assert [p for p, name in enumerate(ids(later)) if name == "3"] == lost
 
 
+@pytest.mark.parametrize("partitions", [7, 9])
+def test_an_executor_that_can_be_used_again_gets_partitions_back_that_were_its_own(partitions: int) -> None:
+    """As when an exclusion ends; nothing else moves either time."""
+    first = next_placement(Placement(), partitions, executors("0", "1", "2"), SALT)
+    own = {partition for partition, name in enumerate(ids(first)) if name == "1"}
+    without = next_placement(first, partitions, executors("0", "2"), SALT)
+    assert moves(first, without) == len(own)
+    again = next_placement(without, partitions, executors("0", "1", "2"), SALT)
+    back = {partition for partition, name in enumerate(ids(again)) if name == "1"}
+    assert moves(without, again) == len(back) == partitions // 3
+    assert back <= own
+
+
 def test_executors_that_all_went_and_came_again_get_the_partitions_of_their_hosts() -> None:
     """As with dynamic allocation between two batches that are far apart."""
     first = next_placement(Placement(), 6, executors("0", "1", "2"), SALT)
