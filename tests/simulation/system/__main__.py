@@ -1,4 +1,7 @@
-"""`python -m tests.simulation.system SEED --trace`: one seed; `--seeds 1000`: so many, from SEED on."""
+"""`python -m tests.simulation.system SEED --trace`: one seed; `--seeds 1000`: so many, from SEED on.
+
+With `--broken WHAT` the system is that variant of `mutations.py` or `named_seeds.py`, and the seeds that fail find it.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,12 @@ import sys
 import time
 import traceback
 from collections import Counter
+from contextlib import ExitStack
 from dataclasses import replace
 
-from tests.simulation.system.options import STEPS, options_of
+from tests.simulation.system.mutations import MUTATIONS
+from tests.simulation.system.named_seeds import NAMED
+from tests.simulation.system.options import options_of
 from tests.simulation.system.scheduler import Violation
 from tests.simulation.system.simulation import simulate
 
@@ -20,10 +26,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.system", description=__doc__)
     parser.add_argument("seed", type=int)
     parser.add_argument("--seeds", type=int, default=1)
-    parser.add_argument("--steps", type=int, default=STEPS)
+    parser.add_argument("--steps", type=int, help="before the end without faults, instead of the options' own")
     parser.add_argument("--trace", action="store_true")
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
+    variants = MUTATIONS | {what: (named.undone,) for what, named in NAMED.items()}
+    parser.add_argument("--broken", choices=sorted(variants), metavar="WHAT")
     given = parser.parse_args()
+    mutations = variants.get(given.broken, ())
     gc.freeze()  # what the modules hold stays: looking through it again and again would take most of the time
     gc.set_threshold(50_000, 20, 100)
     began, steps, failed, run = time.monotonic(), 0, 0, 0
@@ -33,8 +42,16 @@ def main() -> int:
             break
         run += 1
         trace: list[str] | None = [] if given.trace else None
+        options = options_of(seed)
+        for mutation in mutations:
+            options = mutation.options_of(options)
+        if given.steps is not None:
+            options = replace(options, steps=given.steps)
         try:
-            done = simulate(seed, replace(options_of(seed), steps=given.steps), trace=trace)
+            with ExitStack() as stack:
+                for mutation in mutations:
+                    stack.enter_context(mutation.applied())
+                done = simulate(seed, options, trace=trace)
             steps += done.scheduler.steps
             counts.update(done.counts)
         except (Exception, Violation) as error:  # noqa: BLE001  every kind is told

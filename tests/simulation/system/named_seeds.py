@@ -1,0 +1,83 @@
+"""What seeds have found: each bug with a seed that finds it again as soon as its repair is undone.
+
+A seed means the same run only until something takes another number of steps, so it may stop to find its bug although
+nothing is wrong. `test_whole_system.py` runs each seed with the repair and without; where the latter finds nothing any
+more, `python -m tests.simulation.system 0 --seeds 500 --broken "<the bug>"` tells which seeds do.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from msgspec.structs import replace as replace_fields
+
+from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
+from tests.simulation.system.options import Options, options_of
+from tests.simulation.system.spark import Answer
+from varve.storage import base_decision, job_run
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class NamedSeed(NamedTuple):
+    """See the module."""
+
+    seed: int
+    undone: Mutation
+    """The system without the repair, and options with which the seed finds that."""
+
+    @property
+    def options(self) -> Options:
+        """Of both runs."""
+        return self.undone.options_of(options_of(self.seed))
+
+
+def _only_own_rows_looked_at(original: Any, self: Answer, partition: int, *parallelism: int) -> list[pa.RecordBatch]:
+    """A block that has no rows for the task is not looked at, whoever made it."""
+    read: dict[int, Any] = {}
+    for number, (tag, rows) in self.blocks.items():
+        alone = Answer(self.cluster, {number: (tag, rows)}, winners=frozenset([tag]))
+        if original(alone, partition, *parallelism):
+            read[number] = tag, rows
+    return original(replace(self, blocks=read), partition, *parallelism)
+
+
+def _copied_state_is_its_own(original: Any, newest: Any, source: Any, own_job_id: str, query_id: str | None) -> Any:
+    """What a start has copied that was killed then counts as state that the job has made itself."""
+    if newest is not None and newest.source not in (None, source):
+        newest = replace_fields(newest, source=None, query_id="another")
+    return original(newest, source, own_job_id, query_id)
+
+
+def _choice_is_not_for_batch_0(
+    original: Any, spark: Any, newest: Any, parent: Any, sink: Any, restore: Any, rules: Any
+) -> Any:
+    """A first batch that has a commit already is executed on that commit's base, whatever was chosen since."""
+    if spark.batch == newest.batch == 0 and restore is not None and restore.commit != parent:
+        restore = None
+    return original(spark, newest, parent, sink, restore, rules)
+
+
+PLAIN: Final[dict[str, Any]] = {"ruled": False, "confirms": 0.0, "real_rocksdb": False}
+"""Without what came to the simulation later, and the same run each time."""
+ALONE: Final[dict[str, Any]] = PLAIN | {"restores": 0.0, "clones": 0.0}
+NAMED: Final[dict[str, NamedSeed]] = {
+    "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
+        26, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
+    ),
+    "a lost block of an operator was made anew without rows, and the next operator read nothing instead": NamedSeed(
+        109,
+        Mutation(
+            Answer, "of", _only_own_rows_looked_at, r"read other rows .*\(I2\)", REDONE | ALONE | {"chained": True}
+        ),
+    ),
+    "a clone whose first run was killed after the copy never started, because its source had gone on": NamedSeed(
+        55, Mutation(job_run, "decide_import", _copied_state_is_its_own, r"no batch is acknowledged \(I11\)", PLAIN)
+    ),
+    "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
+        4758, Mutation(base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", PLAIN)
+    ),
+}
+"""What a seed has found → the seed."""
