@@ -30,7 +30,6 @@ from varve.spark_integration.coordinator import Coordinator
 from varve.storage.base_decision import SparkProgress
 from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
-from varve.storage.encryption_key import ENVIRONMENT
 from varve.storage.errors import GapError, LineageError, RewindError, VarveError
 from varve.storage.job import read_job
 from varve.storage.job_run import JobRun
@@ -126,8 +125,6 @@ class DriverRun:
             parallelism, options.backend, changelog=options.changelog, chained=options.chained, ruled=options.ruled
         )
         config = plan.config
-        if options.encrypted:
-            config = dataclasses.replace(config, encryption_key_provider=ENVIRONMENT)
         if self.source is not None:
             config = dataclasses.replace(config, restore=self.source, claim_mode=CLONE)
         return dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)

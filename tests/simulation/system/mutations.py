@@ -24,11 +24,10 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration import non_keyed_state
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout, upload
+from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
-from varve.storage.prepared_object import PreparedObject
 from varve.storage.upload import Uploader
 
 
@@ -161,10 +160,6 @@ def _never_uploaded(_original: Any, _self: Uploader, _name: str, _data: bytes) -
     return done
 
 
-def _prepared_for_each_attempt(_original: Any, store: Any, name: str, content: Any) -> PreparedObject:
-    return PreparedObject(store, name, content)
-
-
 def _fetched_unverified(_original: Any, store: Any, file: Any) -> None:
     file.path.write_bytes(store.get(file.name))
 
@@ -240,9 +235,6 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         Mutation(spark, "check_broadcast", _nothing, "I3", {"ruled": True, "disorder": 0.3, "parallelism": 3}),
     ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
-    "each attempt of an upload is encrypted anew": (
-        Mutation(upload, "prepare", _prepared_for_each_attempt, "written again", {"encrypted": True}),
-    ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }
 """What is wrong → the variant."""

@@ -81,7 +81,6 @@ class Options:
     """How likely a partition reads other broadcast rows than the others, or in another order."""
     confirms: float
     """How likely a worker hears from the driver that a batch is over, before the next one begins."""
-    encrypted: bool
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -136,7 +135,6 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         ruled=rng.random() < 0.3,
         disorder=rng.choice([0.0, 0.05]),
         confirms=rng.choice([0.0, 0.7, 1.0]),
-        encrypted=rng.random() < 0.15,
     )
 
 

@@ -137,21 +137,21 @@ class Oracle:
         names = [who.removeprefix("savepoint ") for who in self._needed if who.startswith("savepoint ")]
         return sorted(name for name in names if not layout.is_hold(name))
 
-    def put(self, name: str) -> None:
+    def put(self, name: str, data: bytes) -> None:
         """An object was written, of whatever job."""
         job, _, own = name.partition("/")
         area, _, rest = own.partition("/")
         if job != self._job:
             return
         if area == "chain":
-            self._appended(int(rest), self.store.get(own))
+            self._appended(int(rest), data)
         elif area == "savepoints":
-            savepoint = decode_record(self.store.get(own), Savepoint, name)
+            savepoint = decode_record(data, Savepoint, name)
             self._needed[f"savepoint {rest}"] = frozenset(map(self._stored, savepoint.objects))
             self._check_exist(f"savepoint {rest}")
             self.count("savepoints")
         elif area == "snap":
-            descriptor = decode_record(self.store.get(own), SnapshotDescriptor, name)
+            descriptor = decode_record(data, SnapshotDescriptor, name)
             self.count(descriptor.status)
 
     def deleted(self, name: str) -> None:

@@ -8,7 +8,6 @@ on without faults for a while: it must, from whatever it was left in.
 from __future__ import annotations
 
 import logging
-import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +28,6 @@ from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.materializer import state_origin
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.protocol import Summary
-from varve.storage.encryption_key import KEY_VARIABLE
 from varve.storage.records import ORIGIN, Link
 
 QUIET_BATCHES = 3
@@ -37,8 +35,6 @@ LOG_BATCHES_MAX = 12
 """Batches of log that are left when the materializer works without faults (I10)."""
 QUIET_STEPS = 6000
 """Steps within which the system must get so far without faults."""
-KEY = "ab" * 32
-WRITTEN_ONCE = ("seg", "pack", "snapdata", "savepointdata")
 MEMORY_DISK = Path("/dev/shm")
 
 
@@ -72,8 +68,6 @@ class Simulation:
         self.quiet = False
         """Nothing goes wrong any more."""
         self._next_look_s = 0.0
-        self._written: dict[str, bytes] = {}
-        """What was ever written under names that are for one object only."""
         self.jobs = [SimulatedJob(self, JOB)]
         self.scheduler.on_step, self.scheduler.on_end = self._on_step, self._on_end
 
@@ -112,11 +106,8 @@ class Simulation:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _on_put(self, name: str, data: bytes) -> None:
-        area = name.partition("/")[2].partition("/")[0]
-        if area in WRITTEN_ONCE and self._written.setdefault(name, data) != data:
-            self.scheduler.fail(f"{name} was written again with other bytes")
         for job in self.jobs:
-            job.oracle.put(name)
+            job.oracle.put(name, data)
 
     def _on_delete(self, name: str) -> None:
         for job in self.jobs:
@@ -253,7 +244,6 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (coordinator, "confirm"): system.confirm,
     }
     with ExitStack() as stack:
-        stack.enter_context(mock.patch.dict(os.environ, {KEY_VARIABLE: KEY}))
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)
         stack.enter_context(simulated_threads(system.scheduler))
