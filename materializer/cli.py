@@ -11,7 +11,7 @@ import sys
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 import msgspec
@@ -21,6 +21,7 @@ from varve.materializer.child_process import decode_config
 from varve.materializer.command_output import show_lines
 from varve.materializer.config import MaterializerConfig, parse_properties
 from varve.materializer.demand import ask
+from varve.materializer.duration import option_duration, option_size
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.jobs import job_names
 from varve.materializer.package_command import package
@@ -42,6 +43,8 @@ from varve.storage.open_store import open_store
 from varve.storage.prefixed_store import substore
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from varve.materializer.events import Reporter
 
 FAILED_EXIT_CODE: Final = 1
@@ -56,33 +59,50 @@ def main() -> None:
     """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
 
 
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+_SPELLED: Final[dict[Any, Callable[[Any], str]]] = {DURATION: option_duration, SIZE: option_size}
+
+
+def _configured(
+    option: str, field: str, kind: click.ParamType[Any], told: str, without: str | None = None
+) -> Callable[[_Command], _Command]:
+    """An option that sets a field of the configuration; its help tells the field's default, or `without` it."""
+    default = MaterializerConfig.__dataclass_fields__[field].default
+    shown = without or _SPELLED.get(kind, str)(default)
+    return click.option(option, field, type=kind, help=f"{told} [default: {shown}]")
+
+
 @click.command(context_settings={**CONTEXT, "auto_envvar_prefix": "VARVE_MATERIALIZE"})
 @storage_parameters(required=False)
 @click.option("--job", metavar="NAME", help="The one job to follow; without it, all jobs under the storage.")
-@click.option("--interval", "interval_ms", type=DURATION, help="Time between materializations [default: 10 min].")
-@click.option("--log-bytes", type=SIZE, help="Materialize when the log of a range is this long [default: 256 mb].")
-@click.option("--log-batches", type=int, help="Materialize when so many batches follow the base [default: 1000].")
-@click.option("--log-ratio", type=float, help="Materialize when log / base reaches this [default: 0.25].")
-@click.option(
-    "--replay-time", "replay_ms", type=DURATION, help="Materialize when replaying would take so long [default: 1 min]."
+@_configured("--interval", "interval_ms", DURATION, "Time between materializations.")
+@_configured("--log-bytes", "log_bytes", SIZE, "Materialize when the log of a range is this long.")
+@_configured("--log-batches", "log_batches", click.INT, "Materialize when so many batches follow the base.")
+@_configured("--log-ratio", "log_ratio", click.FLOAT, "Materialize when log / base reaches this.")
+@_configured("--replay-time", "replay_ms", DURATION, "Materialize when replaying would take so long.")
+@_configured("--space-ratio", "space_ratio", click.FLOAT, "Rewrite the files of a range at this stored / live.")
+@_configured("--max-failures-allowed", "max_failures_allowed", click.INT, "Failures in a row that count as failing.")
+@_configured("--poll", "poll_ms", DURATION, "Time between two looks at the chain.")
+@_configured("--collect-interval", "collect_ms", DURATION, "Time between garbage collections.")
+@_configured("--grace", "grace_ms", DURATION, "Age of an abandoned upload.")
+@_configured(
+    "--retention",
+    "retention_ms",
+    DURATION,
+    "Keep all checkpoints of the newest so long; 0 lets go of what was kept so.",
+    "what is kept stays",
 )
-@click.option("--space-ratio", type=float, help="Rewrite the files of a range at this stored / live [default: 1.5].")
-@click.option("--max-failures-allowed", type=int, help="Failures in a row that count as failing [default: 3].")
-@click.option("--poll", "poll_ms", type=DURATION, help="Time between two looks at the chain [default: 1 s].")
-@click.option(
-    "--collect-interval", "collect_ms", type=DURATION, help="Time between garbage collections [default: 1 min]."
+@_configured("--parallel", "parallel", click.INT, "Ranges materialized at the same time.")
+@_configured("--memory", "memory_bytes", SIZE, "Memory of all their RocksDB stores.")
+@_configured("--disk", "disk_bytes", SIZE, "Limit of the local copies.", "no limit")
+@_configured("--bandwidth", "bandwidth_bytes_per_s", SIZE, "Bytes per second.", "no limit")
+@_configured(
+    "--metrics-port", "metrics_port", click.INT, "Serve /metrics, /healthz and /readyz; 0 takes a free port.", "none"
 )
-@click.option("--grace", "grace_ms", type=DURATION, help="Age of an abandoned upload [default: 1 d].")
-@click.option("--retention", "retention_ms", type=DURATION, help="Keep all checkpoints of the newest so long.")
-@click.option("--parallel", type=int, help="Ranges materialized at the same time [default: 2].")
-@click.option("--memory", "memory_bytes", type=SIZE, help="Memory of all their RocksDB stores [default: 512 mb].")
-@click.option("--disk", "disk_bytes", type=SIZE, help="Limit of the local copies [default: none].")
-@click.option("--bandwidth", "bandwidth_bytes_per_s", type=SIZE, help="Bytes per second [default: no limit].")
-@click.option("--metrics-port", type=int, help="Serve /metrics, /healthz and /readyz; 0 takes a free port.")
-@click.option("--metrics-host", help="Address to serve them on [default: all].")
+@_configured("--metrics-host", "metrics_host", click.STRING, "Address to serve them on.", "all")
 @click.option("--working-directory", type=click.Path(path_type=Path), help="Where local copies are kept between runs.")
 @click.option("--share", is_flag=True, default=None, help="Share the work with other materializers of this storage.")
-@click.option("--stop-timeout", "stop_ms", type=DURATION, help="Hard end so long after SIGTERM [default: 20 s].")
+@_configured("--stop-timeout", "stop_ms", DURATION, "Hard end so long after SIGTERM.")
 @click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varve.* option, as for spark-submit.")
 @click.option("--once", is_flag=True, help="Materialize whatever has a log, collect garbage, and end.")
 @click.option("--now", is_flag=True, help="Ask the running materializers to materialize everything now, and end.")

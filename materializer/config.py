@@ -80,9 +80,9 @@ class MaterializerConfig:
     space_ratio: float = DEFAULT_SPACE_RATIO
     """Bytes of a range's files per byte of its live state, as estimated, from which on they are rewritten before they
     are uploaded; above 1."""
-    retention_ms: int = 0
+    retention_ms: int | None = None
     """Checkpoints of the newest so long stay complete, by the job's own times, besides those that the job retains by
-    their number; 0: only those."""
+    their number; 0: only those, so what was kept by time is let go; None: what is kept by time stays as it is."""
     parallel: int = DEFAULT_PARALLEL
     """Ranges materialized at the same time."""
     memory_bytes: int = DEFAULT_MEMORY_BYTES
@@ -117,7 +117,7 @@ class MaterializerConfig:
 
     def _check_resources(self) -> None:
         """Raises `InvalidRequestError` for limits that cannot be kept."""
-        if self.retention_ms < 0 or self.parallel < 1:
+        if (self.retention_ms or 0) < 0 or self.parallel < 1:
             raise InvalidRequestError("retention_ms must be at least 0 and parallel at least 1")
         if not self.space_ratio > 1:
             raise InvalidRequestError(f"space_ratio must be above 1, not {self.space_ratio}")

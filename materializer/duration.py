@@ -54,6 +54,21 @@ def format_size_bytes(size_bytes: float) -> str:
     return f"{size_bytes:.0f} B"
 
 
+def option_duration(duration_ms: int) -> str:
+    """A duration exactly, as an option takes it: `10 min`."""
+    return _spelled(duration_ms, _MS, ("d", "h", "min", "s", "ms"))
+
+
+def option_size(size_bytes: int) -> str:
+    """A size exactly, as an option takes it: `64 mb`."""
+    return _spelled(size_bytes, _BYTES, ("tb", "gb", "mb", "kb", "b"))
+
+
+def _spelled(amount: int, units: Mapping[str, int], names: tuple[str, ...]) -> str:
+    largest = next((name for name in names if amount and amount % units[name] == 0), names[-1])
+    return f"{amount // units[largest]} {largest}"
+
+
 def _parse(text: str, units: Mapping[str, int], what: str, examples: str) -> int:
     match = _AMOUNT.fullmatch(text)
     unit = units.get(match[2].lower()) if match else None

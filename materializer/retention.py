@@ -3,7 +3,8 @@
 A materializer pins a checkpoint now and then, and lets go of the pins that are older than the retention. What a pin
 keeps, and everything after it, no collector deletes, whoever runs it. The only times are those of the checkpoints
 themselves, which never go back; no clock of a materializer counts, and a lost pin only shortens the retention. Several
-materializers may do this side by side: the pins are told by their holder, not by who made them.
+materializers may do this side by side: the pins are told by their holder, not by who made them. One that has no
+retention, such as a `--once` by hand, leaves them alone; only a retention of 0 lets them go.
 
 Invariants: I7 (pins are made by the rule of `varve.storage.pins`), I10 (about `STEPS` pins per job).
 """
@@ -64,7 +65,8 @@ def plan_retention(newest_ms: int, held: Sequence[HeldPin], retention_ms: int) -
 class Retention:
     """Keeps a job's pins; for one thread at a time."""
 
-    def __init__(self, reader: ChainReader, retention_ms: int, clock: Clock, tokens: TokenSource) -> None:
+    def __init__(self, reader: ChainReader, retention_ms: int | None, clock: Clock, tokens: TokenSource) -> None:
+        """`retention_ms`: None leaves the pins as they are, since another materializer may keep them."""
         self._reader = reader
         self._retention_ms = retention_ms
         self._clock = clock
@@ -73,6 +75,8 @@ class Retention:
 
     def keep(self, newest: Commit) -> None:
         """Make and release pins as they are due. Errors are those of `create_pin` and `list_pins`."""
+        if self._retention_ms is None:
+            return
         held = [HeldPin(pin, self._time_ms(pin)) for pin in list_pins(self._reader) if pin.holder == HOLDER]
         self._times = {one.pin.token: one.time_ms for one in held}
         plan = plan_retention(newest.time_ms, held, self._retention_ms)

@@ -75,7 +75,8 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         at_least=0,
         field="retention_ms",
         description="Checkpoints of the newest so long stay complete, by the job's own times, besides those of "
-        "`execution.checkpointing.num-retained`. Longer: longer back, and more storage.",
+        "`execution.checkpointing.num-retained`. Longer: longer back, and more storage. 0: only those. Not "
+        "set: as 0, but what another materializer keeps so stays.",
     ),
     ConfigOption(
         key="materializer.parallel",

@@ -318,7 +318,13 @@ def test_retention_ends_when_it_is_switched_off(world: World) -> None:
         keeping.fold()
     assert {pin.holder for pin in list_pins(world.reader)} == {HOLDER}
     chain = len(world.names(layout.CHAIN))
-    without = world.sidecar(QUIET, place="without")
+    by_hand = world.sidecar(QUIET, place="by-hand")
+    world.commit(2)
+    by_hand.fold()
+    pins = list_pins(world.reader)
+    assert {pin.holder for pin in pins} == {HOLDER}, "a materializer without a retention lets go of another's"
+    assert set(range(pins[0].needs_from, world.newest().seq)) <= set(world.reader.list_seqs())
+    without = world.sidecar(replace(QUIET, retention_ms=0), place="without")
     world.commit(2)
     without.fold()
     assert list_pins(world.reader) == ()

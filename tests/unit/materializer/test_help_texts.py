@@ -1,0 +1,59 @@
+"""What `--help` says of defaults is what they are."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING
+
+import click
+import pytest
+
+from varve.materializer.cli import main, materialize
+from varve.materializer.config import MaterializerConfig
+from varve.materializer.duration import option_duration, option_size, parse_duration_ms, parse_size_bytes
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DEFAULT = re.compile(r"\[default: ([^]]*)\]")
+NONE = frozenset({"no limit", "what is kept stays", "none", "all", "the newest", "that of this user"})
+"""How a default that is no value is told."""
+FIELDS = {
+    name: field.default
+    for name, field in MaterializerConfig.__dataclass_fields__.items()
+    if field.default is not dataclasses.MISSING and name != "storage_options"
+}
+
+
+def options_of(command: click.Command) -> Iterator[click.Option]:
+    if isinstance(command, click.Group):
+        for one in command.commands.values():
+            yield from options_of(one)
+    yield from (one for one in command.params if isinstance(one, click.Option))
+
+
+@pytest.mark.parametrize(
+    "option", [one for one in materialize.params if FIELDS.get(one.name or "") is not None], ids=lambda one: one.name
+)
+def test_the_materializers_options_tell_the_defaults_of_its_configuration(option: click.Option) -> None:
+    default = FIELDS[option.name or ""]
+    told = DEFAULT.search(option.help or "")
+    if told is None or told[1] in NONE:
+        assert default in ("", False), "it has a default that is not told"
+    else:
+        assert option.type.convert(told[1], option, None) == default
+
+
+def test_no_other_command_has_a_default_written_by_hand() -> None:
+    for option in options_of(main):
+        told = DEFAULT.search(option.help or "")
+        if told is not None and option not in materialize.params:
+            assert told[1] in NONE
+            assert option.to_info_dict()["default"] is None
+
+
+@pytest.mark.parametrize("amount", [0, 1, 999, 1_000, 90_000, 600_000, 86_400_000, 1 << 10, 512 << 20, 3 << 40])
+def test_what_an_option_is_told_to_be_is_what_it_parses_to(amount: int) -> None:
+    assert parse_duration_ms(option_duration(amount)) == amount
+    assert parse_size_bytes(option_size(amount)) == amount
