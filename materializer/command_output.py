@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
-from rich.console import Console
-from rich.table import Table
 
 from varve.materializer.duration import format_size_bytes
+from varve.materializer.table_layout import EMPTY, TableText, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,17 +30,13 @@ def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
         click.echo("nothing found")
         return
     fields = lines[0].__struct_fields__
-    table = Table(*(name.replace("_", " ") for name in fields))
-    for line in lines:
-        table.add_row(*(_cell(name, getattr(line, name)) for name in fields))
-    console = Console()
-    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
-    Console(width=None if console.is_terminal else 250).print(table)
+    rows = tuple(tuple(_cell(name, getattr(line, name)) for name in fields) for line in lines)
+    print_table(TableText(tuple(name.replace("_", " ") for name in fields), rows))
 
 
 def _cell(name: str, value: object) -> str:
     if value is None:
-        return "-"
+        return EMPTY
     if name.endswith("bytes") and isinstance(value, int):
         return format_size_bytes(value)
     if isinstance(value, tuple):

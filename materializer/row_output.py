@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
+
+from varve.materializer.table_layout import EMPTY, TableText, print_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -20,19 +19,17 @@ def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
         for row in rows:
             click.echo(msgspec.json.encode(row).decode())
         return
-    table: Table | None = None
+    names: tuple[str, ...] = ()
+    cells: list[tuple[str, ...]] = []
     for row in rows:
-        if table is None:
-            table = Table(*(name.replace("_", " ") for name in row))
-        table.add_row(*(escape(cell(value)) for value in row.values()))
-    if table is None:
+        names = tuple(row)
+        cells.append(tuple(map(cell, row.values())))
+    if not cells:
         click.echo("nothing found")
         return
-    console = Console()
-    # A pipe has no width: what reads it wants whole lines, not wrapped cells.
-    Console(width=None if console.is_terminal else 250).print(table)
+    print_table(TableText(tuple(name.replace("_", " ") for name in names), tuple(cells)))
 
 
 def cell(value: Any) -> str:
     """A value as `show_rows` shows it in a table."""
-    return "-" if value is None else str(value)
+    return EMPTY if value is None else str(value)
