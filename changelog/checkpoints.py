@@ -8,13 +8,15 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from varve.storage.collect_decision import cut_of
 from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.pins import list_pins
 from varve.storage.records import ORIGIN, Commit, Link
 from varve.storage.savepoints import read_savepoint
 from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from varve.storage.chain_reader import ChainReader
     from varve.storage.line_view import StoredCommit
@@ -40,6 +42,23 @@ def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[Sto
         link = stored.commit.parent
 
 
+def complete_from(reader: ChainReader) -> int:
+    """From which seq on nothing is deleted: a commit is complete if it needs nothing below. 0 if there is no commit."""
+    head = reader.head()
+    return 0 if head is None else cut_of(head, list_pins(reader))
+
+
+def complete_checkpoints(reader: ChainReader) -> list[Commit]:
+    """The commits of the head's line that are still complete, which are those that can be read, the newest first."""
+    keep_from = complete_from(reader)
+    return [stored.commit for stored in line_commits(reader) if stored.commit.needs_from >= keep_from]
+
+
+def told(commits: Iterable[Commit]) -> str:
+    """Checkpoints, for an error message."""
+    return ", ".join(f"seq {commit.seq} (batch {commit.batch})" for commit in commits) or "none"
+
+
 def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Commit:
     """A commit on the head's line.
 
@@ -57,10 +76,10 @@ def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Com
         seen.append(stored.commit)
     if not seen:
         raise InvalidRequestError("the job has no checkpoint yet")
-    newest, oldest = seen[0], seen[-1]
+    keep_from = complete_from(reader)
     raise InvalidRequestError(
-        f"there is no checkpoint {wanted!r}: those that exist are seq {oldest.seq} (batch {oldest.batch}) to seq "
-        f"{newest.seq} (batch {newest.batch}), see `varve checkpoints`"
+        f"there is no checkpoint {wanted!r}; those that are complete: "
+        f"{told(commit for commit in seen if commit.needs_from >= keep_from)}; see `varve checkpoints`"
     )
 
 

@@ -37,7 +37,7 @@ def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef
             if image.operator != ref.operator:  # the job may be another one, whose state this job began with
                 raise CorruptDataError(
                     f"the image is of operator {image.operator!r} of job {image.job_id}, but is referred to as "
-                    f"{ref.operator!r}; restore an older checkpoint",
+                    f"{ref.operator!r}; see `varve verify JOB --repair`",
                     object_name=place.name,
                     operator=ref.operator,
                     partition=ref.partition,

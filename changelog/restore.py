@@ -164,7 +164,7 @@ def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
     if descriptor.status != "published" or descriptor.at != tile.at:
         raise CorruptDataError(
             f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "
-            f"{tile.at.seq}; restore an older checkpoint",
+            f"{tile.at.seq}; see `varve verify JOB --repair`",
             object_name=name,
         )
     return descriptor.files
@@ -182,7 +182,9 @@ def _fetch_tiles(
         if directory is not None:
             wanted.append((files, directory))
         elif tile.at != ORIGIN and tile.snapshot is not None:
-            raise CorruptDataError("the snapshot lists no files; restore an older checkpoint", operator=tile.operator)
+            raise CorruptDataError(
+                "the snapshot lists no files; see `varve verify JOB --repair`", operator=tile.operator
+            )
         sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at))
     fetch_snapshots(store, wanted, downloads, reuse)
     return sources

@@ -146,7 +146,7 @@ def wire_reader(schema: StateSchema, number: int) -> WireReader:
     if not first_version(schema) <= version <= schema.version:
         raise CorruptDataError(
             f"a value of state {schema.name!r} is of schema version {number}, but the state has versions "
-            f"{first_version(schema)} to {schema.version}; restore an older checkpoint"
+            f"{first_version(schema)} to {schema.version}; see `varve verify JOB --repair`"
         )
     from_wire = _plain_type(schema).from_wire
     rewrite = _wire_conversion(schema, version)
@@ -257,7 +257,7 @@ def _plain_conversion(schema: StateSchema, version: int) -> PlainConversion:
         decision = evolve(_plain_type(before), _plain_type(after), Step(after.defaults or {}))
         if isinstance(decision, Incompatible):
             problem = f"the history of state {schema.name!r} has a step that is none: {decision.reason}"
-            raise CorruptDataError(f"{problem}; restore an older checkpoint")
+            raise CorruptDataError(f"{problem}; see `varve verify JOB --repair`")
         if isinstance(decision, Converter) and decision.convert is not keep:
             steps.append(decision.convert)
     if not steps:

@@ -132,7 +132,7 @@ def decode_columns(
             columns = _accepted(columns, accepts)
         return _changes(key_type, schema, columns, wire_ready=wire_ready)
     except (pa.ArrowException, CorruptDataError, ValueError, OSError) as error:
-        problem = f"the rows of state {schema.name!r} do not decode: {error}; restore an older checkpoint"
+        problem = f"the rows of state {schema.name!r} do not decode: {error}; see `varve verify JOB --repair`"
         raise CorruptDataError(problem, object_name=name) from error
 
 

@@ -149,7 +149,7 @@ def check_reference(segment: Segment, ref: SegmentRef) -> None:
         raise CorruptDataError(
             f"the segment is of operator {header.operator!r}, key groups [{header.low}, {header.high}), seq "
             f"{header.seq}, but is referred to as {ref.operator!r}, [{ref.low}, {ref.high}), seqs {ref.seq_first} to "
-            f"{ref.seq_last}; restore an older checkpoint",
+            f"{ref.seq_last}; see `varve verify JOB --repair`",
             object_name=segment.name,
             operator=ref.operator,
         )

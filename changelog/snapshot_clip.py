@@ -158,7 +158,7 @@ def _inspect(source: SnapshotSource, operator: str, key_type: str, options: Rock
         if store.version != source.at or not held.start <= source.low < source.high <= held.stop:
             raise CorruptDataError(
                 f"the snapshot holds [{held.start}, {held.stop}) at {store.version}, not [{source.low}, "
-                f"{source.high}) at {source.at}; restore an older checkpoint",
+                f"{source.high}) at {source.at}; see `varve verify JOB --repair`",
                 operator=operator,
                 object_name=place,
             )

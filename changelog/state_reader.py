@@ -19,7 +19,14 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import pyarrow as pa
 
 from varve.changelog.batch_time import BatchTime
-from varve.changelog.checkpoints import SAVEPOINT, find_checkpoint, find_savepoint
+from varve.changelog.checkpoints import (
+    SAVEPOINT,
+    complete_checkpoints,
+    complete_from,
+    find_checkpoint,
+    find_savepoint,
+    told,
+)
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.state_columns import StateColumns
 from varve.storage import layout
@@ -222,11 +229,16 @@ class StateReader:
     def _create_pin(self) -> Pin | None:
         try:
             return create_pin(self.chain, self.checkpoint, HOLDER, self._clock, self._tokens)
-        except DidNotHappenError:
+        except DidNotHappenError as error:
             # It is too late for a pin of one's own, but another reader's may keep the checkpoint.
             if any(pin.needs_from <= self.checkpoint.needs_from for pin in list_pins(self.chain)):
                 return None
-            raise
+            if complete_from(self.chain) <= self.checkpoint.needs_from:
+                raise
+            raise DidNotHappenError(
+                f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "
+                f"what it needs may be deleted; those that are complete: {told(complete_checkpoints(self.chain))}"
+            ) from error
 
     def _let_go(self) -> None:
         self._depth -= 1

@@ -220,7 +220,7 @@ class Verifier:
             if not is_ours or tag not in (None, segment.header.tag):
                 raise CorruptDataError(
                     f"the segment is of job id {segment.header.job_id}, attempt {segment.header.tag}; the checkpoint "
-                    f"names {self._job_id}, attempt {tag}; restore an older checkpoint",
+                    f"names {self._job_id}, attempt {tag}; see `varve verify JOB --repair`",
                     object_name=ref.data.name,
                 )
             segment.changes()
@@ -309,7 +309,7 @@ class Verifier:
                         told = ", ".join(f"{d.name!r}: {d.before} and {d.after}" for d in found)
                         raise CorruptDataError(
                             f"state {schema.name!r} of checkpoint {one.at.seq} is not what the log gives; the first "
-                            f"rows (log and snapshot): {told}; restore an older checkpoint and report this",
+                            f"rows (log and snapshot): {told}; see `varve verify JOB --repair`, and report this",
                             object_name=name,
                         )
             finally:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
+from varve.changelog.checkpoints import complete_from
 from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.jobs import job_names
@@ -57,6 +58,8 @@ class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
     batch: int
     epoch: int
     time: str
+    complete: bool
+    """Whether it can be read and gone back to: nobody deletes what it needs. Of others only the log is kept."""
     full: bool
     mutations: int
     log_bytes: int
@@ -105,9 +108,9 @@ def checkpoints(
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
         store = JobStore(open_store(storage_url, storage_options), job)
-        lines = [
-            _checkpoint_line(commit) for commit in newest_commits(ChainReader(store, read_job(store).job_id), limit)
-        ]
+        reader = ChainReader(store, read_job(store).job_id)
+        keep_from = complete_from(reader)
+        lines = [_checkpoint_line(commit, keep_from) for commit in newest_commits(reader, limit)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json)
@@ -172,7 +175,7 @@ def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
         link = commit.parent
 
 
-def _checkpoint_line(commit: Commit) -> CheckpointLine:
+def _checkpoint_line(commit: Commit, keep_from: int) -> CheckpointLine:
     slices = [s for part in commit.parts for s in (part.inline, *part.uploaded) if s is not None]
     # A full entry names every tile, not only the new ones.
     adopted = [] if commit.is_full else [t for t in commit.tiles if t.snapshot is not None]
@@ -181,6 +184,7 @@ def _checkpoint_line(commit: Commit) -> CheckpointLine:
         batch=commit.batch,
         epoch=commit.epoch,
         time=utc_time(commit.time_ms),
+        complete=commit.needs_from >= keep_from,
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),

@@ -96,7 +96,7 @@ class NonKeyedState:
         if len(parallelism) != 1 or (parallelism != {place.parallelism} and not redistribute):
             problem = f"expected images of {place.parallelism} partitions, found images of {sorted(parallelism)}"
             raise CorruptDataError(
-                f"{problem}; restore an older checkpoint", operator=self._operator, partition=place.partition
+                f"{problem}; see `varve verify JOB --repair`", operator=self._operator, partition=place.partition
             )
         own = [ref for ref in refs if (ref.partition, ref.parallelism) == (place.partition, place.parallelism)]
         images = read_images(self._store, refs if redistribute else own)

@@ -18,6 +18,6 @@ def cut_off(name: str, offset: int, length: int, found: int) -> CorruptDataError
     """The error of an object that ends before the range does, after `found` of the range's bytes."""
     return CorruptDataError(
         f"only {found} of the {length} bytes from byte {offset} exist; "
-        "the object is cut off or the reference to it is wrong, restore an older checkpoint",
+        "the object is cut off or the reference to it is wrong, see `varve verify JOB --repair`",
         object_name=name,
     )

@@ -80,7 +80,9 @@ class ChainReader:
         data = self._store.get(name)
         entry, blob = decode_entry(data, name)
         if entry.seq != seq:
-            raise CorruptDataError(f"the entry says it is seq {entry.seq}; repair the object", object_name=name)
+            raise CorruptDataError(
+                f"the entry says it is seq {entry.seq}; see `varve verify JOB --repair`", object_name=name
+            )
         if entry.job_id != self._job_id:
             raise LineageError(
                 f"the entry belongs to job id {entry.job_id}, job.json says {self._job_id}; bring the right job.json "
@@ -95,7 +97,7 @@ class ChainReader:
         if not isinstance(stored.entry, Commit) or stored.entry.link != link:
             raise CorruptDataError(
                 f"expected the commit with token {link.token}, found a {type(stored.entry).__name__} with token "
-                f"{stored.entry.token}; restore an older checkpoint",
+                f"{stored.entry.token}; see `varve verify JOB --repair`",
                 object_name=layout.chain(link.seq),
             )
         return StoredCommit(stored.entry, stored.blob_offset)

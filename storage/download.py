@@ -165,6 +165,6 @@ class _Parts:
 def _damaged(file: WantedFile, size_bytes: int) -> CorruptDataError:
     return CorruptDataError(
         f"the file {file.path.name} has {size_bytes} bytes and another checksum than the {file.size_bytes} bytes that "
-        "were uploaded; restore an older checkpoint or repair the object",
+        "were uploaded; see `varve verify JOB --repair`",
         object_name=file.name,
     )

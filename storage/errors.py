@@ -6,7 +6,7 @@ VarveError
 │   ├── DidNotHappenError       the effect certainly did not take place
 │   └── MayHaveHappenedError    the effect may have taken place: read before you retry
 ├── FencedError                 a newer run owns the job: stop, do not retry
-├── CorruptDataError            stored bytes are wrong: restore an older checkpoint or repair the object
+├── CorruptDataError            stored bytes are wrong: `varve verify JOB --repair` says what can be rebuilt
 │   └── MissingObjectError      an object that a checkpoint needs is gone
 ├── IncompatibleError           format, schema or layout does not fit: use a matching version or migrate
 │   └── MissingKeyError         an object is encrypted with a key that this process does not have: give it the key
@@ -92,11 +92,11 @@ class FencedError(VarveError):
 
 
 class CorruptDataError(VarveError):
-    """Stored bytes fail their checksum or do not parse: restore an older checkpoint or repair the object (I8)."""
+    """Stored bytes fail their checksum or do not parse: `varve verify JOB --repair` says what can be rebuilt (I8)."""
 
 
 class MissingObjectError(CorruptDataError):
-    """An object that is referred to does not exist: restore an older checkpoint or bring the object back."""
+    """An object that is referred to does not exist: bring it back, or see `varve verify JOB --repair`."""
 
 
 class IncompatibleError(VarveError):

@@ -95,7 +95,7 @@ def unframe(kind: bytes, version_max: int, data: bytes | memoryview, name: str) 
     header = bytes(view[PREFIX_BYTES : PREFIX_BYTES + prefix.header_length])
     blob = view[PREFIX_BYTES + prefix.header_length :]
     if zlib.crc32(header) != prefix.header_crc or zlib.crc32(blob) != prefix.blob_crc:
-        raise CorruptDataError("checksum mismatch; restore an older checkpoint or repair the object", object_name=name)
+        raise CorruptDataError("checksum mismatch; see `varve verify JOB --repair`", object_name=name)
     return Frame(prefix.version, header, blob)
 
 

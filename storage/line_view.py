@@ -97,7 +97,7 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
     given = full.commit.link, tuple(p.commit.link for p in path)
     if expected != given:
         raise CorruptDataError(
-            f"commit {base.commit.seq} is on {expected}, but {given} were read; restore an older checkpoint",
+            f"commit {base.commit.seq} is on {expected}, but {given} were read; see `varve verify JOB --repair`",
             object_name=layout.chain(base.commit.seq),
         )
     view = _from_full(full)
@@ -115,7 +115,7 @@ def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> L
     if commit.parent != view.base or (not commit.is_full and (commit.full, commit.path) != (view.full, view.path)):
         raise CorruptDataError(
             f"commit {commit.seq} does not follow commit {view.base.seq}: its parent is {commit.parent.seq}, its full "
-            f"entry {commit.full.seq}; restore an older checkpoint",
+            f"entry {commit.full.seq}; see `varve verify JOB --repair`",
             object_name=layout.chain(commit.seq),
         )
     if commit.is_full:
@@ -244,7 +244,7 @@ def _checked(cover: TileCover, commit: Commit) -> TileCover:
 
 
 def _corrupt(error: InvariantError, commit: Commit) -> CorruptDataError:
-    text = f"{error.message}; restore an older checkpoint"
+    text = f"{error.message}; see `varve verify JOB --repair`"
     return CorruptDataError(text, object_name=layout.chain(commit.seq), batch=commit.batch, **error.context)
 
 

@@ -222,7 +222,7 @@ def _nonce(index: int) -> bytes:
 
 def _damaged(name: str) -> CorruptDataError:
     return CorruptDataError(
-        "the encrypted object is damaged, cut off, or not the one that was written under this name; restore an older "
-        "checkpoint or repair the object",
+        "the encrypted object is damaged, cut off, or not the one that was written under this name; see "
+        "`varve verify JOB --repair`",
         object_name=name,
     )

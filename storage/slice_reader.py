@@ -76,7 +76,7 @@ def _joins(group: Sequence[ObjectSlice], one: ObjectSlice, bytes_max: int) -> bo
 def _verify(wanted: ObjectSlice, data: bytes | memoryview) -> None:
     if len(data) != wanted.length or zlib.crc32(data) != wanted.crc32:
         raise CorruptDataError(
-            f"bytes {wanted.offset}-{wanted.offset + wanted.length} do not match their checksum; restore an older "
-            "checkpoint or repair the object",
+            f"bytes {wanted.offset}-{wanted.offset + wanted.length} do not match their checksum; see "
+            "`varve verify JOB --repair`",
             object_name=wanted.name,
         )

@@ -188,7 +188,7 @@ def check_file(path: Path, slices: Iterable[ObjectSlice], size_bytes: int | None
         fits = fits and all(_crc32(file, one) == one.crc32 for one in slices)
     if not fits:
         raise CorruptDataError(
-            "the object is not what the checkpoint says; choose another checkpoint or repair the object",
+            "the object is not what the checkpoint says; choose another checkpoint, or see `varve verify JOB --repair`",
             object_name=name,
         )
 

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
+from tests.materializer_world import World
 from varve.materializer.cli import main
 from varve.storage import layout
 from varve.storage.local_store import LocalStore
@@ -117,3 +118,38 @@ def test_options_may_come_from_the_environment_and_from_spark_properties(
     assert done.exit_code == 0, done.output
     assert [json.loads(line)["event"] for line in done.stdout.splitlines()][:2] == ["materialized", "materialized"]
     assert (work / "0" / "ranges").exists()
+
+
+def test_checkpoints_that_cannot_be_read_any_more_are_told_from_those_that_can(tmp_path: Path) -> None:
+    """Commits of the log are listed, but what they need may be deleted; errors name those that are complete."""
+    world = World(tmp_path / "local", LocalStore(str(tmp_path)))
+    world.commit(4)
+    world.sidecar().fold()
+    world.commit(6)
+    world.close()
+    lines = run("checkpoints", "job", "--storage", str(tmp_path), "--json")
+    complete = [line["seq"] for line in lines if line["complete"]]
+    gone = [line["seq"] for line in lines if not line["complete"]]
+    assert complete
+    assert gone
+    assert min(complete) > max(gone)
+    for seq in (*complete, *gone, 99):
+        arguments = ["describe", "job", "--checkpoint", str(seq), "--storage", str(tmp_path)]
+        done = CliRunner().invoke(main, arguments)
+        assert (done.exit_code == 0) == (seq in complete), done.output
+        if seq not in complete:
+            assert f"seq {complete[0]} " in done.output
+            assert all(f"seq {other} " not in done.output for other in gone)
+
+
+def test_a_damaged_head_points_to_the_repair(job: CommittingJob, tmp_path: Path) -> None:
+    """Going back to an older checkpoint is no help: the head is read for that, too."""
+    assert job.run is not None
+    head = job.run.reader.head()
+    assert head is not None
+    name = layout.chain(head.seq)
+    job.store.put(name, job.store.get(name)[:-1] + b"x")
+    for arguments in (["checkpoints", "flights"], ["restore", "flights", "--batch", "1"]):
+        done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)])
+        assert done.exit_code == 1
+        assert "varve verify JOB --repair" in done.output
