@@ -1,13 +1,20 @@
 """State as DataFrames: Spark's Python data sources `varve-state` and `varve-changelog`.
 
-Options: `path` (root of the storage; also what `load` is given), `job`, `operator` and `state` (may be left out if
-there is only one), `checkpoint` (a seq or `batch:7`; the newest when the plan is made), `pin` (`false` for a storage
-that can only be read), `storageOptions` (fsspec's options, as a JSON object). The columns are those of
-`varve.changelog.state_columns` and `varve.changelog.change_feed`.
+Options: `path` (root of the storage; also what `load` is given), `job`, `operator` and `state` (left out: all),
+`checkpoint` (a seq, `batch:7` or `savepoint:<name>`; left out: the newest when the plan is made; in `varve-state` also
+`retained`: all that are complete), `pin` (`false` for a storage that can only be read), `storageOptions` (fsspec's
+options, as a JSON object), `keyGroups`, `seqs` and `batches` (`7`, `2-7` or `2-`: only these). The columns of one state
+are those of `varve.changelog.state_columns`, of several those of `varve.changelog.shared_columns`, after `seq`,
+`batch`, `operator` and `state`.
 
-There is a partition per range of key groups, restored by its task on the executor. Filters of `key_group`, and in the
-change feed of `seq` and `batch`, decide what is read at all. All tasks read the same checkpoint, and each pins it while
-it reads. If it is collected before they begin, the query fails and says so: keep it with `varve.open_state`.
+There is a partition per checkpoint, operator and range of key groups, restored by its task on the executor. What is
+read at all, the options decide, and filters of `seq`, `batch`, `operator`, `state` and `key_group` if these are pushed
+down. All tasks read the checkpoint that was planned with, a savepoint by its name, and each pins it while it reads. If
+it is collected before they begin, the query fails and says so: keep it with `varve.open_state`.
+
+Spark keeps one plan of what is read per `load()` (`PythonDataSourceV2.readInfo`), which every push-down replaces. So a
+query without filters that can be pushed, or a second branch of a query, reads what the last filters left, and rows are
+missing. That is why filters are pushed down only where the user has asked for it.
 
 Invariants: I5, I7, I8 (as `StateReader`).
 """
@@ -18,43 +25,54 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from pyspark.sql.datasource import (
-    DataSource,
-    DataSourceReader,
-    EqualTo,
-    Filter,
-    GreaterThan,
-    GreaterThanOrEqual,
-    In,
-    InputPartition,
-    LessThan,
-    LessThanOrEqual,
-)
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from varve.changelog.change_feed import ChangeFeed, SeqRange
+from varve.changelog.change_feed import ALL_SEQS, SHARED_CHANGES, ChangeFeed, SeqRange
+from varve.changelog.checkpoints import SAVEPOINT, complete_checkpoints
+from varve.changelog.shared_columns import SHARED, shared
+from varve.changelog.state_columns import StateColumns
 from varve.changelog.state_reader import StateReader, open_state
-from varve.storage.errors import InvalidRequestError
+from varve.spark_integration.pushed_filters import Numbers, Pushed
+from varve.storage.errors import InvalidRequestError, StateMissingError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Iterable, Iterator
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
+    from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from varve.storage.records import Link, StateSchema
+
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
-_KNOWN: Final = frozenset({"path", "job", "operator", "state", "checkpoint", "pin", "storageoptions"})
-_END: Final = (1 << 63) - 1
+RETAINED: Final = "retained"
+"""As `checkpoint`: all that are complete."""
+_NUMBERS: Final = {"keygroups": "key_group", "seqs": "seq", "batches": "batch"}
+"""Option → the column of numbers that it bounds."""
+_KNOWN: Final = frozenset({"path", "job", "operator", "state", "checkpoint", "pin", "storageoptions", *_NUMBERS})
+_arrow: Final[Any] = pa
+_PLACE: Final = (
+    pa.field("seq", pa.int64()),
+    pa.field("batch", pa.int64()),
+    pa.field("operator", pa.string()),
+    pa.field("state", pa.string()),
+)
 
 
-def register_data_sources(spark: SparkSession) -> None:
+def register_data_sources(spark: SparkSession, *, push_filters: bool = False) -> None:
     """Make `spark.read.format("varve-state")` and `"varve-changelog"` known to a session.
 
-    Switches Spark's filter push-down for Python data sources on (`spark.sql.python.filterPushdown.enabled`).
+    Args:
+        spark: The session.
+        push_filters: Push filters of a query down to the source, and switch on what Spark asks for this
+            (`spark.sql.python.filterPushdown.enabled`). Every query must then `load()` its own DataFrame, once for
+            each use in it: of one that is used twice Spark 4.3 reads for both uses what the last filters left.
     """
-    spark.conf.set(PUSHDOWN, "true")
-    for source in (StateSource, ChangelogSource):
+    if push_filters:
+        spark.conf.set(PUSHDOWN, "true")
+    for source in (PushedStateSource, PushedChangelogSource) if push_filters else (StateSource, ChangelogSource):
         spark.dataSource.register(source)
 
 
@@ -69,6 +87,8 @@ class ReadOptions:
     checkpoint: str | None
     pin: bool
     storage_options: dict[str, Any] | None
+    numbers: dict[str, Numbers]
+    """Column → what the options leave of it."""
 
     @classmethod
     def of(cls, options: dict[str, str]) -> ReadOptions:
@@ -91,6 +111,7 @@ class ReadOptions:
             checkpoint=given.get("checkpoint"),
             pin=pin == "true",
             storage_options=_json_object(given.get("storageoptions")),
+            numbers={column: _numbers(option, given.get(option)) for option, column in _NUMBERS.items()},
         )
 
     def open(self, checkpoint: int | str | None = None) -> StateReader:
@@ -98,94 +119,196 @@ class ReadOptions:
         wanted = self.checkpoint if checkpoint is None else checkpoint
         return open_state(self.path, self.job, wanted, storage_options=self.storage_options, pin=self.pin)
 
+    def newest(self) -> StateReader:
+        """The reader of the newest checkpoint that the options name."""
+        if self.checkpoint != RETAINED:
+            return self.open()
+        return open_state(self.path, self.job, None, storage_options=self.storage_options, pin=self.pin)
+
+    def name_of(self, reader: StateReader) -> int | str:
+        """How tasks name the checkpoint of a reader: a savepoint's may be gone from the chain."""
+        named = self.checkpoint
+        return named if named is not None and named.startswith(SAVEPOINT) else reader.checkpoint.seq
+
+
+@dataclass(frozen=True)
+class OperatorStates:
+    """The states of an operator that the options choose."""
+
+    operator: str
+    key_type: str
+    states: tuple[StateSchema, ...]
+
+
+def chosen_states(reader: StateReader, options: ReadOptions) -> tuple[OperatorStates, ...]:
+    """What the options choose of a checkpoint. Raises `InvalidRequestError` if there is no such operator or state."""
+    layouts = reader.checkpoint.operators if options.operator is None else (reader.layout(options.operator),)
+    found = [
+        OperatorStates(own.uid, own.key_type, tuple(one for one in own.states if options.state in (None, one.name)))
+        for own in layouts
+    ]
+    if not any(one.states for one in found):
+        there = ", ".join(f"{own.uid}.{one.name}" for own in layouts for one in own.states) or "none"
+        wanted = f"state {options.state!r}" if options.state else "state"
+        raise InvalidRequestError(f"there is no {wanted} in job {options.job!r}; it has {there}")
+    return tuple(one for one in found if one.states)
+
+
+def _is_one(chosen: tuple[OperatorStates, ...]) -> bool:
+    return len(chosen) == 1 and len(chosen[0].states) == 1
+
 
 @dataclass
-class KeyGroupPartition(InputPartition):
+class RangePartition(InputPartition):
     """What a task reads."""
 
-    checkpoint: int
-    """Its seq."""
+    checkpoint: int | str
+    """Its seq, or the savepoint."""
+    at: Link
+    """The commit that it was when the query was planned."""
+    chosen: OperatorStates
+    is_typed: bool
+    """Whether the table is of one state, with columns of its types."""
     low: int
     high: int
     """Key groups `[low, high)`."""
-    seq_low: int = 0
-    seq_high: int = _END
-    """Changes of seqs `[seq_low, seq_high)`; only of the change feed."""
+    seqs: SeqRange = ALL_SEQS
+    """Of the changes; only of the change feed."""
 
 
 class StateReading(DataSourceReader):
-    """Reads a state."""
-
-    pushed: tuple[str, ...] = ("key_group",)
-    """Columns whose filters decide what is read."""
+    """Reads states."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
-        self._bounds = {name: range(_END) for name in self.pushed}
+        self._pushed = Pushed(options.numbers, {"operator": None, "state": None})
 
-    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """Take what bounds a column; Spark applies the rest, and what is not bounded exactly."""
-        for one in filters:
-            name = ".".join(getattr(one, "attribute", ()))
-            bounds = _bounds_of(one) if name in self._bounds else None
-            if bounds is None:
-                yield one
-                continue
-            self._bounds[name] = _common(self._bounds[name], bounds)
-            if isinstance(one, In):
-                yield one
+    def partitions(self) -> list[RangePartition]:
+        """One per checkpoint, operator and range; none if the filters leave nothing."""
+        newest = self._options.newest()
+        chosen = chosen_states(newest, self._options)
+        return [
+            partition
+            for reader in self._readers(newest)
+            for partition in self._of_checkpoint(reader, chosen, is_typed=_is_one(chosen))
+        ]
 
-    def partitions(self) -> list[KeyGroupPartition]:
-        """One per range; none if the filters leave nothing."""
-        reader = self._options.open()
-        wanted = _common(self._bounds["key_group"], reader.wanted(None))
-        if not wanted:
-            return []
+    def _readers(self, newest: StateReader) -> Iterator[StateReader]:
+        """Of the checkpoints that the filters leave."""
+        is_all = self._options.checkpoint == RETAINED
+        commits = complete_checkpoints(newest.chain) if is_all else [newest.checkpoint]
+        numbers = self._pushed.numbers
+        for commit in commits:
+            if commit.seq in numbers["seq"] and commit.batch in numbers["batch"]:
+                is_newest = commit.link == newest.checkpoint.link
+                yield newest if is_newest else self._options.open(commit.seq)
+
+    def _of_checkpoint(
+        self, reader: StateReader, chosen: tuple[OperatorStates, ...], *, is_typed: bool
+    ) -> Iterator[RangePartition]:
+        wanted = self._pushed.numbers["key_group"].within(reader.wanted(None))
+        left = [one for one in map(self._left, chosen) if one.states and one.operator in reader.operators]
+        if not wanted or not left:
+            return
+        name = self._options.name_of(reader)
         with reader:
-            found = reader.split(self._options.operator, wanted)
-        return [KeyGroupPartition(reader.checkpoint.seq, one.start, one.stop) for one in found]
+            for one in left:
+                for part in reader.split(one.operator, wanted):
+                    narrow = self._pushed.numbers["key_group"].within(part)
+                    if narrow:
+                        at = reader.checkpoint.link
+                        yield RangePartition(name, at, one, is_typed, narrow.start, narrow.stop)
+
+    def _left(self, chosen: OperatorStates) -> OperatorStates:
+        """What the filters leave."""
+        is_wanted = self._pushed.passes("operator", chosen.operator)
+        states = tuple(one for one in chosen.states if is_wanted and self._pushed.passes("state", one.name))
+        return OperatorStates(chosen.operator, chosen.key_type, states)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a partition, on an executor."""
-        if not isinstance(partition, KeyGroupPartition):  # Spark's own, when there is none of ours
+        if not isinstance(partition, RangePartition):  # Spark's own, when there is none of ours
             return
+        reader = self._options.open(partition.checkpoint)
+        if reader.checkpoint.link != partition.at:
+            raise StateMissingError(
+                f"{partition.checkpoint} was replaced since the query was planned, when it was of seq "
+                f"{partition.at.seq}; start the query again"
+            )
         schema = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in self._batches(self._options.open(partition.checkpoint), partition):
+        for batch in self._batches(reader, partition):
             yield batch if batch.schema.equals(schema) else batch.cast(schema)
 
-    def _batches(self, reader: StateReader, partition: KeyGroupPartition) -> Iterator[Any]:
-        key_groups = range(partition.low, partition.high)
-        return reader.batches(self._options.operator, self._options.state, key_groups)
+    def _batches(self, reader: StateReader, partition: RangePartition) -> Iterator[Any]:
+        """Rows that match key groups exactly: the range may have some between those of an IN."""
+        chosen, key_groups = partition.chosen, self._pushed.numbers["key_group"]
+        for restored in reader.ranges(chosen.operator, range(partition.low, partition.high)):
+            for state in chosen.states:
+                columns = StateColumns(chosen.key_type, state)
+                rows = columns.rows(restored.store, reader.time)
+                if key_groups.among is not None:
+                    rows = (row for row in rows if row[0] in key_groups)
+                for batch in columns.batches(rows):
+                    own = batch if partition.is_typed else shared(batch)
+                    yield _placed(own, (reader.checkpoint.seq, reader.checkpoint.batch, chosen.operator, state.name))
 
 
 class ChangelogReading(StateReading):
     """Reads a change feed."""
 
-    pushed = ("key_group", "seq", "batch")
+    def _readers(self, newest: StateReader) -> Iterator[StateReader]:
+        if self._options.checkpoint == RETAINED:
+            raise InvalidRequestError("a change feed leads to one checkpoint: option 'checkpoint' names it")
+        yield newest
 
-    def partitions(self) -> list[KeyGroupPartition]:
-        """As of a state, each with the seqs that the filters leave."""
-        found = super().partitions()
-        seqs = self._bounds["seq"]
-        if found and self._bounds["batch"] != range(_END):
-            reader = self._options.open(found[0].checkpoint)
+    def _of_checkpoint(
+        self, reader: StateReader, chosen: tuple[OperatorStates, ...], *, is_typed: bool
+    ) -> Iterator[RangePartition]:
+        """As of states, each with the seqs that the filters leave."""
+        seqs = self._pushed.numbers["seq"].within(range(reader.checkpoint.seq + 1))
+        batches = self._pushed.numbers["batch"]
+        if seqs and not batches.is_all:
             with reader:
-                numbers = ChangeFeed(reader, self._options.operator, self._options.state).batch_numbers()
-            wanted = [seq for seq, batch in numbers.items() if batch in self._bounds["batch"]]
-            seqs = _common(seqs, range(min(wanted), max(wanted) + 1) if wanted else range(0))
-        for one in found:
-            one.seq_low, one.seq_high = seqs.start, seqs.stop
-        return found if seqs else []
+                feed = ChangeFeed(reader, chosen[0].operator, tuple(one.name for one in chosen[0].states))
+                numbers = feed.batch_numbers(SeqRange(seqs.start, seqs.stop))
+            wanted = [seq for seq, batch in numbers.items() if batch in batches]
+            seqs = range(min(wanted), max(wanted) + 1) if wanted else range(0)
+        if not seqs:
+            return
+        for one in super()._of_checkpoint(reader, chosen, is_typed=is_typed):
+            one.seqs = SeqRange(seqs.start, seqs.stop)
+            yield one
+
+    def _batches(self, reader: StateReader, partition: RangePartition) -> Iterator[Any]:
+        names = tuple(one.name for one in partition.chosen.states)
+        feed = ChangeFeed(reader, partition.chosen.operator, names[0] if partition.is_typed else names)
+        numbers = self._pushed.numbers
+        for batch in feed.batches(range(partition.low, partition.high), partition.seqs):
+            for column, passing in numbers.items():
+                batch = batch if passing.is_all else _only(batch, column, passing)  # noqa: PLW2901 - the rest of it
+            yield batch
+
+
+class _Pushing(StateReading):
+    """Takes filters; Spark refuses such a reader while its own option is off."""
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 - Spark's name
-        """As of a state; batches become seqs, so Spark filters those as well."""
-        left = list(super().pushFilters(filters))
-        return [one for one in filters if one in left or getattr(one, "attribute", None) == ("batch",)]
+        """Take what bounds a column exactly; Spark applies the rest."""
+        for one in filters:
+            taken = self._pushed.take(one)
+            if taken is None:
+                yield one
+            else:
+                self._pushed = taken
 
-    def _batches(self, reader: StateReader, partition: KeyGroupPartition) -> Iterator[Any]:
-        feed = ChangeFeed(reader, self._options.operator, self._options.state)
-        return feed.batches(range(partition.low, partition.high), SeqRange(partition.seq_low, partition.seq_high))
+
+class PushedStateReading(_Pushing, StateReading):
+    """Reads what filters leave of states."""
+
+
+class PushedChangelogReading(_Pushing, ChangelogReading):
+    """Reads what filters leave of a change feed."""
 
 
 class StateSource(DataSource):
@@ -197,7 +320,9 @@ class StateSource(DataSource):
 
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
-        return from_arrow_schema(options.open().columns(options.operator, options.state).schema)
+        chosen = chosen_states(options.newest(), options)
+        own = StateColumns(chosen[0].key_type, chosen[0].states[0]).schema if _is_one(chosen) else SHARED
+        return from_arrow_schema(pa.schema([*_PLACE, *own]))
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return StateReading(ReadOptions.of(dict(self.options)), schema)
@@ -212,34 +337,48 @@ class ChangelogSource(DataSource):
 
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
-        return from_arrow_schema(ChangeFeed(options.open(), options.operator, options.state).schema)
+        reader = options.open()
+        chosen = chosen_states(reader, options)
+        is_one = _is_one(chosen)
+        own = ChangeFeed(reader, chosen[0].operator, chosen[0].states[0].name).schema if is_one else SHARED_CHANGES
+        return from_arrow_schema(own)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return ChangelogReading(ReadOptions.of(dict(self.options)), schema)
 
 
-_BOUNDS: Final[dict[type[Filter], Callable[[int], range]]] = {
-    EqualTo: lambda value: range(value, value + 1),
-    GreaterThan: lambda value: range(value + 1, _END),
-    GreaterThanOrEqual: lambda value: range(value, _END),
-    LessThan: range,
-    LessThanOrEqual: lambda value: range(value + 1),
-}
+class PushedStateSource(StateSource):
+    """`varve-state`, to which filters are pushed down."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushedStateReading(ReadOptions.of(dict(self.options)), schema)
 
 
-def _bounds_of(one: Filter) -> range | None:
-    """The numbers that may pass a filter; None if it does not say."""
-    value: Any = getattr(one, "value", None)
-    if isinstance(one, In):
-        is_bounded = bool(value) and all(type(number) is int for number in value)
-        return range(min(value), max(value) + 1) if is_bounded else None
-    bounds = _BOUNDS.get(type(one))
-    return bounds(value) if bounds is not None and type(value) is int else None
+class PushedChangelogSource(ChangelogSource):
+    """`varve-changelog`, to which filters are pushed down."""
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        return PushedChangelogReading(ReadOptions.of(dict(self.options)), schema)
 
 
-def _common(one: range, other: range) -> range:
-    low = max(one.start, other.start)
-    return range(low, max(low, min(one.stop, other.stop)))
+def _placed(batch: Any, place: tuple[int, int, str, str]) -> Any:
+    """A batch after the columns that say of what it is."""
+    count = batch.num_rows
+    columns = [_arrow.repeat(pa.scalar(value, field.type), count) for value, field in zip(place, _PLACE, strict=True)]
+    return _arrow.RecordBatch.from_arrays([*columns, *batch.columns], schema=pa.schema([*_PLACE, *batch.schema]))
+
+
+def _only(batch: Any, column: str, numbers: Numbers) -> Any:
+    """The rows of a batch whose number passes; null does not."""
+    passes = [number is not None and number in numbers for number in batch.column(column).to_pylist()]
+    return batch.filter(pa.array(passes, pa.bool_()))
+
+
+def _numbers(option: str, text: str | None) -> Numbers:
+    try:
+        return Numbers() if text is None else Numbers.parse(text)
+    except ValueError as error:
+        raise InvalidRequestError(f"option {option!r}: {error}") from error
 
 
 def _json_object(text: str | None) -> dict[str, Any] | None:

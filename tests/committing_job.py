@@ -83,6 +83,8 @@ class CommittingJob:
     changelog: bool = True
     storage: JobStorage | None = None
     """How the objects of a new job are stored."""
+    idle: tuple[str, ...] = ()
+    """Uids of more operators, which change nothing."""
     model: Model = field(default_factory=Model)
     models: dict[Link, Model] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
@@ -172,13 +174,15 @@ class CommittingJob:
         if images is not None:
             paired = zip(results, images, strict=True)
             results = tuple(msgspec.structs.replace(result, image=image) for result, image in paired)
+        quiet = [self._result(slot, p, [], upload=upload) for p in range(self.parallelism)]
+        results += tuple(msgspec.structs.replace(one, operator=uid) for uid in self.idle for one in quiet)
         facts = BatchFacts(
             batch=self.batch,
             query_id=self.query,
             source_hash=_hash(self.batch),
             time_ms=entry_time(self.run.state.base, self.clock.now_ms()),
             watermark_ms=None,
-            operators=(self._layout(),),
+            operators=tuple(msgspec.structs.replace(self._layout(), uid=uid) for uid in (self.uid, *self.idle)),
             results=results,
         )
         source = self._adoption if adopt else nothing_to_adopt
