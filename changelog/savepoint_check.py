@@ -5,20 +5,43 @@ Invariants that are checked: I7 (what a savepoint names is there), I8.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from varve.changelog.image_source import read_images
 from varve.changelog.restore import tile_files
 from varve.changelog.segment import decode_segments
 from varve.changelog.snapshot_files import check_file
+from varve.storage import layout
+from varve.storage.chain_reader import ChainReader
+from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.records import SnapshotFile
 from varve.storage.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from varve.storage.chain_reader import ChainReader
+    from varve.storage.object_store import ObjectStore
     from varve.storage.records import ObjectSlice, Savepoint
+
+
+class Damage(NamedTuple):
+    """What is wrong with a savepoint."""
+
+    object_name: str
+    problem: str
+
+
+def damage_of(store: ObjectStore, savepoint: Savepoint) -> Damage | None:
+    """Check a canonical savepoint that is at a location of its own; None if it is whole.
+
+    Storage errors that may pass (`RetryableError`) are raised.
+    """
+    try:
+        check_savepoint(ChainReader(store, savepoint.commit.job_id), savepoint, ())
+    except (CorruptDataError, IncompatibleError, MissingObjectError) as error:
+        named = error.context.get("object_name", layout.savepoint(savepoint.name))
+        return Damage(str(named), error.message)
+    return None
 
 
 def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collection[ObjectSlice | str]) -> None:

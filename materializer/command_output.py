@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, cast
 import click
 import msgspec
 
+from varve.changelog.stamped_type import plain_type_string
 from varve.materializer.duration import format_size_bytes
 from varve.materializer.table_layout import EMPTY, TableText, print_table
 
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 def utc_time(time_ms: int) -> str:
     """A time as ISO 8601 in UTC."""
     return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def type_name(type_string: str) -> str:
+    """A type string for people: without its version and its stamp."""
+    return plain_type_string(type_string).partition(":")[2]
 
 
 def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:

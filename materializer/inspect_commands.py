@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
 import msgspec
@@ -12,6 +12,7 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.jobs import job_names
 from varve.materializer.storage_parameters import storage_parameters
+from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
@@ -31,6 +32,15 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit
 
 DEFAULT_LIMIT: Final = 20
+_AREAS: Final = (
+    layout.CHAIN,
+    layout.SEGMENTS,
+    layout.PACKS,
+    layout.SNAPSHOTS,
+    layout.SNAPSHOT_FILES,
+    layout.SAVEPOINT_FILES,
+)
+"""Where a collector deletes."""
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +90,25 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
     snapshot_descriptors: int
     snapshot_files: int
     savepoint_files: int
+    size_bytes: int
+    """Of what is deleted."""
     aborted: int
     unreadable: tuple[str, ...]
+
+
+class NamedSweepLine(SweepLine, frozen=True, kw_only=True):
+    """The line of `varve sweep --json`."""
+
+    names: tuple[str, ...]
+    """Of what is deleted, in that order."""
+
+
+class SweptLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A further line of `varve sweep --wide` for each object that is deleted."""
+
+    job: str
+    object_name: str
+    size_bytes: int
 
 
 @click.command()
@@ -120,6 +147,7 @@ def checkpoints(
 @storage_parameters(required=True)
 @click.option("--job", metavar="NAME", help="The one job to sweep; without it, all.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--wide", is_flag=True, help="Also the names of all objects.")
 @click.option("--grace-hours", default=UPLOAD_GRACE_S / 3600, show_default=True, help="Age of an abandoned upload.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def sweep(
@@ -129,17 +157,23 @@ def sweep(
     grace_hours: float,
     *,
     dry_run: bool,
+    wide: bool,
     as_json: bool,
 ) -> None:
     """Delete what no retained checkpoint needs: old log, old bases, what crashed attempts left."""
     try:
         root = open_store(storage_url, storage_options)
-        lines = [
+        swept = [
             _sweep(name, root, grace_hours * 3600, dry_run=dry_run) for name in ([job] if job else job_names(root))
         ]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines(lines, as_json=as_json)
+    if as_json:
+        show_lines([one.named() for one in swept], as_json=True)
+        return
+    show_lines([one.line for one in swept], as_json=False)
+    if wide:
+        show_lines([line for one in swept for line in one.objects()], as_json=False)
 
 
 def _job_line(name: str, store: ObjectStore) -> JobLine:
@@ -193,14 +227,30 @@ def _checkpoint_line(commit: Commit, keep_from: int) -> CheckpointLine:
     )
 
 
-def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> SweepLine:
+class _Swept(NamedTuple):
+    """What a sweep of a job has deleted, or would."""
+
+    line: SweepLine
+    sizes: dict[str, int]
+    """Object → bytes."""
+
+    def named(self) -> NamedSweepLine:
+        return NamedSweepLine(**msgspec.structs.asdict(self.line), names=tuple(self.sizes))
+
+    def objects(self) -> list[SweptLine]:
+        return [SweptLine(job=self.line.job, object_name=name, size_bytes=size) for name, size in self.sizes.items()]
+
+
+def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
     store = JobStore(root, name)
     record = read_job(store)
     reader = ChainReader(store, record.job_id)
+    known = {meta.name: meta.size_bytes for area in _AREAS for meta in store.list(area)}
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
     if record.cloned_from is not None and not report.shares and not dry_run:
         release_clone(JobStore(root, record.cloned_from), record.job_id)
-    return SweepLine(
+    sizes = {one: known.get(one, 0) for one in report.names}
+    line = SweepLine(
         job=name,
         dry_run=dry_run,
         cut=report.cut,
@@ -209,6 +259,8 @@ def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> Sw
         snapshot_descriptors=len(report.descriptors),
         snapshot_files=len(report.files),
         savepoint_files=len(report.savepoint_files),
+        size_bytes=sum(sizes.values()),
         aborted=len(report.aborted),
         unreadable=report.unreadable,
     )
+    return _Swept(line, sizes)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import Progress
 
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
-from varve.materializer.command_output import show_lines, utc_time
+from varve.materializer.command_output import show_lines, type_name, utc_time
 from varve.materializer.state_origin import open_beside
 from varve.materializer.storage_parameters import job_chain, job_store, storage_parameters
 from varve.storage import layout
@@ -54,6 +54,22 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
     key_type: str
     rows: int | None = None
     stored_bytes: int | None = None
+
+
+class FileLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A further line of `varve savepoint describe`: a file of a canonical savepoint."""
+
+    operator: str
+    state: str
+    rows: int
+    stored_bytes: int
+    file: str
+    """Under the directory that `savepoints/` is in."""
+
+
+class DescribedState(StateLine, frozen=True, kw_only=True):
+    """A state in `varve savepoint describe --json`."""
+
     files: tuple[str, ...] = ()
 
 
@@ -65,8 +81,11 @@ class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
     source_hash: str
     watermark_ms: int | None
     key_groups: int
-    states: tuple[StateLine, ...]
+    states: tuple[DescribedState, ...]
     objects: tuple[str, ...]
+
+
+_AT: Final = click.option("--at", "at_url", metavar="URL", help="Where it was made --to, instead of in the job.")
 
 
 @click.group()
@@ -121,12 +140,16 @@ def create(
 
 @savepoint.command(name="list")
 @click.argument("job")
-@storage_parameters(required=True)
+@storage_parameters(required=False)
+@_AT
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
-def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
+def list_(
+    job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None, *, as_json: bool
+) -> None:
     """List the savepoints of JOB, by name."""
     try:
-        lines = [_line(found) for found in list_savepoints(job_store(job, storage_url, storage_options))]
+        store = savepoint_store(job, storage_url, storage_options, at_url)
+        lines = [_line(found) for found in list_savepoints(store) if at_url is None or found.job == job]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json)
@@ -135,12 +158,21 @@ def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *,
 @savepoint.command()
 @click.argument("job")
 @click.argument("name")
-@storage_parameters(required=True)
+@storage_parameters(required=False)
+@_AT
 @click.option("--json", "as_json", is_flag=True, help="JSON, with the names of all objects.")
-def describe(job: str, name: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
-    """Show the savepoint NAME of JOB and its states."""
+def describe(
+    job: str,
+    name: str,
+    storage_url: str | None,
+    storage_options: dict[str, Any] | None,
+    at_url: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the savepoint NAME of JOB, its states and, of a canonical one, its files."""
     try:
-        found = read_savepoint(job_store(job, storage_url, storage_options), name)
+        found = _of_job(savepoint_store(job, storage_url, storage_options, at_url), job, name)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     states = _states(found)
@@ -157,21 +189,54 @@ def describe(job: str, name: str, storage_url: str, storage_options: dict[str, A
         click.echo(msgspec.json.encode(described).decode())
         return
     show_lines([_line(found)], as_json=False)
-    show_lines([msgspec.structs.replace(state, files=()) for state in states], as_json=False)
+    show_lines([_without_files(state) for state in states], as_json=False)
+    if found.files:
+        show_lines(_files(found), as_json=False)
 
 
 @savepoint.command()
 @click.argument("job")
 @click.argument("name")
-@storage_parameters(required=True)
+@storage_parameters(required=False)
+@_AT
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
-def delete(job: str, name: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
+def delete(
+    job: str,
+    name: str,
+    storage_url: str | None,
+    storage_options: dict[str, Any] | None,
+    at_url: str | None,
+    *,
+    as_json: bool,
+) -> None:
     """Delete the savepoint NAME of JOB; what only it needed goes with the next collection."""
     try:
-        deleted = delete_savepoint(job_store(job, storage_url, storage_options), name)
+        store = savepoint_store(job, storage_url, storage_options, at_url)
+        if at_url is not None:
+            _of_job(store, job, name)
+        deleted = delete_savepoint(store, name)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines([_line(deleted)], as_json=as_json)
+
+
+def savepoint_store(
+    job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None
+) -> ObjectStore:
+    """Where savepoints of a job are: in the job, or at a location. Raises `InvalidRequestError` if none is given."""
+    if at_url is not None:
+        return open_beside(at_url, storage_options)
+    if storage_url is None:
+        raise InvalidRequestError("say where the savepoints are: give --storage, or --at for a directory of their own")
+    return job_store(job, storage_url, storage_options)
+
+
+def _of_job(store: ObjectStore, job: str, name: str) -> Savepoint:
+    """A savepoint. Raises `InvalidRequestError` if it is another job's: a location may have those of many."""
+    found = read_savepoint(store, name)
+    if found.job != job:
+        raise InvalidRequestError(f"savepoint {name!r} at {store.url} is of job {found.job!r}, not {job!r}")
+    return found
 
 
 def _commit(reader: ChainReader, seq: int | None) -> Commit:
@@ -215,19 +280,30 @@ def _objects(found: Savepoint) -> tuple[str, ...]:
     return found.objects or tuple(file.name for file in found.files)
 
 
-def _states(found: Savepoint) -> tuple[StateLine, ...]:
+def _without_files(state: DescribedState) -> StateLine:
+    return StateLine(**{name: getattr(state, name) for name in StateLine.__struct_fields__})
+
+
+def _files(found: Savepoint) -> list[FileLine]:
+    return [
+        FileLine(operator=f.operator, state=f.state, rows=f.rows, stored_bytes=f.size_bytes, file=f.name)
+        for f in found.files
+    ]
+
+
+def _states(found: Savepoint) -> tuple[DescribedState, ...]:
     is_copy = found.format == "canonical"
-    lines: list[StateLine] = []
+    lines: list[DescribedState] = []
     for operator in found.commit.operators:
         for state in operator.states:
             files = [f for f in found.files if (f.operator, f.state) == (operator.uid, state.name)]
             lines.append(
-                StateLine(
+                DescribedState(
                     operator=operator.uid,
                     state=state.name,
                     kind=state.kind,
-                    value_type=state.value_type,
-                    key_type=operator.key_type,
+                    value_type=type_name(state.value_type),
+                    key_type=type_name(operator.key_type),
                     rows=sum(f.rows for f in files) if is_copy else None,
                     stored_bytes=sum(f.size_bytes for f in files) if is_copy else None,
                     files=tuple(f.name for f in files),

@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
-from varve.changelog.stamped_type import plain_type_string
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
 from varve.changelog.state_sizes import group_sizes
 from varve.changelog.ttl_record import record_of
-from varve.materializer.command_output import show_lines, utc_time
+from varve.materializer.command_output import show_lines, type_name, utc_time
 from varve.materializer.row_output import cell, show_rows
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.errors import InvalidRequestError, VarveError
@@ -203,7 +202,7 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
         time=utc_time(commit.time_ms),
         operator=uid,
         state=None,
-        key_type=_type(own.key_type),
+        key_type=type_name(own.key_type),
         parallelism=own.parallelism,
         backend=own.backend,
         changelog=own.changelog,
@@ -217,17 +216,12 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
             line,
             state=schema.name,
             kind=schema.kind,
-            map_key_type=None if schema.map_key_type is None else _type(schema.map_key_type),
-            value_type=_type(schema.value_type),
+            map_key_type=None if schema.map_key_type is None else type_name(schema.map_key_type),
+            value_type=type_name(schema.value_type),
             ttl_ms=None if record is None else record.ttl_ms,
         )
     if not own.states:
         yield line
-
-
-def _type(type_string: str) -> str:
-    """A type string without its version and stamp."""
-    return plain_type_string(type_string).partition(":")[2]
 
 
 def _key_groups(text: str | None) -> range | None:

@@ -13,15 +13,18 @@ import msgspec
 from rich.console import Console
 from rich.progress import track
 
+from varve.changelog.savepoint_check import damage_of
 from varve.changelog.verification import Verification, verify
 from varve.materializer.command_output import show_lines
 from varve.materializer.jobs import job_names
 from varve.materializer.repair_report import RepairChoice, repair_job
+from varve.materializer.state_origin import open_beside
 from varve.materializer.storage_parameters import storage_parameters
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job_store import JobStore
 from varve.storage.open_store import open_store
+from varve.storage.savepoints import list_savepoints
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -53,9 +56,24 @@ class ProblemLine(msgspec.Struct, frozen=True, kw_only=True):
     problem: str
 
 
+class SavepointCheckLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve verify --at`."""
+
+    job: str
+    savepoint: str
+    seq: int
+    batch: int
+    files: int
+    stored_bytes: int
+    object_name: str | None
+    """What is gone or damaged; None: nothing."""
+    problem: str | None
+
+
 @click.command(name="verify")
 @click.argument("job", required=False)
-@storage_parameters(required=True)
+@storage_parameters(required=False)
+@click.option("--at", "at_url", metavar="URL", help="Check JOB's savepoints that were made --to this place instead.")
 @click.option("--repair", is_flag=True, help="Say what can be rebuilt of what is damaged; with --apply, do it.")
 @click.option("--apply", "applies", is_flag=True, help="Repair: publish new snapshots, which the running job adopts.")
 @click.option(
@@ -65,14 +83,12 @@ class ProblemLine(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--json", "as_json", is_flag=True, help="JSON lines: one per job, then one per problem.")
 def verify_command(
     job: str | None,
-    storage_url: str,
+    storage_url: str | None,
     storage_options: dict[str, Any] | None,
+    at_url: str | None,
     *,
-    repair: bool,
-    applies: bool,
-    stopped: bool,
-    seq: int | None,
     as_json: bool,
+    **repairing: Any,
 ) -> None:
     """Check every checksum and reference of JOB's retained checkpoints and savepoints, and its snapshots with its log.
 
@@ -81,7 +97,13 @@ def verify_command(
     object and removes it again.
     """
     try:
-        choice = _choice(job, repair=repair, applies=applies, stopped=stopped, seq=seq)
+        choice = _choice(job, **repairing)
+        if at_url is not None:
+            sys.exit(_verify_savepoints(job, at_url, storage_options, choice, as_json=as_json))
+        if storage_url is None:
+            raise InvalidRequestError(
+                "say what to check: give --storage, or --at for savepoints at a place of their own"
+            )
         root = open_store(storage_url, storage_options)
         found = [
             verify(JobStore(root, name), name, SystemClock(), SystemTokens(), _track)
@@ -98,6 +120,33 @@ def verify_command(
         raise click.ClickException(str(error)) from error
     if damaged:
         sys.exit(1)
+
+
+def _verify_savepoints(
+    job: str | None, at_url: str, storage_options: dict[str, Any] | None, choice: RepairChoice | None, *, as_json: bool
+) -> int:
+    """Check what is at a location; the exit code."""
+    if job is None or choice is not None:
+        raise InvalidRequestError("--at needs the JOB, and goes without --repair: make a new savepoint instead")
+    store = open_beside(at_url, storage_options)
+    found = [one for one in list_savepoints(store) if one.job == job]
+    lines: list[SavepointCheckLine] = []
+    for one in _track(found, "savepoints"):
+        damage = damage_of(store, one)
+        lines.append(
+            SavepointCheckLine(
+                job=job,
+                savepoint=one.name,
+                seq=one.commit.seq,
+                batch=one.commit.batch,
+                files=len(one.files),
+                stored_bytes=sum(file.size_bytes for file in one.files),
+                object_name=None if damage is None else damage.object_name,
+                problem=None if damage is None else damage.problem,
+            )
+        )
+    show_lines(lines, as_json=as_json)
+    return int(any(line.problem is not None for line in lines))
 
 
 def _choice(job: str | None, *, repair: bool, applies: bool, stopped: bool, seq: int | None) -> RepairChoice | None:

@@ -74,9 +74,14 @@ class CollectReport:
     """Entries below the cut that are damaged; they are left alone."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """What was deleted, in order."""
+        return (*self.entries, *self.segments, *self.descriptors, *self.files, *self.savepoint_files)
+
+    @property
     def deleted(self) -> int:
         """How many objects."""
-        return sum(map(len, (self.entries, self.segments, self.descriptors, self.files, self.savepoint_files)))
+        return len(self.names)
 
 
 class Collector:

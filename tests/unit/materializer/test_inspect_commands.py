@@ -61,11 +61,16 @@ def test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not(job: Committing
     orphan = layout.segment(4, "flights", 0, "f" * 32, 0)
     job.store.put(orphan, b"left by a crashed attempt")
     [dry] = run("sweep", "--storage", str(tmp_path), "--dry-run", "--json")
-    assert dry["segments"] == 1
+    assert (dry["segments"], dry["names"], dry["size_bytes"]) == (1, [orphan], 25)
     assert orphan in [meta.name for meta in job.store.list(layout.SEGMENTS)]
+    for wide in ((), ("--wide",)):
+        done = CliRunner().invoke(main, ["sweep", "--storage", str(tmp_path), "--dry-run", *wide])
+        assert "25 B" in done.output
+        assert (orphan in done.output) == bool(wide)
     [swept] = run("sweep", "--storage", str(tmp_path), "--job", "flights", "--json")
     assert swept["segments"] == 1
     assert orphan not in [meta.name for meta in job.store.list(layout.SEGMENTS)]
+    assert swept["names"] == [orphan]
     [again] = run("sweep", "--storage", str(tmp_path), "--json")
     assert again["segments"] == 0
 

@@ -41,6 +41,13 @@ def run(directory: Path, *arguments: str, code: int = 0) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def at(target: Path, *arguments: str, code: int = 0) -> list[Any]:
+    """A command over savepoints that are not in the job."""
+    done = CliRunner().invoke(main, [*arguments, "--at", str(target), "--json"])
+    assert done.exit_code == code, done.output
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
 def test_savepoints_are_made_listed_described_and_deleted(job: CommittingJob, tmp_path: Path) -> None:
     [native] = run(tmp_path, "create", "flights", "a")
     [copy] = run(tmp_path, "create", "flights", "b", "--format", "canonical")
@@ -74,6 +81,25 @@ def test_a_canonical_savepoint_goes_where_it_is_told(job: CommittingJob, tmp_pat
     assert run(tmp_path, "list", "flights") == []
     found = find_origin(f"{target}/savepoints/a", job.store)
     assert found.commit.seq == made["seq"]
+    assert at(target, "savepoint", "list", "flights") == [made]
+    assert at(target, "savepoint", "list", "other") == []
+    [described] = at(target, "savepoint", "describe", "flights", "a")
+    assert {state["value_type"] for state in described["states"]} == {"long", "string"}
+    done = CliRunner().invoke(main, ["savepoint", "describe", "flights", "a", "--at", str(target)])
+    assert all(file in done.output for state in described["states"] for file in state["files"]), "it lists the files"
+    at(target, "savepoint", "describe", "other", "a", code=1)
+    at(target, "savepoint", "delete", "other", "a", code=1)
+    [whole] = at(target, "verify", "flights")
+    assert (whole["savepoint"], whole["problem"], whole["files"]) == ("a", None, len(described["objects"]))
+    damaged = target / described["objects"][0]
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"x")
+    [found_damaged] = at(target, "verify", "flights", code=1)
+    assert found_damaged["object_name"].endswith(described["objects"][0])
+    assert at(target, "savepoint", "delete", "flights", "a") == [made]
+    assert not damaged.exists()
+    assert at(target, "savepoint", "list", "flights") == []
+    run_nowhere = CliRunner().invoke(main, ["savepoint", "list", "flights"])
+    assert "--at" in run_nowhere.output
 
 
 def test_what_is_wrong_is_said_and_nothing_is_made(job: CommittingJob, tmp_path: Path) -> None:
