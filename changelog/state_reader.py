@@ -27,6 +27,8 @@ from varve.changelog.checkpoints import (
     find_savepoint,
     told,
 )
+from varve.changelog.image_source import read_images
+from varve.changelog.operator_state_table import operator_state_tables
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.state_columns import StateColumns
 from varve.storage import layout
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
+    from varve.changelog.operator_state_table import OperatorStateTable
     from varve.changelog.rocksdb_store import RocksDBStore
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import LineView
@@ -128,6 +131,16 @@ class StateReader:
     def columns(self, operator: str | None = None, state: str | None = None) -> StateColumns:
         """How a state is shown; its `schema` is the Arrow schema of what is read."""
         return StateColumns(self.layout(operator).key_type, self.state(state, operator))
+
+    def operator_states(self, operator: str | None = None) -> tuple[OperatorStateTable, ...]:
+        """The non-keyed states of an operator: list, union list, broadcast and raw ones; `to_arrow` gives their rows.
+
+        Raises `InvalidRequestError`, `DidNotHappenError` and `CorruptDataError` as `to_arrow`.
+        """
+        uid = self.layout(operator).uid
+        with self.pinned():
+            images = [image for image in self.view.images if image.operator == uid]
+            return operator_state_tables(read_images(self.chain.store, images))
 
     @property
     def time(self) -> BatchTime:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
+from varve.changelog.operator_state_diff import OperatorStateDifference, diff_operator_states
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
 from varve.changelog.state_sizes import group_sizes
@@ -23,6 +24,7 @@ from varve.storage.errors import InvalidRequestError, VarveError
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
+    from varve.changelog.operator_state_table import OperatorStateTable
     from varve.changelog.state_columns import StateColumns
     from varve.changelog.state_diff import Difference
     from varve.changelog.state_reader import StateReader
@@ -53,6 +55,9 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
     log_segments: int
     """References to segments that a restore of the operator replays."""
     log_bytes: int
+    elements: int | None = None
+    """Of non-keyed state, in all partitions; as `size_bytes`."""
+    size_bytes: int | None = None
 
 
 class CountLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,12 +172,28 @@ def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: 
     """Show which rows were added, changed and removed between two checkpoints of JOB."""
     with _errors():
         older, newer = _open(job, before, options), _open(job, after, options)
-        found = diff_checkpoints(older, newer, options["operator"], options["state_name"])
+        found = _differences(older, newer, options["operator"], options["state_name"])
         if options["count"]:
             show_lines(_count_differences(found), as_json=as_json)
             return
         rows = _DifferenceRows(older, newer)
         show_rows((rows.row(one) for one in islice(found, options["limit"] or None)), as_json=as_json)
+
+
+def _differences(
+    older: StateReader, newer: StateReader, operator: str | None, state: str | None
+) -> Iterator[Difference | OperatorStateDifference]:
+    """Of keyed and of non-keyed state."""
+    with older, newer:
+        others = list(diff_operator_states(older, newer, operator, state))
+        if state is None or not others or _has_keyed((older, newer), operator, state):
+            yield from diff_checkpoints(older, newer, operator, state)
+    yield from others
+
+
+def _has_keyed(readers: Sequence[StateReader], operator: str | None, state: str) -> bool:
+    layouts = [own for reader in readers for own in reader.checkpoint.operators if operator in (None, own.uid)]
+    return any(one.name == state for own in layouts for one in own.states)
 
 
 @contextmanager
@@ -220,7 +241,18 @@ def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
             value_type=type_name(schema.value_type),
             ttl_ms=None if record is None else record.ttl_ms,
         )
-    if not own.states:
+    tables = reader.operator_states(uid)
+    for table in tables:
+        yield msgspec.structs.replace(
+            line,
+            state=table.name,
+            kind=table.kind,
+            map_key_type=None if table.map_key_type is None else type_name(table.map_key_type),
+            value_type=type_name(table.value_type) if table.value_type else "bytes",
+            elements=table.elements,
+            size_bytes=table.size_bytes,
+        )
+    if not own.states and not tables:
         yield line
 
 
@@ -236,9 +268,19 @@ def _key_groups(text: str | None) -> range | None:
 def _rows(
     reader: StateReader, operator: str | None, state: str | None, key_groups: range | None, key: str | None
 ) -> Iterator[dict[str, Any]]:
-    for batch in reader.batches(operator, state, key_groups):
+    table = _operator_state(reader, operator, state)
+    if table is not None and key_groups is not None:
+        raise InvalidRequestError(f"state {state!r} is {table.kind} state: it has partitions, not key groups")
+    for batch in reader.batches(operator, state, key_groups) if table is None else table.to_arrow().to_batches():
         rows: list[dict[str, Any]] = batch.to_pylist()
-        yield from rows if key is None else (row for row in rows if cell(row["key"]) == key)
+        yield from rows if key is None else (row for row in rows if cell(row.get("key")) == key)
+
+
+def _operator_state(reader: StateReader, operator: str | None, state: str | None) -> OperatorStateTable | None:
+    """The non-keyed state of that name; None if there is none, or a keyed one."""
+    if state is None or any(one.name == state for one in reader.states(operator)):
+        return None
+    return next((table for table in reader.operator_states(operator) if table.name == state), None)
 
 
 def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:
@@ -284,7 +326,7 @@ def _count(lines: Sequence[GroupLine], key_groups: int) -> CountLine:
     )
 
 
-def _count_differences(found: Iterator[Difference]) -> list[DiffLine]:
+def _count_differences(found: Iterator[Difference | OperatorStateDifference]) -> list[DiffLine]:
     counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
     for one in found:
         counts[one.operator, one.state][one.change] += 1
@@ -301,7 +343,11 @@ class _DifferenceRows:
         self._readers = (before, after)
         self._columns: dict[tuple[str, str], StateColumns] = {}
 
-    def row(self, one: Difference) -> dict[str, Any]:
+    def row(self, one: Difference | OperatorStateDifference) -> dict[str, Any]:
+        if isinstance(one, OperatorStateDifference):
+            place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": None}
+            key = one.key if one.partition is None else f"partition {one.partition}"
+            return {**place, "key": key, "map_key": None, "before": one.before, "after": one.after}
         place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": one.key_group}
         return {**place, **shown(self._columns_of(one), one)}
 
