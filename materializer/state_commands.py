@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 import msgspec
 
+from varve.changelog.key_hash import key_group_of_text
 from varve.changelog.operator_state_diff import OperatorStateDifference, diff_operator_states
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
@@ -271,9 +272,27 @@ def _rows(
     table = _operator_state(reader, operator, state)
     if table is not None and key_groups is not None:
         raise InvalidRequestError(f"state {state!r} is {table.kind} state: it has partitions, not key groups")
+    if table is None and key is not None and key_groups is None:
+        yield from _rows_of_key(reader, operator, state, key)
+        return
     for batch in reader.batches(operator, state, key_groups) if table is None else table.to_arrow().to_batches():
         rows: list[dict[str, Any]] = batch.to_pylist()
         yield from rows if key is None else (row for row in rows if cell(row.get("key")) == key)
+
+
+def _rows_of_key(reader: StateReader, operator: str | None, state: str | None, key: str) -> Iterator[dict[str, Any]]:
+    """From the key's own key group if that is known and has any; else from all."""
+    group = key_group_of_text(type_name(reader.layout(operator).key_type), key, reader.job.max_parallelism)
+    with reader:
+        for key_groups in (None,) if group is None else (range(group, group + 1), None):
+            is_found = False
+            for batch in reader.batches(operator, state, key_groups):
+                for row in batch.to_pylist():
+                    if cell(row["key"]) == key:
+                        is_found = True
+                        yield row
+            if is_found:
+                return
 
 
 def _operator_state(reader: StateReader, operator: str | None, state: str | None) -> OperatorStateTable | None:

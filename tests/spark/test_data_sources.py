@@ -16,6 +16,7 @@ from tests.materializer_world import World
 from tests.started_job import native
 from tests.state_model import KEYS, BatchChanges, key_group
 from varve import register_data_sources
+from varve.changelog.key_hash import key_group_of_text
 from varve.spark_integration.data_sources import PUSHDOWN
 from varve.storage import layout
 from varve.storage.collector import Collector
@@ -229,3 +230,13 @@ def test_options_decide_what_is_read_and_a_frame_may_be_used_again(
     for options in ({"keyGroups": "a"}, {"batches": "3-x"}, {"operator": "nobody"}, {"state": "nothing"}):
         with pytest.raises(PySparkException, match="InvalidRequestError"):
             frame(spark, tmp_path, "varve-state", **options).collect()
+
+
+def test_key_groups_that_tools_compute_are_those_of_spark(spark: SparkSession) -> None:
+    strings = [*KEYS, "x" * 31, "x" * 32, "x" * 77]
+    numbers = [0, 1, -1, 2**31 - 1, -(2**31)]
+    longs = [*numbers, 2**63 - 1, -(2**63)]
+    for kind, name, values in (("string", "string", strings), ("int", "int", numbers), ("bigint", "long", longs)):
+        rows = spark.createDataFrame([(value,) for value in values], f"k {kind}")
+        found = rows.selectExpr("k", "CAST(pmod(xxhash64(k), 128L) AS INT) AS g").collect()
+        assert {row.k: row.g for row in found} == {v: key_group_of_text(name, str(v), 128) for v in values}

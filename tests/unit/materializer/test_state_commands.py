@@ -9,9 +9,11 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
+from tests import committing_job, state_model
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
-from tests.state_model import GONE, BatchChanges, key_group
+from tests.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
+from varve.changelog.key_hash import xxhash64
 from varve.materializer.cli import main
 from varve.storage import layout
 from varve.storage.batch_result import BatchFacts
@@ -81,6 +83,28 @@ def test_state_shows_rows_and_filters_them(storage: str) -> None:
     assert {row["key_group"] for row in found} == {group}
     older = run(storage, "state", "flights", "events", "--checkpoint", "batch:0", "--key", "a")
     assert [(row["position"], row["value"]) for row in older] == [(0, "one"), (1, "two")]
+
+
+def test_only_the_key_group_of_a_key_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of the other partition are damaged; a key that is nowhere is looked for everywhere."""
+
+    def spark_group(key: str) -> int:
+        return xxhash64(key.encode()) % KEY_GROUPS
+
+    for module in (state_model, committing_job):
+        monkeypatch.setattr(module, "key_group", spark_group)
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), "flights"), ManualClock(), name="flights")
+    job.start()
+    job.commit(BatchChanges(totals={f"k{i}": i for i in range(20)}), upload=True)
+    edge = job.ranges[1][0]
+    low = next(f"k{i}" for i in range(20) if spark_group(f"k{i}") < edge)
+    for meta in job.store.list(layout.SEGMENTS):
+        if "/00001-" in meta.name:
+            job.store.put(meta.name, b"damaged")
+    job.close()
+    [row] = run(str(tmp_path), "state", "flights", "total", "--key", low)
+    assert (row["key"], row["key_group"]) == (low, spark_group(low))
+    run(str(tmp_path), "state", "flights", "total", "--key", "nobody", code=1)
 
 
 def test_counts_and_sizes_per_key_group(job: CommittingJob, storage: str) -> None:
