@@ -91,14 +91,13 @@ class Examiner:
     Args:
         reader: Of its chain.
         max_parallelism: Its key groups.
-        damaged: Names of objects that are damaged or gone, from the job's own directory on.
+        damaged: Names of objects that are damaged or gone, as the job's entries name them.
     """
 
     def __init__(self, reader: ChainReader, max_parallelism: int, damaged: Iterable[str]) -> None:
         self._reader = reader
         self._max_parallelism = max_parallelism
-        # Objects of a job beside this one are named from the storage on in reports.
-        self._damaged = frozenset(name for one in damaged for name in (one, f"../{one}"))
+        self._damaged = frozenset(damaged)
         self._descriptors: Mapping[SnapshotName, SnapshotDescriptor] = {}
 
     def checkpoints(self) -> tuple[CheckpointHealth, ...]:

@@ -329,10 +329,7 @@ class Verifier:
             self._note(name, error)
 
     def _note(self, name: str, error: VarveError) -> None:
-        named = str(error.context.get("object_name", name))
-        # Some errors name the object from the job's store on, some from the root of the storage on.
-        object_name = f"/{named}".rpartition(f"/{self.found.job}/")[2].removeprefix("/")
-        problem = Problem(object_name, error.message)
+        problem = Problem(str(error.context.get("object_name", name)), error.message)
         if problem not in self.found.problems:
             self.found.problems.append(problem)
 

@@ -7,17 +7,21 @@ is encrypted, which concerns the preflight alone.
 
 Objects that a clone shares with its source have names that lead out of the job (`layout.shared`). They can be read, as
 the source's `job.json` says, but neither listed nor written nor deleted, so a clone cannot harm its source (I7).
+
+Nor is what somebody else has put among the objects (`layout.is_foreign`): it can be nothing that is needed, and it is
+not varve's to delete.
 """
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.storage import layout
 from varve.storage.clock import SystemTokens
 from varve.storage.encrypted_store import EncryptedStore
 from varve.storage.encryption_key import open_keyring
-from varve.storage.errors import IncompatibleError, MissingObjectError
+from varve.storage.errors import IncompatibleError, MissingObjectError, VarveError
 from varve.storage.job_storage import check_keys
 from varve.storage.log_store import AREAS, LogTarget, is_log, open_log
 from varve.storage.object_name import check_name
@@ -28,7 +32,7 @@ from varve.storage.records import JobRecord, decode_record
 from varve.storage.sealed_object import is_sealed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
     from varve.storage.clock import TokenSource
@@ -84,7 +88,7 @@ class JobStore:
 
         Raises `InvalidRequestError` if `job` could not be a name.
         """
-        self._plain = PrefixedStore(root, job)
+        self._plain = PrefixedStore(root, job, job=job)
         self._root = root
         self._job = job
         self._known = known
@@ -100,7 +104,8 @@ class JobStore:
 
     def get(self, name: str) -> bytes:
         store, own = self._reads(name)
-        data = store.get(own)
+        with _own_names(name):
+            data = store.get(own)
         if store is self._plain and is_sealed(data):
             raise IncompatibleError(
                 f"the object is encrypted, but {layout.JOB} says that the job is not; bring back the {layout.JOB} with "
@@ -111,15 +116,18 @@ class JobStore:
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         store, own = self._reads(name)
-        return store.get_range(own, offset, length)
+        with _own_names(name):
+            return store.get_range(own, offset, length)
 
     def get_file(self, name: str, path: Path) -> None:
         store, own = self._reads(name)
-        store.get_file(own, path)
+        with _own_names(name):
+            store.get_file(own, path)
 
     def link_file(self, name: str, path: Path) -> bool:
         store, own = self._reads(name)
-        return store.link_file(own, path)
+        with _own_names(name):
+            return store.link_file(own, path)
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         return prepare(self._store_of(name), name, content)
@@ -137,9 +145,9 @@ class JobStore:
         found = self._store_of(prefix).list(prefix, start_after=start_after)
         stores = self._opened
         spans = not is_log(prefix) and any(area.startswith(prefix) for area in AREAS)
-        if stores is None or stores.log is stores.main or not spans:
-            return found
-        return sorted([*found, *stores.log.list(prefix, start_after=start_after)])
+        if stores is not None and stores.log is not stores.main and spans:
+            found = sorted([*found, *stores.log.list(prefix, start_after=start_after)])
+        return [meta for meta in found if not layout.is_foreign(meta.name)]
 
     def delete(self, names: Iterable[str]) -> None:
         wanted = [check_name(name) for name in names]
@@ -202,3 +210,18 @@ class JobStore:
             main = EncryptedStore(main, keyring, known.job_id, self._tokens)
             log = main if together else EncryptedStore(log, keyring, known.job_id, self._tokens)
         return _Stores(main, log)
+
+
+@contextmanager
+def _own_names(name: str) -> Generator[None]:
+    """Errors of reading an object name it, and what else of its job, as the job that reads it does."""
+    if not layout.is_shared(name):
+        yield
+        return
+    try:
+        yield
+    except VarveError as error:
+        named = error.context.get("object_name")
+        if isinstance(named, str):
+            error.context["object_name"] = layout.shared(layout.name_in_storage(name).partition("/")[0], named)
+        raise

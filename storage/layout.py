@@ -75,6 +75,31 @@ MEMBERS: Final = "members/"
 REQUESTS: Final = "requests/"
 
 
+_HEX: Final = "[0-9a-f]{32}"
+_TEXT: Final = "(?:[A-Za-z0-9_~-]|%[0-9A-F]{2})+"
+_SLOT: Final = rf"\d{{{DIGITS}}}"
+_FORMS: Final = {
+    CHAIN: _SLOT,
+    SEGMENTS: f"{_SLOT}/.+",
+    PACKS: f"{_SLOT}/.+",
+    SNAPSHOTS: rf"{_TEXT}/\d{{5}}-\d{{5}}/{_SLOT}",
+    SNAPSHOT_FILES: rf"{_TEXT}/\d{{5}}-\d{{5}}/{_SLOT}-[^/]+/[^/]+",
+    PINS: _HEX,
+    SAVEPOINTS: _TEXT,
+    SAVEPOINT_FILES: f"{_HEX}/.+",
+    MEMBERS: _HEX,
+    REQUESTS: _HEX,
+}
+_OURS: Final = {area: re.compile(form, re.ASCII) for area, form in _FORMS.items()}
+
+
+def is_foreign(name: str) -> bool:
+    """Whether an object lies in an area of a job but has no name that varve gives there: somebody else's file."""
+    area, slash, rest = name.partition("/")
+    form = _OURS.get(area + slash)
+    return form is not None and form.fullmatch(rest) is None
+
+
 def shared(job: str, name: str) -> str:
     """An object of another job of the same storage, as a clone of that job names it; `name` may be such a one."""
     return name if is_shared(name) else f"{_ABOVE}{job}/{name}"

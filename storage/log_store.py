@@ -141,7 +141,7 @@ def open_log(root: ObjectStore, location: LogLocation, target: LogTarget, truste
     if location.type == FILESYSTEM:
         if location.base_path is None:
             raise InvalidRequestError("the log has no base path, see job.json", object_name=layout.JOB)
-        return PrefixedStore(open_like(root, location.base_path), target.job_id)
+        return PrefixedStore(open_like(root, location.base_path), target.job_id, job=target.job)
     trusted = trusted or os.environ.get(STORAGE_VARIABLE)
     if trusted != location.type:
         raise InvalidRequestError(

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
+from varve.storage.errors import VarveError
 from varve.storage.object_name import check_name, check_prefix
 from varve.storage.prepared_object import prepare
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
     from varve.storage.object_store import ObjectMeta, ObjectStore
@@ -16,49 +18,85 @@ if TYPE_CHECKING:
 
 
 class PrefixedStore:
-    """The objects of `inner` below `prefix/`, under names without it; see `ObjectStore` for each method."""
+    """The objects of `inner` below `prefix/`, under names without it, in errors as well.
 
-    def __init__(self, inner: ObjectStore, prefix: str) -> None:
-        """`prefix` has no `/` at its ends. Raises `InvalidRequestError` if it could not be a name."""
+    See `ObjectStore` for each method.
+    """
+
+    def __init__(self, inner: ObjectStore, prefix: str, **context: Any) -> None:
+        """`prefix` has no `/` at its ends; `context` is added to every error of `inner`.
+
+        Raises `InvalidRequestError` if `prefix` could not be a name.
+        """
         self._inner = inner
         self._prefix = check_name(prefix) + "/"
+        self._context = context
 
     @property
     def url(self) -> str:
         return f"{self._inner.url.rstrip('/')}/{self._prefix[:-1]}"
 
     def get(self, name: str) -> bytes:
-        return self._inner.get(self._full(name))
+        full = self._full(name)
+        with self._own_names():
+            return self._inner.get(full)
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        return self._inner.get_range(self._full(name), offset, length)
+        full = self._full(name)
+        with self._own_names():
+            return self._inner.get_range(full, offset, length)
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         return prepare(self._inner, self._full(name), content)
 
     def put(self, name: str, data: bytes) -> None:
-        self._inner.put(self._full(name), data)
+        full = self._full(name)
+        with self._own_names():
+            self._inner.put(full, data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        return self._inner.put_if_absent(self._full(name), data)
+        full = self._full(name)
+        with self._own_names():
+            return self._inner.put_if_absent(full, data)
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
         skip = len(self._prefix)
-        after = self._prefix + start_after if start_after else ""
-        found = self._inner.list(self._prefix + check_prefix(prefix), start_after=after)
+        full, after = self._prefix + check_prefix(prefix), self._prefix + start_after if start_after else ""
+        with self._own_names():
+            found = self._inner.list(full, start_after=after)
         return [meta._replace(name=meta.name[skip:]) for meta in found]
 
     def delete(self, names: Iterable[str]) -> None:
-        self._inner.delete([self._full(name) for name in names])
+        full = [self._full(name) for name in names]
+        with self._own_names():
+            self._inner.delete(full)
 
     def put_file(self, name: str, path: Path) -> None:
-        self._inner.put_file(self._full(name), path)
+        full = self._full(name)
+        with self._own_names():
+            self._inner.put_file(full, path)
 
     def get_file(self, name: str, path: Path) -> None:
-        self._inner.get_file(self._full(name), path)
+        full = self._full(name)
+        with self._own_names():
+            self._inner.get_file(full, path)
 
     def link_file(self, name: str, path: Path) -> bool:
-        return self._inner.link_file(self._full(name), path)
+        full = self._full(name)
+        with self._own_names():
+            return self._inner.link_file(full, path)
+
+    @contextmanager
+    def _own_names(self) -> Generator[None]:
+        """Errors of the inner store name the object as this store does: nobody above can tell which name it is."""
+        try:
+            yield
+        except VarveError as error:
+            named = error.context.get("object_name")
+            if isinstance(named, str):
+                error.context["object_name"] = named.removeprefix(self._prefix)
+            error.with_context(**self._context)
+            raise
 
     def _full(self, name: str) -> str:
         # Checked before it is joined: the inner store would accept a/../b only as a whole it cannot judge.

@@ -105,12 +105,13 @@ class World:
     def __init__(self, directory: Path, root: ObjectStore | None = None, *, started: bool = True, **job: Any) -> None:
         """`root` is a memory store with the world's own clock if it is left out; `started`: the job has a run.
 
-        `job` are fields of `CommittingJob`. With `storage`, the job's store reads and writes as `job.json` says.
+        `job` are fields of `CommittingJob`; its `name` is the directory. With `storage`, the job's store reads and
+        writes as `job.json` says.
         """
         self.directory = directory
         self.clock = ManualClock()
         self.root = root or MemoryStore(clock=self.clock)
-        self.store: ObjectStore = (JobStore if job.get("storage") else PrefixedStore)(self.root, "job")
+        self.store: ObjectStore = (JobStore if job.get("storage") else PrefixedStore)(self.root, job.get("name", "job"))
         self.job = CommittingJob(self.store, self.clock, **job)
         if started:
             self.job.start()

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
+from tests.state_model import OPERATOR
 from varve.changelog.verification import Verification, verify
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.cli import main
@@ -34,10 +35,14 @@ POLICY = CommitPolicy(retained=8, full_every=3)
 HOW = ("flipped", "truncated", "gone")
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
+NAMES = ("job", OPERATOR)
+"""Of a job that is named like its operator, names of objects below the operator look like those from the root on."""
+
+
+@pytest.fixture(params=NAMES)
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
     """Retained checkpoints before and after an adoption, packs, uploaded and inline segments, images, a candidate."""
-    made = World(tmp_path, policy=POLICY)
+    made = World(tmp_path, policy=POLICY, name=request.param)
     fill(made)
     yield made
     made.close()
@@ -69,7 +74,7 @@ def damage(world: World, name: str, how: str) -> None:
 
 
 def examined(world: World) -> tuple[Verification, Repair]:
-    found = verify(world.store, "job", world.clock, NumberedTokens("verify"))
+    found = verify(world.store, world.job.name, world.clock, NumberedTokens("verify"))
     damaged = {problem.object_name for problem in found.problems}
     return found, Repair(world.store, read_job(world.store), damaged, world.clock, NumberedTokens(f"repair-{damaged}"))
 
@@ -267,10 +272,10 @@ def test_a_damaged_savepoint_is_found_and_its_checkpoint_is_named(world: World) 
 class TestCommand:
     """`varve verify --repair`, over a storage on disk."""
 
-    @pytest.fixture
-    def site(self, tmp_path: Path) -> Iterator[World]:
+    @pytest.fixture(params=NAMES)
+    def site(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
         (tmp_path / "local").mkdir()
-        site = World(tmp_path / "local", LocalStore(str(tmp_path / "storage")), policy=POLICY)
+        site = World(tmp_path / "local", LocalStore(str(tmp_path / "storage")), policy=POLICY, name=request.param)
         fill(site)
         yield site
         site.close()
@@ -284,7 +289,7 @@ class TestCommand:
         tile = site.reader.load_line(newest.link, newest.max_parallelism).view.tiles[0]
         damage(site, layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot or 0), "flipped")
         before = {meta.name: site.store.get(meta.name) for meta in site.store.list("")}
-        done = self.run(tmp_path, "job", "--repair", "--json")
+        done = self.run(tmp_path, site.job.name, "--repair", "--json")
         assert done.exit_code == 1, done.output
         lines = [json.loads(line) for line in done.stdout.splitlines()]
         health = [line for line in lines if "state" in line]
@@ -292,13 +297,13 @@ class TestCommand:
         assert health[0]["state"] == "rebuildable"
         assert [line["done"] for line in lines if "action" in line].count(True) == 0
         assert {meta.name: site.store.get(meta.name) for meta in site.store.list("")} == before
-        assert "rebuildable" in self.run(tmp_path, "job", "--repair").output
-        done = self.run(tmp_path, "job", "--repair", "--apply", "--json")
+        assert "rebuildable" in self.run(tmp_path, site.job.name, "--repair").output
+        done = self.run(tmp_path, site.job.name, "--repair", "--apply", "--json")
         assert any(json.loads(line).get("done") for line in done.stdout.splitlines())
         site.commit(2)
         site.check()
         site.job.close()
-        done = self.run(tmp_path, "job", "--repair", "--apply", "--stopped", "--json")
+        done = self.run(tmp_path, site.job.name, "--repair", "--apply", "--stopped", "--json")
         assert "the newest checkpoint is whole" in done.output
         assert not any(json.loads(line).get("done") for line in done.stdout.splitlines())
 
@@ -307,7 +312,7 @@ class TestCommand:
         site.job.close()
         tile = reader.load_line(newest.link, newest.max_parallelism).view.tiles[0]
         damage(site, layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot or 0), "gone")
-        done = self.run(tmp_path, "job", "--repair", "--apply", "--stopped")
+        done = self.run(tmp_path, site.job.name, "--repair", "--apply", "--stopped")
         assert "has the state of checkpoint" in " ".join(done.output.split())
         head = reader.head()
         assert isinstance(head, Fence)

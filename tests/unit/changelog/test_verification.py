@@ -27,11 +27,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-@pytest.fixture
-def world(tmp_path: Path) -> Iterator[World]:
-    """Tiles, a log after them, and a snapshot that no commit has taken over yet."""
+@pytest.fixture(params=["job", OPERATOR])
+def world(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
+    """Tiles, a log after them, and a snapshot that no commit has taken over yet; of a job named like its operator, too.
+
+    Names of objects below an operator look like those from the root of the storage on then.
+    """
     (tmp_path / "local").mkdir()
-    world = World(tmp_path / "local", LocalStore(str(tmp_path / "storage")))
+    world = World(tmp_path / "local", LocalStore(str(tmp_path / "storage")), name=request.param)
     world.commit(3, upload=True)
     world.sidecar().fold()
     world.commit(3, upload=True)
@@ -42,7 +45,7 @@ def world(tmp_path: Path) -> Iterator[World]:
 
 
 def check(world: World) -> Verification:
-    return verify(world.store, "job", world.clock, CountingTokens(1000))
+    return verify(world.store, world.job.name, world.clock, CountingTokens(1000))
 
 
 def damage(world: World, name: str) -> None:
@@ -108,8 +111,8 @@ def test_what_is_damaged_or_gone_is_named(world: World, area: str, how: str) -> 
 
 
 def test_damaged_pins_and_a_damaged_job_are_named(world: World) -> None:
-    world.store.put(layout.pin("x"), b"nothing")
-    assert concerned(world) == {layout.pin("x")}
+    world.store.put(layout.pin("0f" * 16), b"nothing")
+    assert concerned(world) == {layout.pin("0f" * 16)}
     damage(world, layout.JOB)
     assert concerned(world) == {layout.JOB}
 
@@ -143,15 +146,15 @@ def test_the_command_reports_and_its_exit_code_tells(world: World, tmp_path: Pat
     done = run(tmp_path, "--json")
     assert done.exit_code == 0, done.output
     [line] = [json.loads(text) for text in done.stdout.splitlines()]
-    assert (line["job"], line["compared"], line["problems"]) == ("job", 2, 0)
+    assert (line["job"], line["compared"], line["problems"]) == (world.job.name, 2, 0)
     name = world.names(layout.SNAPSHOT_FILES)[-1]
     damage(world, name)
-    done = run(tmp_path, "job", "--json")
+    done = run(tmp_path, world.job.name, "--json")
     assert done.exit_code == 1
     line, *problems = [json.loads(text) for text in done.stdout.splitlines()]
     assert line["problems"] == len(problems)
     assert name in {problem["object_name"] for problem in problems}
-    done = run(tmp_path, "job")
+    done = run(tmp_path, world.job.name)
     assert (done.exit_code, name in done.output) == (1, True)
     done = run(tmp_path, "nobody")
     assert (done.exit_code, layout.JOB in done.output) == (1, True)

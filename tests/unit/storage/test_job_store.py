@@ -10,7 +10,7 @@ from tests.manual_clock import ManualClock
 from varve.storage import layout
 from varve.storage.clock import SystemTokens
 from varve.storage.encryption_key import KEY_VARIABLE
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError
+from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
 from varve.storage.job import open_or_create_job, read_job
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore, KnownJob
@@ -169,3 +169,54 @@ def test_an_encrypted_object_is_known_even_if_job_json_was_replaced() -> None:
     make(root, provider=None)
     with pytest.raises(IncompatibleError, match="the object is encrypted"):
         JobStore(root, "job").get(CHAIN)
+
+
+@pytest.mark.parametrize("provider", [None, "environment"])
+@pytest.mark.parametrize("name", ["job", "snapdata", "chain"])
+def test_errors_name_the_object_from_the_job_on_and_the_job(provider: str | None, name: str) -> None:
+    """Whatever the job is called: nobody could tell from the text which of both a name is."""
+    root = MemoryStore()
+    make(root, name, provider)
+    store = JobStore(root, name)
+    for gone in (CHAIN, "snapdata/op/00000-00008/x"):
+        for read in (store.get, lambda own: store.get_range(own, 0, 4)):
+            with pytest.raises(MissingObjectError) as raised:
+                read(gone)
+            assert raised.value.context == {"object_name": gone, "job": name}
+    beside = layout.shared(name, CHAIN)
+    with pytest.raises(MissingObjectError) as raised:
+        JobStore(root, "clone").get(beside)
+    assert raised.value.context == {"object_name": beside, "job": name}
+
+
+TOKEN = "0f" * 16
+OURS = (
+    layout.chain(7),
+    layout.segment(7, "op.[x]", 0, TOKEN, 0),
+    layout.image(7, "op", 0, TOKEN),
+    layout.gathered(7, TOKEN),
+    layout.pack(7, TOKEN),
+    layout.snapshot("op.[x]/ü", 0, 32768, 1),
+    layout.snapshot_file("op.[x]/ü", 0, 8, 1, TOKEN, "000012.sst"),
+    layout.pin(TOKEN),
+    layout.savepoint("before-upgrade.2"),
+    layout.savepoint(layout.clone_hold_name(TOKEN, TOKEN)),
+    layout.savepoint_file(TOKEN, "op", "total", 0, 8),
+    layout.savepoint_image(TOKEN, 0),
+    layout.member(TOKEN),
+    layout.request(TOKEN),
+)
+AREAS = sorted({name.partition("/")[0] for name in OURS})
+
+
+def test_what_somebody_else_has_put_among_the_objects_is_not_listed() -> None:
+    root = MemoryStore()
+    make(root, provider=None)
+    store = JobStore(root, "job")
+    foreign = [f"{area}/{name}" for area in AREAS for name in ("README.md", "old/README.md", f"{'0' * 19}7.bak")]
+    for name in (*OURS, *foreign):
+        root.put(f"job/{name}", b"x")
+    assert [meta.name for meta in store.list("")] == sorted([*OURS, layout.JOB])
+    for area in AREAS:
+        assert [meta.name for meta in store.list(f"{area}/")] == sorted(n for n in OURS if n.startswith(f"{area}/"))
+    assert not any(map(layout.is_foreign, OURS))
