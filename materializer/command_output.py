@@ -13,7 +13,7 @@ from varve.materializer.duration import format_size_bytes
 from varve.materializer.table_layout import EMPTY, TableText, print_table
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
 
 def utc_time(time_ms: int) -> str:
@@ -26,8 +26,11 @@ def type_name(type_string: str) -> str:
     return plain_type_string(type_string).partition(":")[2]
 
 
-def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
-    """JSON lines, or a table whose columns are the fields; "nothing found" if there are none."""
+def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool, rare: Collection[str] = ()) -> None:
+    """JSON lines, or a table whose columns are the fields; "nothing found" if there are none.
+
+    `rare` fields are columns only if a line has them.
+    """
     if as_json:
         for line in lines:
             click.echo(msgspec.json.encode(line).decode())
@@ -35,7 +38,7 @@ def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool) -> None:
     if not lines:
         click.echo("nothing found")
         return
-    fields = lines[0].__struct_fields__
+    fields = [name for name in lines[0].__struct_fields__ if name not in rare or any(getattr(x, name) for x in lines)]
     rows = tuple(tuple(_cell(name, getattr(line, name)) for name in fields) for line in lines)
     print_table(TableText(tuple(name.replace("_", " ") for name in fields), rows))
 

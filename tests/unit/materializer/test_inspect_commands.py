@@ -158,3 +158,39 @@ def test_a_damaged_head_points_to_the_repair(job: CommittingJob, tmp_path: Path)
         done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)])
         assert done.exit_code == 1
         assert "varve verify JOB --repair" in done.output
+
+
+def test_files_of_somebody_else_among_the_objects_change_nothing(job: CommittingJob, tmp_path: Path) -> None:
+    areas = (
+        layout.CHAIN,
+        layout.SEGMENTS,
+        layout.SNAPSHOTS,
+        layout.SNAPSHOT_FILES,
+        layout.SAVEPOINT_FILES,
+        layout.PINS,
+    )
+    foreign = [f"{area}README.md" for area in (*areas, layout.SAVEPOINTS, layout.MEMBERS, layout.REQUESTS)]
+    for name in [*foreign, f"{layout.chain(8)}.bak"]:
+        job.store.put(name, b"somebody's")
+    [line] = run("jobs", "--storage", str(tmp_path), "--json")
+    assert line["seq"] == 8
+    [swept] = run("sweep", "--storage", str(tmp_path), "--json")
+    assert swept["savepoint_files"] == 0
+    assert run("pins", "list", "flights", "--storage", str(tmp_path), "--json") == []
+    assert run("savepoint", "list", "flights", "--storage", str(tmp_path), "--json") == []
+    assert run("state", "flights", "--count", "--storage", str(tmp_path), "--json")
+    assert run("verify", "flights", "--storage", str(tmp_path), "--json")[0]["problems"] == 0
+    assert {job.store.get(name) for name in foreign} == {b"somebody's"}
+
+
+@pytest.mark.parametrize("uid", ["count[/day]", "op [red]x", "[/]", "back\\"])
+def test_what_looks_like_markup_in_a_name_is_shown_as_it_is(tmp_path: Path, uid: str) -> None:
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), "flights"), ManualClock(), name="flights")
+    job.uid = uid
+    job.start()
+    job.commit(random_batch(random.Random(1)))
+    for arguments in (["jobs"], ["describe", "flights"], ["state", "flights", "--count"]):
+        done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)], catch_exceptions=False)
+        assert done.exit_code == 0, done.output
+        assert f" {uid} " in done.output
+    job.close()
