@@ -6,6 +6,7 @@ options, how to create exclusively, list and delete. This module has the dialect
 
 from __future__ import annotations
 
+import importlib
 import posixpath
 from contextlib import suppress
 from datetime import datetime
@@ -30,6 +31,8 @@ class Filesystem(Protocol):
     def get_file(self, rpath: str, lpath: str, **options: Any) -> Any: ...
 
     def find(self, path: str, **options: Any) -> Any: ...
+
+    def ls(self, path: str, detail: bool = True) -> Any: ...
 
     def rm_file(self, path: str) -> Any: ...
 
@@ -123,12 +126,8 @@ class GenericDialect:
         fs.pipe_file(path, data, mode="create")
 
     def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
-        directory = prefix.rpartition("/")[0]
-        try:
-            found: dict[str, dict[str, Any]] = fs.find(directory, detail=True)
-        except FileNotFoundError:
-            return Page([], None)
-        return Page([ObjectMeta(path, int(info["size"]), _modified_s(info)) for path, info in found.items()], None)
+        found = _files_below(fs, prefix.rpartition("/")[0])
+        return Page([ObjectMeta(path, int(info["size"] or 0), _modified_s(info)) for path, info in found.items()], None)
 
     def size(self, fs: Filesystem, path: str) -> int:
         return int(fs.info(path)["size"])
@@ -137,6 +136,39 @@ class GenericDialect:
         for path in paths:
             with suppress(FileNotFoundError):
                 fs.rm_file(path)
+
+
+def _files_below(fs: Filesystem, directory: str) -> dict[str, dict[str, Any]]:
+    """Path and facts of all files below a directory; none if it does not exist."""
+    if _lists_itself(type(fs)):
+        try:
+            return fs.find(directory, detail=True)
+        except FileNotFoundError:
+            return {}
+    # fsspec's own `find` leaves directories out that cannot be read: what it lists may be a part, or nothing at all.
+    found: dict[str, dict[str, Any]] = {}
+    waiting = [directory]
+    while waiting:
+        path = waiting.pop()
+        try:
+            entries: list[dict[str, Any]] = fs.ls(path, detail=True)
+        except FileNotFoundError:
+            continue  # it does not exist yet, or was removed meanwhile
+        for entry in entries:
+            name = str(entry["name"]).rstrip("/")
+            if entry["type"] != "directory":
+                found[name] = entry
+            elif name.startswith(f"{path}/"):
+                waiting.append(name)
+    return found
+
+
+def _lists_itself(kind: Any) -> bool:
+    """Whether a kind of filesystem has a listing of its own for all that is below a directory."""
+    every: Any = importlib.import_module("fsspec.spec").AbstractFileSystem
+    asynchronous: Any = importlib.import_module("fsspec.asyn").AsyncFileSystem
+    walk = asynchronous._find  # noqa: SLF001
+    return kind.find is not every.find or getattr(kind, "_find", walk) is not walk
 
 
 def _modified_s(info: Mapping[str, Any]) -> float:

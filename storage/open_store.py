@@ -45,6 +45,7 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
     if not url or (match is None and "://" in url):
         raise InvalidRequestError(f"{url!r} is not a storage location; give a path or <protocol>://<path>")
     if match is None:
+        _refuse_almost_url(url)
         _refuse_options(url, storage_options)
         return LocalStore(url)
     scheme, rest = match[1].lower(), match[2]
@@ -88,6 +89,20 @@ def _local_path(url: str, rest: str) -> str:
     if not path.startswith("/"):
         raise InvalidRequestError(f"{url!r} is not absolute; write file:///path, or a plain path")
     return path
+
+
+def _refuse_almost_url(path: str) -> None:
+    """A relative path like `s3:/bucket/x` is a URL that lacks a slash: as a directory it would only be empty."""
+    scheme, colon, rest = path.partition(":")
+    if colon and "/" not in scheme and len(scheme) > 1:
+        # Imported here, see `_open_fsspec`.
+        from varve.storage.fsspec_store import known_protocols
+
+        if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:
+            raise InvalidRequestError(
+                f"{path!r} is not a storage location: write {scheme.lower()}://{rest.lstrip('/')}, or ./{path} for a "
+                "directory of this name"
+            )
 
 
 def _refuse_options(url: str, storage_options: Mapping[str, Any] | None) -> None:

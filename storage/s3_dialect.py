@@ -8,15 +8,18 @@
 
 from __future__ import annotations
 
+import difflib
+import importlib
+import inspect
 import os
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from varve.storage.errors import MayHaveHappenedError
+from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
 from varve.storage.fsspec_dialect import Page
 from varve.storage.object_store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from varve.storage.fsspec_dialect import Filesystem
 
@@ -28,6 +31,9 @@ _CONFIG: Final[Mapping[str, Any]] = {
     "request_checksum_calculation": "when_required",
     "response_checksum_validation": "when_required",
 }
+_OF_ALL_FILESYSTEMS: Final = frozenset(
+    {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
+)
 _PART_BYTES: Final = 16 << 20
 _PARTS_AT_ONCE: Final = 4
 
@@ -43,6 +49,21 @@ class _S3Filesystem(Protocol):
 
 def _s3(fs: Filesystem) -> _S3Filesystem:
     return cast("_S3Filesystem", fs)
+
+
+def check_option_names(kind: Any, names: Iterable[str]) -> None:
+    """Whether the filesystem's class, or the session it makes, takes options of these names.
+
+    Raises `InvalidRequestError`: s3fs itself fails at its first request, with an error about a call of its own.
+    """
+    session: Any = importlib.import_module("aiobotocore.session").AioSession
+    takers = (kind.__init__, session.__init__)
+    known = _OF_ALL_FILESYSTEMS.union(*(inspect.signature(taker).parameters for taker in takers)) - {"self", "kwargs"}
+    for name in names:
+        if name not in known:
+            close = difflib.get_close_matches(name, sorted(known), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(known))}"
+            raise InvalidRequestError(f"{name!r} is no storage option of S3{hint}")
 
 
 class S3Dialect:

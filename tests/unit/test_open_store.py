@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import socket
 import uuid
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
 from varve.storage.fsspec_store import FsspecStore
 from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import MemoryStore
@@ -170,3 +171,43 @@ def test_another_store_is_opened_alike_if_it_is_of_the_same_kind(tmp_path: Path)
     unlike = open_like(open_store(str(tmp_path)), "s3://other/log")
     assert isinstance(unlike, FsspecStore)
     assert unlike.storage_options == {"exclusive_create": False}
+
+
+@pytest.mark.parametrize("url", ["s3:/bucket/x", "s3:bucket", "S3A:/b", "http:/host/x"])
+def test_a_url_with_a_slash_too_few_is_no_directory(url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidRequestError, match=f"write {url.partition(':')[0].lower()}://"):
+        open_store(url)
+    assert open_store(f"./{url}").list("") == []
+    assert open_store("my:directory").list("") == []
+
+
+def test_a_storage_that_cannot_be_reached_is_not_an_empty_one() -> None:
+    """fsspec's `find` leaves out what it cannot read."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # nobody listens
+        store = open_store(f"http://127.0.0.1:{taken.getsockname()[1]}/x")
+        with pytest.raises(DidNotHappenError, match="no answer"):
+            store.list("")
+
+
+def test_a_directory_that_cannot_be_read_is_not_left_out(other: FsspecStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pin that is not listed would keep nothing (I7)."""
+    other.put("pins/one", b"x")
+    real = type(other._filesystem()).ls
+
+    def ls(fs: Any, path: str, **options: Any) -> Any:
+        if path.endswith("/pins"):
+            raise PermissionError(13, "not yours", path)
+        return real(fs, path, **options)
+
+    monkeypatch.setattr(type(other._filesystem()), "ls", ls)
+    with pytest.raises(VarveError):
+        other.list("")
+
+
+def test_a_mistyped_option_of_s3_is_named_before_a_request() -> None:
+    with pytest.raises(InvalidRequestError, match=r"'endpint_url' is no storage .*'endpoint_url'"):
+        open_store("s3://bucket/x", {"endpint_url": "http://127.0.0.1"})
+    known = {"anon": True, "config_kwargs": {}, "client_kwargs": {}, "profile": "p", "skip_instance_cache": True}
+    assert open_store("s3://bucket/x", known).url == "s3://bucket/x"
