@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.segment_columns import LIST, MAP, TIMERS
 from varve.changelog.state_columns import StateColumns
+from varve.changelog.tracking import untracked
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
 
     from varve.changelog.batch_time import BatchTime
     from varve.changelog.state_reader import StateReader
+    from varve.changelog.tracking import Track
     from varve.changelog.working_store import WorkingStore
 
     Cells = dict[Any, Any]
@@ -76,9 +78,13 @@ class Side(NamedTuple):
 
 
 def diff_checkpoints(
-    before: StateReader, after: StateReader, operator: str | None = None, state: str | None = None
-) -> Iterator[Difference]:
-    """The differences of two checkpoints, of one operator or state or of all that both have.
+    before: StateReader,
+    after: StateReader,
+    operator: str | None = None,
+    state: str | None = None,
+    track: Track = untracked,
+) -> Generator[Difference]:
+    """The differences of two checkpoints, of one operator or state or of all that both have; `track` hears of ranges.
 
     A state that only one of them has counts as empty in the other. Raises `InvalidRequestError` if neither has it,
     `IncompatibleError` for an operator whose key type is another one.
@@ -92,7 +98,7 @@ def diff_checkpoints(
             raise InvalidRequestError(f"neither checkpoint has a state {state!r}")
         for uid, columns in zip(uids, found, strict=True):
             if columns:
-                yield from _diff_operator(before, after, uid, columns)
+                yield from _diff_operator(before, after, uid, columns, track)
 
 
 def states_of(before: StateReader, after: StateReader, operator: str, state: str | None) -> list[StateColumns]:
@@ -130,14 +136,14 @@ def diff_stores(before: Side, after: Side, columns: StateColumns, operator: str)
 
 
 def _diff_operator(
-    before: StateReader, after: StateReader, operator: str, columns: list[StateColumns]
+    before: StateReader, after: StateReader, operator: str, columns: list[StateColumns], track: Track
 ) -> Iterator[Difference]:
     """Restore the same ranges of both: those that the tiles of neither cross."""
     own = next(reader.layout(operator) for reader in (after, before) if operator in reader.operators)
     every = after.wanted(None)
     tiles = [t for reader in (before, after) for t in reader.view.tiles_for(operator, every.start, every.stop)]
     edges = sorted({edge for tile in tiles for edge in (tile.low, tile.high)})
-    for low, high in pairwise(edges):
+    for low, high in track(list(pairwise(edges)), f"key groups of {operator}"):
         # A reader whose checkpoint does not have the operator restores it empty.
         with before.restored(own, low, high) as old, after.restored(own, low, high) as new:
             for one in columns:

@@ -31,12 +31,11 @@ from varve.changelog.image_source import read_images
 from varve.changelog.operator_state_table import operator_state_tables
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.state_columns import StateColumns
-from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError
 from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
+from varve.storage.jobs import open_job
 from varve.storage.open_store import open_store
 from varve.storage.pins import create_pin, list_pins, release_pin
 from varve.storage.records import Commit
@@ -282,13 +281,7 @@ def open_state(
 
     Raises `InvalidRequestError` if there is no such job or checkpoint.
     """
-    store = JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
-    try:
-        return StateReader(store, checkpoint, pin=pin)
-    except MissingObjectError as error:
-        if str(error.context.get("object_name", "")).endswith(layout.JOB):
-            raise InvalidRequestError(f"there is no job {job!r} in {storage_url}, see `varve jobs`") from error
-        raise
+    return StateReader(open_job(open_store(storage_url, storage_options), job).store, checkpoint, pin=pin)
 
 
 def _chosen(name: str | None, known: tuple[str, ...], what: str, where: str) -> str:

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.checkpoints import line_commits
 from varve.changelog.image_source import read_images
@@ -30,6 +30,7 @@ from varve.changelog.snapshot_files import check_file, fetch_snapshot
 from varve.changelog.state_columns import StateColumns
 from varve.changelog.state_diff import Side, diff_stores
 from varve.changelog.state_reader import StateReader
+from varve.changelog.tracking import untracked
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import (
@@ -42,21 +43,19 @@ from varve.storage.errors import (
 )
 from varve.storage.job import read_job
 from varve.storage.line_view import LineView, own_segments
-from varve.storage.pins import create_pin, list_pins, release_pin
+from varve.storage.pins import create_pin, list_all_pins, release_pin
 from varve.storage.records import ORIGIN, Savepoint, decode_record
 from varve.storage.slice_reader import read_slice
 from varve.storage.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterable, Sequence
+    from collections.abc import Generator, Iterable, Sequence
 
+    from varve.changelog.tracking import Track
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import StoredCommit
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Entry, ObjectSlice, SegmentRef, SnapshotDescriptor, SnapshotFile, Tile
-
-    Track = Callable[[Sequence[Any], str], Iterable[Any]]
-    """Passes items on, and tells somebody how many there are and what they are."""
 
 HOLDER: Final = "varve verify"
 DIFFERENCES_MAX: Final = 3
@@ -101,12 +100,6 @@ class Verification:
         return not self.problems
 
 
-def untracked(items: Sequence[Any], what: str) -> Iterable[Any]:
-    """A `Track` that tells nobody."""
-    del what
-    return items
-
-
 class Verifier:
     """Checks one job; see `verify`."""
 
@@ -128,8 +121,11 @@ class Verifier:
         return self.found
 
     def _check_job(self) -> None:
-        with self._problem_of(layout.PINS):
-            self.found.pins = len(list_pins(self._chain))
+        for one in list_all_pins(self._chain):
+            with self._problem_of(layout.pin(one.name)):
+                self.found.pins += 1
+                if isinstance(one.pin, CorruptDataError):
+                    raise one.pin
         with self._problem_of(layout.CHAIN):
             head = self._chain.head()
             if head is not None:

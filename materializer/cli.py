@@ -22,25 +22,23 @@ from varve.materializer.command_output import show_lines
 from varve.materializer.config import MaterializerConfig, parse_properties
 from varve.materializer.demand import ask
 from varve.materializer.duration import option_duration, option_size
+from varve.materializer.error_output import Command, Group
 from varve.materializer.inspect_commands import checkpoints, jobs, sweep
-from varve.materializer.jobs import job_names
 from varve.materializer.package_command import package
 from varve.materializer.parameter_types import DURATION, SIZE
 from varve.materializer.pin_commands import pins
-from varve.materializer.progress import ConsoleReporter, JsonReporter, ReporterGroup
+from varve.materializer.progress import ConsoleReporter, CountingBar, JsonReporter, ReporterGroup
 from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
 from varve.materializer.service import run_materializer
 from varve.materializer.standby_command import standby
 from varve.materializer.state_commands import describe, diff, state
 from varve.materializer.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
-from varve.materializer.storage_parameters import key_value_pairs, storage_parameters
+from varve.materializer.storage_parameters import key_value_pairs, open_root, storage_parameters
 from varve.materializer.verify_command import verify_command
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.job import read_job
-from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import substore
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.jobs import job_names, open_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +51,7 @@ FAILED_EXIT_CODE: Final = 1
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
 
 
-@click.group(name="varve", context_settings=CONTEXT)
+@click.group(name="varve", cls=Group, context_settings=CONTEXT)
 @click.version_option(package_name="varve")
 def main() -> None:
     """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
@@ -72,7 +70,7 @@ def _configured(
     return click.option(option, field, type=kind, help=f"{told} [default: {shown}]")
 
 
-@click.command(context_settings={**CONTEXT, "auto_envvar_prefix": "VARVE_MATERIALIZE"})
+@click.command(cls=Command, context_settings={**CONTEXT, "auto_envvar_prefix": "VARVE_MATERIALIZE"})
 @storage_parameters(required=False)
 @click.option("--job", metavar="NAME", help="The one job to follow; without it, all jobs under the storage.")
 @_configured("--interval", "interval_ms", DURATION, "Time between materializations.")
@@ -128,15 +126,27 @@ def _run(options: dict[str, Any]) -> int:
     config = _config(options)
     if options["now"]:
         return _ask(config, as_json=options["as_json"])
+    if options["once"]:
+        _check_job(config)
     stop = StopSignal()
     stop_on_signals(stop)
     end_late(stop, config.stop_ms / 1_000)
     if options["parent_pid"] is not None:
         stop_with_parent(stop, options["parent_pid"])
     with ExitStack() as stack:
-        reporter = _reporter(stack, as_json=options["as_json"], status_file=options["status_file"])
+        reporter = _reporter(stack, options)
         ok = run_materializer(config, reporter, stop, once=options["once"])
     return 0 if ok else FAILED_EXIT_CODE
+
+
+def _check_job(config: MaterializerConfig) -> None:
+    """What runs once waits for nothing: the named job must be there."""
+    if config.job is None:
+        return
+    try:
+        open_job(open_root(config.storage_url, dict(config.storage_options)), config.job)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
 
 
 class AskedLine(msgspec.Struct, frozen=True):
@@ -146,22 +156,17 @@ class AskedLine(msgspec.Struct, frozen=True):
 
 
 def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
-    """Leave a request for every job; whether a named job exists."""
-    root = open_store(config.storage_url, config.storage_options)
+    """Leave a request for every job."""
     clock, tokens = SystemClock(), SystemTokens()
     try:
+        root = open_root(config.storage_url, dict(config.storage_options))
         names = [config.job] if config.job is not None else job_names(root)
         for name in names:
-            store = substore(root, name)
-            read_job(store)
-            ask(store, clock, tokens)
+            ask(open_job(root, name).store, clock, tokens)
             if as_json:
                 show_lines([AskedLine(name)], as_json=True)
             else:
                 click.echo(f"{name}: asked for a materialization")
-    except MissingObjectError as error:
-        click.echo(f"there is no such job: {error}", err=True)
-        return FAILED_EXIT_CODE
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     return 0
@@ -182,12 +187,15 @@ def _config(options: dict[str, Any]) -> MaterializerConfig:
     return MaterializerConfig(**changes)
 
 
-def _reporter(stack: ExitStack, *, as_json: bool, status_file: Path | None) -> Reporter:
-    reporters: list[Reporter] = [ConsoleReporter(Console(stderr=as_json))]
-    if as_json:
+def _reporter(stack: ExitStack, options: dict[str, Any]) -> Reporter:
+    console = Console(stderr=options["as_json"])
+    reporters: list[Reporter] = [ConsoleReporter(console)]
+    if options["once"]:
+        reporters.append(stack.enter_context(CountingBar(console)))
+    if options["as_json"]:
         reporters.append(JsonReporter(sys.stdout.buffer))
-    if status_file is not None:
-        reporters.append(JsonReporter(stack.enter_context(_append(status_file))))
+    if options["status_file"] is not None:
+        reporters.append(JsonReporter(stack.enter_context(_append(options["status_file"]))))
     return ReporterGroup(reporters)
 
 

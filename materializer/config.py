@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Mapping  # noqa: TC003  msgspec reads the annotations at run time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.job_option_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
 from varve.materializer.materialize_policy import (
     DEFAULT_INTERVAL_MS,
     DEFAULT_LOG_BATCHES,
@@ -110,17 +112,21 @@ class MaterializerConfig:
         for name in ("poll_ms", "discovery_ms", "stop_ms"):
             if getattr(self, name) < 1:
                 raise InvalidRequestError(f"{name} must be at least 1 ms, not {getattr(self, name)}")
-        if self.grace_ms < 0 or (self.collect_ms is not None and self.collect_ms < 1):
-            raise InvalidRequestError("grace_ms must be at least 0 and collect_ms at least 1")
+        if self.grace_ms < 0:
+            raise InvalidRequestError(f"grace_ms must be at least 0, not {self.grace_ms}")
+        if self.collect_ms is not None and self.collect_ms < 1:
+            raise InvalidRequestError(f"collect_ms must be at least 1, not {self.collect_ms}")
         self._check_resources()
         _ = self.policy
 
     def _check_resources(self) -> None:
         """Raises `InvalidRequestError` for limits that cannot be kept."""
-        if (self.retention_ms or 0) < 0 or self.parallel < 1:
-            raise InvalidRequestError("retention_ms must be at least 0 and parallel at least 1")
-        if not self.space_ratio > 1:
-            raise InvalidRequestError(f"space_ratio must be above 1, not {self.space_ratio}")
+        if (self.retention_ms or 0) < 0:
+            raise InvalidRequestError(f"retention_ms must be at least 0, not {self.retention_ms}")
+        if self.parallel < 1:
+            raise InvalidRequestError(f"parallel must be at least 1, not {self.parallel}")
+        if not 1 < self.space_ratio < math.inf:
+            raise InvalidRequestError(f"space_ratio must be above 1 and finite, not {self.space_ratio}")
         if self.memory_bytes < self.parallel * FOLLOWER_MEMORY_MIN_BYTES:
             raise InvalidRequestError(
                 f"{self.memory_bytes} bytes of memory are too little for {self.parallel} ranges at the same time; "
@@ -160,8 +166,8 @@ class MaterializerConfig:
     def with_properties(self, properties: Mapping[str, str]) -> MaterializerConfig:
         """This configuration, changed by `spark.varve.*` keys (`PROPERTIES`, Flink's names where Flink has one).
 
-        Keys without that prefix are left alone. Raises `InvalidRequestError` for a key of the materializer's own
-        that does not exist, and for a value that does not parse.
+        Keys without that prefix are left alone, and so are options of the job that a materializer has no use for.
+        Raises `InvalidRequestError` for a key that does not exist, and for a value that does not parse.
         """
         return replace(self, **parse_properties(properties))
 
@@ -169,19 +175,22 @@ class MaterializerConfig:
 def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """Fields of `MaterializerConfig` that these `spark.varve.*` keys set; errors as in `with_properties`."""
     changes: dict[str, Any] = {}
+    storage_options: dict[str, str] = {}
     for key, text in properties.items():
         if not key.startswith(PROPERTY_PREFIX):
             continue
         name = key.removeprefix(PROPERTY_PREFIX)
-        if name == PERIODIC_ENABLED:
-            continue
         if name in PROPERTIES:
             field_name, parse = PROPERTIES[name]
             changes[field_name] = _parsed(key, text, parse)
-        elif name.startswith("materializer.") and name not in _OTHERS_OWN:
-            close = difflib.get_close_matches(name, PROPERTIES, 1)
-            hint = f"; did you mean {PROPERTY_PREFIX}{close[0]}?" if close else ""
-            raise InvalidRequestError(f"{key} is no option of the materializer{hint}")
+        elif name.startswith(STORAGE_OPTION_PREFIX):
+            storage_options[name.removeprefix(STORAGE_OPTION_PREFIX)] = text
+        elif name != PERIODIC_ENABLED and name not in JOB_OPTION_NAMES:
+            close = difflib.get_close_matches(name, [*PROPERTIES, *JOB_OPTION_NAMES], 1)
+            hint = f"did you mean {PROPERTY_PREFIX}{close[0]}?" if close else "docs/configuration.md lists all options"
+            raise InvalidRequestError(f"{key} is no option of varve; {hint}")
+    if storage_options:
+        changes["storage_options"] = storage_options
     enabled = properties.get(PROPERTY_PREFIX + PERIODIC_ENABLED)
     if enabled is not None and not _parsed(PROPERTY_PREFIX + PERIODIC_ENABLED, enabled, _boolean):
         changes["interval_ms"] = None
@@ -228,4 +237,3 @@ PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "materializer.share": ("share", _boolean),
 }
 """Key without `spark.varve.` → field of `MaterializerConfig` and how its text is read."""
-_OTHERS_OWN: Final = frozenset({"materializer.mode"})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -10,24 +11,24 @@ import msgspec
 from varve.changelog.checkpoints import complete_from
 from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.command_output import show_lines, utc_time
-from varve.materializer.jobs import job_names
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.parameter_types import FiniteRange
+from varve.materializer.storage_parameters import job_chain, open_root, storage_parameters
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
 from varve.storage.errors import MissingObjectError, VarveError
-from varve.storage.job import read_job
 from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
+from varve.storage.jobs import job_names, open_job
 from varve.storage.records import ORIGIN
 from varve.storage.savepoints import release_clone
-from varve.storage.start_decision import newest_commit
+from varve.storage.start_decision import newest_commit, next_restore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from varve.storage.collector import CollectReport
+    from varve.storage.jobs import OpenJob
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit
 
@@ -47,8 +48,8 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     """A line of `varve jobs`."""
 
     job: str
-    job_id: str
-    key_groups: int
+    job_id: str | None = None
+    key_groups: int | None = None
     epoch: int | None = None
     """The run that owns the chain."""
     seq: int | None = None
@@ -59,6 +60,11 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     log_segments: int = 0
     log_bytes: int = 0
     """What a restore of the newest checkpoint replays, over all operators."""
+    chosen_seq: int | None = None
+    """The checkpoint that the next start goes on from, if `varve restore` has chosen one and no batch has followed."""
+    chosen_batch: int | None = None
+    error: str | None = None
+    """Why the job cannot be read; then nothing else is known of it."""
 
 
 class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,20 +86,22 @@ class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of `varve sweep`."""
+    """A line of `varve sweep`."""
 
     job: str
     dry_run: bool
-    cut: int
-    entries: int
-    segments: int
-    snapshot_descriptors: int
-    snapshot_files: int
-    savepoint_files: int
-    size_bytes: int
+    cut: int | None = None
+    entries: int | None = None
+    segments: int | None = None
+    snapshot_descriptors: int | None = None
+    snapshot_files: int | None = None
+    savepoint_files: int | None = None
+    size_bytes: int | None = None
     """Of what is deleted."""
-    aborted: int
-    unreadable: tuple[str, ...]
+    aborted: int | None = None
+    unreadable: tuple[str, ...] = ()
+    error: str | None = None
+    """Why nothing was collected, or only a part."""
 
 
 class NamedSweepLine(SweepLine, frozen=True, kw_only=True):
@@ -117,11 +125,12 @@ class SweptLine(msgspec.Struct, frozen=True, kw_only=True):
 def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
     """List the jobs of a storage."""
     try:
-        root = open_store(storage_url, storage_options)
-        lines = [_job_line(name, JobStore(root, name)) for name in job_names(root)]
+        root = open_root(storage_url, storage_options)
+        lines = [_job_line_or_error(name, root) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines(lines, as_json=as_json)
+    show_lines(lines, as_json=as_json, rare=("chosen_seq", "chosen_batch", "error"))
+    _end_with_errors(lines)
 
 
 @click.command()
@@ -134,8 +143,7 @@ def checkpoints(
 ) -> None:
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
-        store = JobStore(open_store(storage_url, storage_options), job)
-        reader = ChainReader(store, read_job(store).job_id)
+        reader = job_chain(job, storage_url, storage_options)
         keep_from = complete_from(reader)
         lines = [_checkpoint_line(commit, keep_from) for commit in newest_commits(reader, limit)]
     except VarveError as error:
@@ -148,7 +156,13 @@ def checkpoints(
 @click.option("--job", metavar="NAME", help="The one job to sweep; without it, all.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
 @click.option("--wide", is_flag=True, help="Also the names of all objects.")
-@click.option("--grace-hours", default=UPLOAD_GRACE_S / 3600, show_default=True, help="Age of an abandoned upload.")
+@click.option(
+    "--grace-hours",
+    default=UPLOAD_GRACE_S / 3600,
+    show_default=True,
+    type=FiniteRange(0),
+    help="Age of an abandoned upload.",
+)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def sweep(
     storage_url: str,
@@ -162,27 +176,51 @@ def sweep(
 ) -> None:
     """Delete what no retained checkpoint needs: old log, old bases, what crashed attempts left."""
     try:
-        root = open_store(storage_url, storage_options)
-        swept = [
-            _sweep(name, root, grace_hours * 3600, dry_run=dry_run) for name in ([job] if job else job_names(root))
-        ]
+        root = open_root(storage_url, storage_options)
+        if job is not None:
+            swept = [_sweep(open_job(root, job), job, root, grace_hours * 3600, dry_run=dry_run)]
+        else:
+            swept = [_sweep_or_error(name, root, grace_hours * 3600, dry_run=dry_run) for name in job_names(root)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         show_lines([one.named() for one in swept], as_json=True)
-        return
-    show_lines([one.line for one in swept], as_json=False)
-    if wide:
+    else:
+        show_lines([one.line for one in swept], as_json=False, rare=("error",))
+    if wide and not as_json:
         show_lines([line for one in swept for line in one.objects()], as_json=False)
+    _end_with_errors([one.line for one in swept])
 
 
-def _job_line(name: str, store: ObjectStore) -> JobLine:
-    record = read_job(store)
+def _end_with_errors(lines: Iterable[JobLine | SweepLine]) -> None:
+    """Exit code 1 if one of the jobs could not be read; the others were shown all the same."""
+    if any(line.error is not None for line in lines):
+        sys.exit(1)
+
+
+def _job_line_or_error(name: str, root: ObjectStore) -> JobLine:
+    try:
+        return _job_line(name, open_job(root, name))
+    except VarveError as error:
+        return JobLine(job=name, error=str(error.with_context(job=name)))
+
+
+def _sweep_or_error(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
+    try:
+        return _sweep(open_job(root, name), name, root, grace_s, dry_run=dry_run)
+    except VarveError as error:
+        return _Swept(SweepLine(job=name, dry_run=dry_run, error=str(error.with_context(job=name))), {})
+
+
+def _job_line(name: str, job: OpenJob) -> JobLine:
+    record, reader = job.record, ChainReader(job.store, job.record.job_id)
     line = JobLine(job=name, job_id=record.job_id, key_groups=record.max_parallelism)
-    chain = ChainFollower(ChainReader(store, record.job_id), record.max_parallelism).read()
+    chain = ChainFollower(reader, record.max_parallelism).read()
     if chain is None:
         return line
     commit, view = chain.newest
+    chosen = next_restore(chain.head)
+    chosen_commit = None if chosen is None else reader.find_commit(chosen)
     return msgspec.structs.replace(
         line,
         epoch=chain.head.epoch,
@@ -192,6 +230,8 @@ def _job_line(name: str, store: ObjectStore) -> JobLine:
         operators=tuple(operator.uid for operator in commit.operators),
         log_segments=len(view.segments),
         log_bytes=sum(ref.data.length for ref in view.segments),
+        chosen_seq=chosen,
+        chosen_batch=None if chosen_commit is None else chosen_commit.batch,
     )
 
 
@@ -241,9 +281,8 @@ class _Swept(NamedTuple):
         return [SweptLine(job=self.line.job, object_name=name, size_bytes=size) for name, size in self.sizes.items()]
 
 
-def _sweep(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
-    store = JobStore(root, name)
-    record = read_job(store)
+def _sweep(job: OpenJob, name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
+    store, record = job
     reader = ChainReader(store, record.job_id)
     known = {meta.name: meta.size_bytes for area in _AREAS for meta in store.list(area)}
     report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)

@@ -21,8 +21,9 @@ from varve.materializer.state_origin import copy_origin
 from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
-from varve.storage.errors import StateMissingError
+from varve.storage.errors import InvalidRequestError, StateMissingError
 from varve.storage.job_run import JobRun
+from varve.storage.start_decision import next_restore
 
 if TYPE_CHECKING:
     from varve.materializer.restore_decision import SparkLocation
@@ -51,6 +52,15 @@ class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
     """Files that were moved away from Spark's checkpoint location."""
 
 
+class CancelLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of `varve restore --cancel`."""
+
+    job: str
+    dry_run: bool
+    cancelled_seq: int | None
+    """The checkpoint that had been chosen; None: nothing had been, and nothing was written."""
+
+
 class JobRestore:
     """See the module.
 
@@ -62,6 +72,7 @@ class JobRestore:
         clock: Time.
         tokens: Randomness.
         dry_run: Only say what would be done.
+        may_be_new: Nothing of a query need be at Spark's checkpoint location.
     """
 
     def __init__(
@@ -74,12 +85,14 @@ class JobRestore:
         clock: Clock,
         tokens: TokenSource,
         dry_run: bool = False,
+        may_be_new: bool = False,
     ) -> None:
         self._job = job
         self._store = store
         self._record = record
         self._spark = spark
         self._dry_run = dry_run
+        self._may_be_new = may_be_new
         self._reader = ChainReader(store, record.job_id)
         self._clock, self._tokens = clock, tokens
 
@@ -89,6 +102,7 @@ class JobRestore:
         Raises:
             StateMissingError: no complete checkpoint is the wanted one.
             LineageError: it does not fit Spark's location.
+            InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
             VarveError: the storage failed; do it again.
         """
         head = self._reader.head()
@@ -110,13 +124,24 @@ class JobRestore:
             seq, number = fence.restore or 0, fence.epoch
         return self._set_back(plan, spark, seq, number)
 
-    def cancel(self) -> None:
-        """The next start is an ordinary one again."""
-        if not self._dry_run:
+    def cancel(self) -> CancelLine:
+        """The next start is an ordinary one again; where it is one already, nothing is done."""
+        chosen = next_restore(self._reader.head())
+        if chosen is not None and not self._dry_run:
             self._chain().take_over(chosen_ahead=True)
+        return CancelLine(job=self._job, dry_run=self._dry_run, cancelled_seq=chosen)
 
     def _location(self) -> SparkLocation | None:
-        return None if self._spark is None else read_location(self._spark)
+        if self._spark is None:
+            return None
+        found = read_location(self._spark)
+        if found.is_new and not self._may_be_new:
+            raise InvalidRequestError(
+                f"there is no query's checkpoint at {self._spark.url}: correct the location, or say with "
+                "--new-location that the query begins there",
+                job=self._job,
+            )
+        return found
 
     def _chain(self) -> Chain:
         record = self._record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -27,6 +28,16 @@ class _Parsed(click.ParamType[int]):
             return self._parse(value)
         except InvalidRequestError as error:
             self.fail(str(error), param, ctx)
+
+
+class FiniteRange(click.FloatRange):
+    """A range of floats, without "nan", which compares with nothing, and "inf"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if not math.isfinite(number):
+            self.fail(f"{number} is no finite number", param, ctx)
+        return number
 
 
 DURATION: Final = _Parsed("duration", parse_duration_ms)

@@ -5,6 +5,7 @@ No clock decides that a reader is dead, so nothing releases its pin but an opera
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,13 +17,14 @@ from varve.materializer.parameter_types import DURATION
 from varve.materializer.storage_parameters import job_chain, storage_parameters
 from varve.storage import layout
 from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.pins import list_pins
+from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
+from varve.storage.pins import list_all_pins
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from varve.storage.chain_reader import ChainReader
+    from varve.storage.pins import ListedPin
     from varve.storage.records import Pin
 
 
@@ -31,13 +33,15 @@ class PinLine(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     pin: str
-    holder: str
-    seq: int
+    holder: str | None = None
+    seq: int | None = None
     """The checkpoint that is kept."""
-    created: str
+    created: str | None = None
     """By the holder's clock."""
-    entries: int
+    entries: int | None = None
     """Entries of the chain, and what belongs to them, that only this pin and older ones keep from being deleted."""
+    error: str | None = None
+    """Why the pin cannot be read; then nothing else is known of it, and nothing of the job is deleted."""
 
 
 @click.group()
@@ -50,12 +54,16 @@ def pins() -> None:
 @storage_parameters(required=True)
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
-    """List the pins of JOB, the oldest first."""
+    """List the pins of JOB, the oldest first; the exit code is 1 if one cannot be read."""
     try:
-        lines = _lines(job, job_chain(job, storage_url, storage_options))
+        reader = job_chain(job, storage_url, storage_options)
+        listed = list_all_pins(reader)
+        lines = [*_lines(job, reader, listed).values(), *_damaged(job, listed)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([line for _, line in lines], as_json=as_json)
+    show_lines(lines, as_json=as_json, rare=("error",))
+    if any(line.error for line in lines):
+        sys.exit(1)
 
 
 @pins.command()
@@ -63,6 +71,7 @@ def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *,
 @click.argument("names", nargs=-1, metavar="[PIN]...")
 @storage_parameters(required=True)
 @click.option("--older-than", "age_ms", type=DURATION, help="All pins that were made so long ago, or earlier.")
+@click.option("--damaged", is_flag=True, help="Also those of the named ones that cannot be read.")
 @click.option("--dry-run", is_flag=True, help="Only say what would be released.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def release(
@@ -72,6 +81,7 @@ def release(
     storage_options: dict[str, Any] | None,
     *,
     age_ms: int | None,
+    damaged: bool,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -83,23 +93,36 @@ def release(
     try:
         if bool(names) == (age_ms is not None):
             raise InvalidRequestError("say which pins to release: name them, or give --older-than")
+        if damaged and age_ms is not None:
+            raise InvalidRequestError("--damaged goes with pins that are named: of what cannot be read no age is known")
         reader = job_chain(job, storage_url, storage_options)
-        lines = _lines(job, reader)
-        found = [pin for pin, _ in lines]
-        chosen = _named(found, names, job) if age_ms is None else _old(found, SystemClock().now_ms() - age_ms)
+        listed = list_all_pins(reader)
+        lines = _lines(job, reader, listed)
+        if age_ms is not None:
+            chosen = [lines[pin] for pin in _old(lines, SystemClock().now_ms() - age_ms)]
+        else:
+            chosen = _named([*lines.values(), *_damaged(job, listed)], names, job, damaged=damaged)
         if not dry_run:
-            reader.store.delete([layout.pin(pin.token) for pin in chosen])
+            reader.store.delete([layout.pin(line.pin) for line in chosen])
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([line for pin, line in lines if pin in chosen], as_json=as_json)
+    show_lines(chosen, as_json=as_json, rare=("error",))
 
 
-def _lines(job: str, reader: ChainReader) -> list[tuple[Pin, PinLine]]:
+def _lines(job: str, reader: ChainReader, listed: Sequence[ListedPin]) -> dict[Pin, PinLine]:
+    """Of the pins that can be read, the oldest first."""
     head = reader.head()
     keep_from = head.keep_from if head is not None else 0
-    found = sorted(list_pins(reader), key=lambda pin: (pin.needs_from, pin.created_ms, pin.token))
+    readable = [one.pin for one in listed if not isinstance(one.pin, CorruptDataError)]
+    found = sorted(readable, key=lambda pin: (pin.needs_from, pin.created_ms, pin.token))
     ends = [*(pin.needs_from for pin in found[1:]), keep_from]
-    return [(pin, _line(job, pin, min(end, keep_from))) for pin, end in zip(found, ends, strict=False)]
+    return {pin: _line(job, pin, min(end, keep_from)) for pin, end in zip(found, ends, strict=False)}
+
+
+def _damaged(job: str, listed: Sequence[ListedPin]) -> list[PinLine]:
+    return [
+        PinLine(job=job, pin=one.name, error=one.pin.message) for one in listed if isinstance(one.pin, CorruptDataError)
+    ]
 
 
 def _line(job: str, pin: Pin, until: int) -> PinLine:
@@ -113,13 +136,17 @@ def _line(job: str, pin: Pin, until: int) -> PinLine:
     )
 
 
-def _named(found: Sequence[Pin], names: Collection[str], job: str) -> list[Pin]:
-    """The pins of these names. Raises `InvalidRequestError` if there is no such pin."""
-    unknown = set(names) - {pin.token for pin in found}
+def _named(found: Sequence[PinLine], names: Collection[str], job: str, *, damaged: bool) -> list[PinLine]:
+    """The pins of these names. Raises `InvalidRequestError` if there is no such pin, or one is damaged unexpectedly."""
+    unknown = set(names) - {line.pin for line in found}
     if unknown:
         raise InvalidRequestError(f"there is no pin {min(unknown)}; see `varve pins list`", job=job)
-    return [pin for pin in found if pin.token in names]
+    named = [line for line in found if line.pin in names]
+    unreadable = [line for line in named if line.error is not None]
+    if unreadable and not damaged:
+        raise InvalidRequestError(unreadable[0].error or "", job=job, object_name=layout.pin(unreadable[0].pin))
+    return named
 
 
-def _old(found: Sequence[Pin], before_ms: int) -> list[Pin]:
+def _old(found: Iterable[Pin], before_ms: int) -> list[Pin]:
     return [pin for pin in found if pin.created_ms <= before_ms and pin.holder != retention.HOLDER]

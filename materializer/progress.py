@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
 from rich.markup import escape
+from rich.progress import Progress
 
 from varve.materializer.duration import format_duration_ms, format_size_bytes
 from varve.materializer.events import (
@@ -73,7 +74,7 @@ def _trouble(event: Failed | Overdue | JobFailed) -> str:
             return f"{_range(event)}: the log is overdue: {event.reason}"
         case JobFailed():
             return (
-                f"{event.job}: {event.step} failed, {event.failures} in a row, next try in "
+                f"{event.job + ': ' if event.job else ''}{event.step} failed, {event.failures} in a row, next try in "
                 f"{format_duration_ms(event.retry_ms)}: {event.error_type}: {event.error}"
             )
 
@@ -101,6 +102,36 @@ class ConsoleReporter:
             # soft_wrap: a log collector wants one line per event however narrow rich believes the pipe to be.
             line = f"{self._console.get_datetime():%Y-%m-%d %H:%M:%S} varve.materializer {text}"
             self._console.print(line, soft_wrap=True, highlight=False)
+
+
+class CountingBar:
+    """A bar below what a `ConsoleReporter` prints on the same console, if that is a terminal: it counts snapshots."""
+
+    def __init__(self, console: Console) -> None:
+        self._count = 0
+        self._bar = Progress(
+            console=console,
+            transient=True,
+            disable=not console.is_terminal,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        )
+        self._task = self._bar.add_task(self._text, total=None)
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+    def report(self, event: Event) -> None:
+        self._count += isinstance(event, Materialized)
+        self._bar.update(self._task, description=self._text)
+
+    @property
+    def _text(self) -> str:
+        return f"materializing, {self._count} done"
 
 
 class JsonReporter:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from varve.materializer.command_output import show_lines, utc_time
+from varve.materializer.progress_bar import shown_steps
 from varve.materializer.repair import Repair, rebuildable
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
@@ -70,11 +71,14 @@ def repair_job(store: ObjectStore, found: Verification, choice: RepairChoice, *,
         _show(found.job, as_json, [f"nothing can be repaired without job.json: bring it back from a copy ({error})"])
         return
     damaged = {problem.object_name for problem in found.problems}
-    repair = Repair(store, record, damaged, SystemClock(), SystemTokens())
+    with shown_steps("looking for what can be rebuilt"):
+        repair = Repair(store, record, damaged, SystemClock(), SystemTokens())
     show_lines([_health_line(found.job, one) for one in repair.checkpoints], as_json=as_json)
     _show(found.job, as_json, advice(found, repair.checkpoints))
     if choice.applies and repair.is_needed:
-        _show(found.job, as_json, _apply(repair, choice), done=True)
+        with shown_steps("repairing"):
+            done = _apply(repair, choice)
+        _show(found.job, as_json, done, done=True)
 
 
 def _apply(repair: Repair, choice: RepairChoice) -> list[str]:
@@ -100,7 +104,11 @@ def _apply(repair: Repair, choice: RepairChoice) -> list[str]:
 
 def advice(found: Verification, checkpoints: Sequence[CheckpointHealth]) -> list[str]:
     """What can be done, one sentence each."""
-    return [*_about_checkpoints(found.job, checkpoints), *_about_savepoints(found, checkpoints)]
+    return [
+        *_about_checkpoints(found.job, checkpoints),
+        *_about_savepoints(found, checkpoints),
+        *_about_unreadable(found),
+    ]
 
 
 def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
@@ -109,8 +117,10 @@ def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Ite
         return
     newest, whole = checkpoints[0], next((one for one in checkpoints if one.is_whole), None)
     best = rebuildable(checkpoints)
-    if newest.is_whole:
-        yield "the newest checkpoint is whole; what is damaged is only needed by older ones, and goes with them"
+    if all(one.is_whole for one in checkpoints):
+        yield "every retained checkpoint is whole"
+    elif newest.is_whole:
+        yield "the newest checkpoint is whole; what is damaged of older ones goes with them"
     elif newest.is_rebuildable:
         yield (
             "the newest checkpoint can be rebuilt without loss: while the job runs with --repair --apply, if it is "
@@ -152,6 +162,24 @@ def _about_savepoints(found: Verification, checkpoints: Sequence[CheckpointHealt
             )
         else:
             yield f"savepoint {savepoint.name!r} is damaged, and no whole checkpoint has its state: it is lost"
+
+
+def _about_unreadable(found: Verification) -> Iterator[str]:
+    """Pins and manifests of savepoints, which stop every collection for as long as they are there."""
+    readable = {layout.savepoint(savepoint.name) for savepoint in found.damaged_savepoints}
+    for name in dict.fromkeys(problem.object_name for problem in found.problems):
+        if name.startswith(layout.PINS):
+            yield (
+                f"{name} cannot be read, so nothing of the job is deleted any more; when no reader is left that may "
+                f"have made it: `varve pins release {found.job} {layout.text_of(name)} --damaged`"
+            )
+        elif name.startswith(layout.SAVEPOINTS) and name not in readable:
+            savepoint = layout.text_of(name)
+            hold = ", on which a copy or a clone of the job may depend" if layout.is_hold(savepoint) else ""
+            yield (
+                f"{name} cannot be read{hold}, so nothing of the job is deleted any more; bring it back from a copy, "
+                f"or give it up: `varve savepoint delete {found.job} {savepoint} --damaged`"
+            )
 
 
 def _health_line(job: str, one: CheckpointHealth) -> HealthLine:

@@ -30,6 +30,11 @@ class SparkLocation:
     """Batch → sha256 of its end offsets, of all batches that were planned and not purged."""
     acknowledged: frozenset[int]
 
+    @property
+    def is_new(self) -> bool:
+        """Nothing of a query is there."""
+        return self.query_id is None and not self.hashes and not self.acknowledged
+
     def begins(self, commit: Commit) -> bool:
         """Whether another query than the commit's begins there at batch 0, which may have been planned."""
         is_new = not self.acknowledged and max(self.hashes, default=0) == 0

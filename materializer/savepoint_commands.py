@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import Progress
 
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.command_output import show_lines, type_name, utc_time
+from varve.materializer.progress_bar import shown_steps
 from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_parameters import job_chain, job_store, storage_parameters
+from varve.materializer.storage_parameters import existing_job, job_chain, storage_parameters
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, StateMissingError, VarveError
-from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints, read_savepoint
+from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
+from varve.storage.savepoints import (
+    create_native,
+    delete_damaged_savepoint,
+    delete_savepoint,
+    list_all_savepoints,
+    read_savepoint,
+)
 
 if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Savepoint
+    from varve.storage.savepoints import ListedSavepoint
 
 
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,17 +38,19 @@ class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     name: str
-    format: str
+    format: str | None = None
     """native, canonical, or hold: what a copy in progress, or one that was killed, keeps."""
-    seq: int
-    batch: int
-    time: str
+    seq: int | None = None
+    batch: int | None = None
+    time: str | None = None
     """Of the state."""
-    created: str
-    operators: tuple[str, ...]
-    objects: int
+    created: str | None = None
+    operators: tuple[str, ...] = ()
+    objects: int | None = None
     """Objects of the job that it keeps, or files of its own."""
-    holder: str
+    holder: str | None = None
+    error: str | None = None
+    """Why the savepoint cannot be read; then nothing else is known of it, and nothing of the job is deleted."""
 
 
 class StateLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,14 +137,14 @@ def create(
         commit = _commit(reader, seq)
         if form == "canonical":
             target = reader.store if target_url is None else open_beside(target_url, storage_options)
-            made = _copied(reader, job, commit, name, target, quiet=as_json)
+            made = _copied(reader, job, commit, name, target)
         else:
             made = create_native(
                 reader, commit, name, job=job, holder="varve savepoint", clock=SystemClock(), tokens=SystemTokens()
             )
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([_line(made)], as_json=as_json)
+    show_lines([_line(made)], as_json=as_json, rare=("error",))
 
 
 @savepoint.command(name="list")
@@ -146,13 +155,21 @@ def create(
 def list_(
     job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None, *, as_json: bool
 ) -> None:
-    """List the savepoints of JOB, by name."""
+    """List the savepoints of JOB, by name; the exit code is 1 if one cannot be read."""
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
-        lines = [_line(found) for found in list_savepoints(store) if at_url is None or found.job == job]
+        found = [one for one in list_all_savepoints(store) if at_url is None or _is_of(one, job)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines(lines, as_json=as_json)
+    lines = [
+        SavepointLine(job=job, name=one.name, error=one.savepoint.message)
+        if isinstance(one.savepoint, CorruptDataError)
+        else _line(one.savepoint)
+        for one in found
+    ]
+    show_lines(lines, as_json=as_json, rare=("error",))
+    if any(line.error for line in lines):
+        sys.exit(1)
 
 
 @savepoint.command()
@@ -188,7 +205,7 @@ def describe(
         )
         click.echo(msgspec.json.encode(described).decode())
         return
-    show_lines([_line(found)], as_json=False)
+    show_lines([_line(found)], as_json=False, rare=("error",))
     show_lines([_without_files(state) for state in states], as_json=False)
     if found.files:
         show_lines(_files(found), as_json=False)
@@ -199,6 +216,7 @@ def describe(
 @click.argument("name")
 @storage_parameters(required=False)
 @_AT
+@click.option("--damaged", is_flag=True, help="Also if it cannot be read.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def delete(
     job: str,
@@ -207,17 +225,29 @@ def delete(
     storage_options: dict[str, Any] | None,
     at_url: str | None,
     *,
+    damaged: bool,
     as_json: bool,
 ) -> None:
     """Delete the savepoint NAME of JOB; what only it needed goes with the next collection."""
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
-        if at_url is not None:
-            _of_job(store, job, name)
-        deleted = delete_savepoint(store, name)
+        line = _deleted(job, name, store, is_shared=at_url is not None, damaged=damaged)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines([_line(deleted)], as_json=as_json)
+    show_lines([line], as_json=as_json, rare=("error",))
+
+
+def _deleted(job: str, name: str, store: ObjectStore, *, is_shared: bool, damaged: bool) -> SavepointLine:
+    """Delete one; a shared place may have those of other jobs."""
+    try:
+        if is_shared:
+            _of_job(store, job, name)
+        return _line(delete_savepoint(store, name))
+    except CorruptDataError as error:
+        if not damaged:
+            raise
+        delete_damaged_savepoint(store, name)
+        return SavepointLine(job=job, name=name, error=error.message)
 
 
 def savepoint_store(
@@ -228,7 +258,12 @@ def savepoint_store(
         return open_beside(at_url, storage_options)
     if storage_url is None:
         raise InvalidRequestError("say where the savepoints are: give --storage, or --at for a directory of their own")
-    return job_store(job, storage_url, storage_options)
+    return existing_job(job, storage_url, storage_options).store
+
+
+def _is_of(one: ListedSavepoint, job: str) -> bool:
+    """Whether it may be this job's: of a damaged one nobody knows."""
+    return isinstance(one.savepoint, CorruptDataError) or one.savepoint.job == job
 
 
 def _of_job(store: ObjectStore, job: str, name: str) -> Savepoint:
@@ -248,17 +283,10 @@ def _commit(reader: ChainReader, seq: int | None) -> Commit:
     return found
 
 
-def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore, *, quiet: bool) -> Savepoint:
-    console = Console(stderr=True)
-    shown = Progress(console=console, transient=True, disable=quiet or not console.is_terminal)
-    with tempfile.TemporaryDirectory(prefix="varve-savepoint-") as scratch, shown as progress:
-        task = progress.add_task(name, total=None)
+def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
+    with tempfile.TemporaryDirectory(prefix="varve-savepoint-") as scratch, shown_steps(name) as tell:
         writer = CanonicalSavepoints(reader, job, target, Path(scratch), clock=SystemClock(), tokens=SystemTokens())
-
-        def on_range(done: int, ranges: int) -> None:
-            progress.update(task, completed=done, total=ranges)
-
-        return writer.create(commit, name, "varve savepoint", on_range)
+        return writer.create(commit, name, "varve savepoint", tell)
 
 
 def _line(found: Savepoint) -> SavepointLine:

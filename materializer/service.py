@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Final
 from varve.materializer.bandwidth import TokenBucket
 from varve.materializer.events import JobFailed, Waiting
 from varve.materializer.job_materializer import JobMaterializer, object_name_of
-from varve.materializer.jobs import job_names
 from varve.materializer.monitoring_server import MonitoringServer, monitoring_app
 from varve.materializer.stop_signal import Stopped
 from varve.materializer.surroundings import Surroundings
@@ -23,6 +22,7 @@ from varve.materializer.workspace import Workspace, default_working_directory
 from varve.storage.backoff import Backoff
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.jobs import job_names
 from varve.storage.open_store import open_store
 
 if TYPE_CHECKING:

@@ -15,9 +15,10 @@ import click
 from varve.changelog.local_copies import LocalRecovery
 from varve.materializer.command_output import show_lines
 from varve.materializer.duration import parse_duration_ms, parse_size_bytes
+from varve.materializer.error_output import show_error
 from varve.materializer.standby import Standby
 from varve.materializer.stop_signal import StopSignal, stop_on_signals
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.storage_parameters import existing_job, storage_parameters
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job_store import JobStore
@@ -62,6 +63,7 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     stop = StopSignal()
     stop_on_signals(stop)
     if options["once"]:
+        _check_job(job, storage_url, storage_options)
         sys.exit(0 if _once(one, stop, as_json=options["as_json"]) else 1)
     _run(one, stop, poll_ms / 1000, as_json=options["as_json"])
 
@@ -74,6 +76,14 @@ def _policy(options: dict[str, Any]) -> LocalRecovery:
         unused_age_max_ms=parse_duration_ms(options["max_unused_age"]),
         unused_bytes_max=None if size is None else parse_size_bytes(size),
     )
+
+
+def _check_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> None:
+    """What runs once waits for nothing: the job must be there."""
+    try:
+        existing_job(job, storage_url, storage_options)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
 
 
 def _once(one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
@@ -97,7 +107,7 @@ def _run(one: Standby, stop: StopSignal, poll_s: float, *, as_json: bool) -> Non
             lines = ()
             if str(error) != trouble:  # the job may not exist yet, and the storage may come back
                 trouble = str(error)
-                click.echo(trouble, err=True)
+                show_error(error, as_json=as_json)
         changed = [line for line in lines if _changes(line, told)]
         if changed:
             show_lines(changed, as_json=as_json)

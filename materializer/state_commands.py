@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from itertools import islice
 from statistics import median
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 import msgspec
+from click.core import ParameterSource
 
 from varve.changelog.key_hash import key_group_of_text
 from varve.changelog.operator_state_diff import OperatorStateDifference, diff_operator_states
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import open_state
 from varve.changelog.state_sizes import group_sizes
+from varve.changelog.tracking import untracked
 from varve.changelog.ttl_record import record_of
 from varve.materializer.command_output import show_lines, type_name, utc_time
+from varve.materializer.progress_bar import shown_steps, track_items
 from varve.materializer.row_output import cell, show_rows
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.storage_parameters import open_root, storage_parameters
 from varve.storage.errors import InvalidRequestError, VarveError
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
     from varve.changelog.state_columns import StateColumns
     from varve.changelog.state_diff import Difference
     from varve.changelog.state_reader import StateReader
+    from varve.changelog.tracking import Track
 
 DEFAULT_ROWS: Final = 20
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -144,6 +148,8 @@ def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None
     STATE may be left out if there is only one, and with --count and --groups, which then tell of all.
     """
     with _errors():
+        if options["what"] is not None:
+            _check_whole(options["what"])
         reader = _open(job, options["checkpoint"], options)
         key_groups = _key_groups(options["key_groups"])
         if options["what"] is not None:
@@ -173,22 +179,37 @@ def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: 
     """Show which rows were added, changed and removed between two checkpoints of JOB."""
     with _errors():
         older, newer = _open(job, before, options), _open(job, after, options)
-        found = _differences(older, newer, options["operator"], options["state_name"])
+        compared = (older, newer, options["operator"], options["state_name"])
         if options["count"]:
-            show_lines(_count_differences(found), as_json=as_json)
+            show_lines(_count_differences(_differences(*compared, track_items)), as_json=as_json)
             return
         rows = _DifferenceRows(older, newer)
-        show_rows((rows.row(one) for one in islice(found, options["limit"] or None)), as_json=as_json)
+        # Rows that are printed as they come and a bar would write over each other.
+        with closing(_differences(*compared, untracked if as_json else track_items)) as found:
+            told = (rows.row(one) for one in islice(found, options["limit"] or None))
+            if as_json:
+                show_rows(told, as_json=True)
+                return
+            kept = list(told)
+        show_rows(kept, as_json=False)
+
+
+def _check_whole(what: str) -> None:
+    """What counts goes over all rows. Raises `InvalidRequestError` for an option that chooses some."""
+    context = click.get_current_context()
+    for name, option in (("key", "--key"), ("limit", "--limit")):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InvalidRequestError(f"{option} does not go with --{what}, which goes over all rows; use --key-groups")
 
 
 def _differences(
-    older: StateReader, newer: StateReader, operator: str | None, state: str | None
-) -> Iterator[Difference | OperatorStateDifference]:
+    older: StateReader, newer: StateReader, operator: str | None, state: str | None, track: Track
+) -> Generator[Difference | OperatorStateDifference]:
     """Of keyed and of non-keyed state."""
-    with older, newer:
+    with older.pinned(), newer.pinned():
         others = list(diff_operator_states(older, newer, operator, state))
         if state is None or not others or _has_keyed((older, newer), operator, state):
-            yield from diff_checkpoints(older, newer, operator, state)
+            yield from diff_checkpoints(older, newer, operator, state, track)
     yield from others
 
 
@@ -206,6 +227,7 @@ def _errors() -> Generator[None]:
 
 
 def _open(job: str, checkpoint: str | None, options: dict[str, Any]) -> StateReader:
+    open_root(options["storage_url"], options["storage_options"])  # which says so if there is no such directory
     return open_state(
         options["storage_url"],
         job,
@@ -304,19 +326,34 @@ def _operator_state(reader: StateReader, operator: str | None, state: str | None
 
 def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:
     found: list[GroupLine] = []
-    uids = reader.operators if operator is None else (operator,)
-    with reader:
-        for uid in uids:
-            names = {one.name for one in reader.states(uid)}
-            if state is not None and state not in names and len(uids) == 1:
-                reader.state(state, uid)  # raises, and says which there are
-            for restored in reader.ranges(uid, key_groups):
+    uids = _operators_with(reader, operator, state)
+    with reader, shown_steps("ranges of key groups") as tell:
+        parts = [(uid, part) for uid in uids for part in reader.split(uid, key_groups)]
+        for done, (uid, part) in enumerate(parts):
+            tell(done, len(parts))
+            for restored in reader.ranges(uid, part):
                 found += [
                     GroupLine(operator=uid, **size._asdict())
                     for size in group_sizes(restored.store)
                     if state in (None, size.state)
                 ]
     return sorted(found, key=lambda line: (line.operator, line.state, line.key_group))
+
+
+def _operators_with(reader: StateReader, operator: str | None, state: str | None) -> tuple[str, ...]:
+    """The operators to look at. Raises `InvalidRequestError` if none of them has the state."""
+    uids = reader.operators if operator is None else (operator,)
+    if state is None:
+        return uids
+    having = tuple(uid for uid in uids if any(one.name == state for one in reader.states(uid)))
+    if not having and len(uids) == 1:
+        reader.state(state, uids[0])  # raises, and says which there are
+    if not having:
+        names = sorted({one.name for uid in uids for one in reader.states(uid)})
+        raise InvalidRequestError(
+            f"no operator has a state {state!r}; their states are {', '.join(map(repr, names)) or 'none'}"
+        )
+    return having
 
 
 def _counts(reader: StateReader, groups: Sequence[GroupLine], key_groups: range | None) -> list[CountLine]:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import InvalidRequestError
-from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
+from varve.storage.jobs import OpenJob, open_job
+from varve.storage.open_store import local_directory, open_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
+
+    from varve.storage.object_store import ObjectStore
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
@@ -72,12 +72,24 @@ def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
     return add
 
 
-def job_store(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> JobStore:
-    """The store of the job of that name, which may not exist. Raises `InvalidRequestError`."""
-    return JobStore(open_store(storage_url, storage_options), layout.check_job_name(job))
+def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
+    """The storage that a tool looks at; unlike `open_store`, which may make it, a local directory must be there.
+
+    Raises `InvalidRequestError`.
+    """
+    directory = local_directory(storage_url)
+    root = open_store(storage_url, storage_options)
+    if directory is not None and not directory.is_dir():
+        raise InvalidRequestError(f"there is no directory {directory}; correct the storage location")
+    return root
+
+
+def existing_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> OpenJob:
+    """The job of that name. Errors are those of `open_root` and `open_job`."""
+    return open_job(open_root(storage_url, storage_options), job)
 
 
 def job_chain(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
-    """The chain of the job of that name. Raises `InvalidRequestError`; `MissingObjectError` if there is no such job."""
-    store = job_store(job, storage_url, storage_options)
-    return ChainReader(store, read_job(store).job_id)
+    """The chain of the job of that name. Errors as `existing_job`."""
+    found = existing_job(job, storage_url, storage_options)
+    return ChainReader(found.store, found.record.job_id)

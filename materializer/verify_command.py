@@ -10,24 +10,25 @@ from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
-from rich.console import Console
-from rich.progress import track
 
 from varve.changelog.savepoint_check import damage_of
-from varve.changelog.verification import Verification, verify
+from varve.changelog.verification import Problem, Verification, verify
 from varve.materializer.command_output import show_lines
-from varve.materializer.jobs import job_names
+from varve.materializer.progress_bar import track_items
 from varve.materializer.repair_report import RepairChoice, repair_job
 from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_parameters import storage_parameters
+from varve.materializer.storage_parameters import open_root, storage_parameters
+from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
 from varve.storage.job_store import JobStore
-from varve.storage.open_store import open_store
+from varve.storage.jobs import job_names, open_job
 from varve.storage.savepoints import list_savepoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
+
+    from varve.storage.object_store import ObjectStore
 
 
 class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -104,11 +105,8 @@ def verify_command(
             raise InvalidRequestError(
                 "say what to check: give --storage, or --at for savepoints at a place of their own"
             )
-        root = open_store(storage_url, storage_options)
-        found = [
-            verify(JobStore(root, name), name, SystemClock(), SystemTokens(), _track)
-            for name in ([job] if job else job_names(root))
-        ]
+        root = open_root(storage_url, storage_options)
+        found = [_verified(job, root)] if job is not None else _all_verified(root)
         show_lines([_line(one) for one in found], as_json=as_json)
         damaged = [one for one in found if one.problems]
         if damaged:
@@ -131,7 +129,7 @@ def _verify_savepoints(
     store = open_beside(at_url, storage_options)
     found = [one for one in list_savepoints(store) if one.job == job]
     lines: list[SavepointCheckLine] = []
-    for one in _track(found, "savepoints"):
+    for one in track_items(found, "savepoints"):
         damage = damage_of(store, one)
         lines.append(
             SavepointCheckLine(
@@ -147,6 +145,29 @@ def _verify_savepoints(
         )
     show_lines(lines, as_json=as_json)
     return int(any(line.problem is not None for line in lines))
+
+
+def _verified(job: str, root: ObjectStore) -> Verification:
+    try:
+        store = open_job(root, job).store
+    except CorruptDataError:
+        store = JobStore(root, job)  # which is the first problem that is found
+    return verify(store, job, SystemClock(), SystemTokens(), track_items)
+
+
+def _all_verified(root: ObjectStore) -> list[Verification]:
+    """All jobs; one that cannot be looked at is a problem of its own. Raises `InvalidRequestError` if there is none."""
+    names = job_names(root)
+    if not names:
+        raise InvalidRequestError(f"there is no job in {root.url}: nothing was verified; correct the storage location")
+    found: list[Verification] = []
+    for name in names:
+        try:
+            found.append(_verified(name, root))
+        except VarveError as error:
+            problem = Problem(str(error.context.get("object_name", layout.JOB)), error.message)
+            found.append(Verification(job=name, problems=[problem]))
+    return found
 
 
 def _choice(job: str | None, *, repair: bool, applies: bool, stopped: bool, seq: int | None) -> RepairChoice | None:
@@ -172,8 +193,3 @@ def _line(found: Verification) -> VerifyLine:
     counts: dict[str, Any] = {name: getattr(found, name) for name in VerifyLine.__struct_fields__}
     counts["problems"] = len(found.problems)
     return VerifyLine(**counts)
-
-
-def _track(items: Sequence[Any], what: str) -> Iterable[Any]:
-    console = Console(stderr=True)
-    return track(items, what, console=console, transient=True, disable=not console.is_terminal)

@@ -44,6 +44,11 @@ def _segment(text: str) -> str:
     return quote(text, safe="").replace(".", "%2E")
 
 
+def text_of(name: str) -> str:
+    """The text that the last segment of a name stands for: of a pin its token, of a savepoint its name."""
+    return unquote(name.rpartition("/")[2])
+
+
 class SnapshotName(NamedTuple):
     """The parts of a snapshot descriptor's name."""
 

@@ -6,11 +6,11 @@ either it sees the pin, or it works with a `keep_from` that the pin's owner has 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.backoff import Backoff
-from varve.storage.errors import DidNotHappenError, MissingObjectError, RetryableError, VarveError
+from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
 from varve.storage.records import Pin, decode_record, encode_record
 
 if TYPE_CHECKING:
@@ -67,15 +67,47 @@ def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:
         return
 
 
+class ListedPin(NamedTuple):
+    """A pin, or what is wrong with it."""
+
+    name: str
+    """What its holder calls it: the pin's token."""
+    pin: Pin | CorruptDataError
+
+
 def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
     """All pins. Raises `CorruptDataError` if one cannot be read: then nothing may be deleted."""
     found: list[Pin] = []
+    for one in list_all_pins(reader):
+        if isinstance(one.pin, CorruptDataError):
+            raise one.pin
+        found.append(one.pin)
+    return tuple(found)
+
+
+def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
+    """All pins, damaged ones included."""
+    found: list[ListedPin] = []
     for meta in reader.store.list(layout.PINS):
+        name = layout.text_of(meta.name)
         try:
-            found.append(decode_record(reader.store.get(meta.name), Pin, meta.name))
+            found.append(ListedPin(name, decode_record(reader.store.get(meta.name), Pin, meta.name)))
         except MissingObjectError:
             continue
+        except CorruptDataError as error:
+            found.append(ListedPin(name, _damaged(name, error)))
     return tuple(found)
+
+
+def _damaged(name: str, error: CorruptDataError) -> CorruptDataError:
+    damaged = CorruptDataError(
+        f"the pin cannot be read ({error.message}), and nothing is deleted as long as it is there, for nobody knows "
+        "what it keeps; when no reader is left that may have made it, `varve pins release JOB "
+        f"{name} --damaged` removes it",
+        **error.context,
+    )
+    damaged.__cause__ = error
+    return damaged
 
 
 def _put(reader: ChainReader, pin: Pin, clock: Clock) -> None:

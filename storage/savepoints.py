@@ -10,7 +10,7 @@ Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collecti
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
@@ -83,13 +83,17 @@ def publish_savepoint(store: ObjectStore, savepoint: Savepoint, clock: Clock) ->
 
 def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
     """A savepoint of the job whose root the store is at. Raises `InvalidRequestError` if there is none."""
-    object_name = layout.savepoint(name)
-    try:
-        return decode_record(store.get(object_name), Savepoint, object_name)
-    except MissingObjectError:
-        raise InvalidRequestError(
-            f"there is no savepoint {name!r} at {store.url}; see `varve savepoint list`", object_name=object_name
-        ) from None
+    found = _find(store, layout.savepoint(name))
+    if found is None:
+        raise _no_savepoint(store, name)
+    return found
+
+
+def _no_savepoint(store: ObjectStore, name: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"there is no savepoint {name!r} at {store.url}; see `varve savepoint list`",
+        object_name=layout.savepoint(name),
+    )
 
 
 def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
@@ -114,11 +118,38 @@ def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
     raise DidNotHappenError("the savepoints changed all the time while they were listed; try again")
 
 
+class ListedSavepoint(NamedTuple):
+    """A savepoint, or what is wrong with its manifest."""
+
+    name: str
+    savepoint: Savepoint | CorruptDataError
+
+
+def list_all_savepoints(store: ObjectStore) -> tuple[ListedSavepoint, ...]:
+    """All savepoints, by name, holds and damaged ones included; for people."""
+    found: list[ListedSavepoint] = []
+    for meta in store.list(layout.SAVEPOINTS):
+        try:
+            one = _find(store, meta.name)
+        except CorruptDataError as error:
+            one = error
+        if one is not None:
+            found.append(ListedSavepoint(layout.text_of(meta.name), one))
+    return tuple(found)
+
+
 def _find(store: ObjectStore, name: str) -> Savepoint | None:
     try:
         return decode_record(store.get(name), Savepoint, name)
     except MissingObjectError:
         return None
+    except CorruptDataError as error:
+        raise CorruptDataError(
+            f"the savepoint cannot be read ({error.message}), and nothing is deleted as long as it is there, for "
+            "nobody knows what it keeps; bring the object back from a copy, or give the savepoint up: `varve savepoint "
+            f"delete JOB {layout.text_of(name)} --damaged`",
+            **error.context,
+        ) from error
 
 
 def hold_savepoint(
@@ -148,6 +179,17 @@ def delete_savepoint(store: ObjectStore, name: str) -> Savepoint:
     savepoint = read_savepoint(store, name)
     release_savepoint(store, savepoint)
     return savepoint
+
+
+def delete_damaged_savepoint(store: ObjectStore, name: str) -> None:
+    """Forget a savepoint whose manifest need not be readable; what only it needed is collected, its files as well.
+
+    Raises `InvalidRequestError` if there is none.
+    """
+    object_name = layout.savepoint(name)
+    if all(meta.name != object_name for meta in store.list(object_name)):
+        raise _no_savepoint(store, name)
+    store.delete([object_name])
 
 
 def release_savepoint(store: ObjectStore, savepoint: Savepoint) -> None:

@@ -48,6 +48,11 @@ def newest_commit(head: Entry | None) -> Link:
     return head.link if isinstance(head, Commit) else head.commit
 
 
+def next_restore(head: Entry | None) -> int | None:
+    """Seq of the commit that an operator has chosen for the next run; None: nothing, or a commit has followed."""
+    return head.restore if isinstance(head, Fence) and head.chosen_ahead else None
+
+
 def plan_fence(
     head: Entry | None,
     *,
@@ -70,8 +75,9 @@ def plan_fence(
         chosen_ahead: `restore` is for the runs that follow, or, if it is None, their choice is taken back.
         begins_after: The job's; where an empty chain begins.
     """
-    if not chosen_ahead and isinstance(head, Fence) and head.chosen_ahead and head.restore is not None:
-        restore, chosen_ahead = head.restore, True
+    earlier = next_restore(head)
+    if not chosen_ahead and earlier is not None:
+        restore, chosen_ahead = earlier, True
     return Fence(
         seq=(head.seq if head else begins_after) + 1,
         token=token,

@@ -89,7 +89,7 @@ def test_now_asks_the_materializer_that_runs(site: Site) -> None:
     assert {e.trigger for e in sidecar.events() if isinstance(e, Materialized)} == {"demand"}
     missing = subprocess.run([*command, "nobody", "--now"], check=False, capture_output=True, text=True)
     assert missing.returncode == 1
-    assert "no such job" in missing.stderr
+    assert "there is no job 'nobody'" in missing.stderr
     site.commit(2)
     assert len(site.job.adopted) == 1
     assert sidecar.end() == 0, site.logs()

@@ -157,6 +157,9 @@ def test_the_command_reports_and_its_exit_code_tells(world: World, tmp_path: Pat
     done = run(tmp_path, world.job.name)
     assert (done.exit_code, name in done.output) == (1, True)
     done = run(tmp_path, "nobody")
+    assert (done.exit_code, "there is no job 'nobody'" in done.output) == (1, True)
+    world.store.delete([layout.JOB])
+    done = run(tmp_path, world.job.name)
     assert (done.exit_code, layout.JOB in done.output) == (1, True)
 
 

@@ -116,3 +116,10 @@ def test_ranges_that_are_materialized_share_the_memory() -> None:
     used = options.write_buffer_count * options.write_buffer_size_bytes + options.block_cache_size_bytes
     assert used == 16 << 20
     assert options.recent_values_size_bytes == 0
+
+
+def test_storage_options_may_come_from_spark_properties() -> None:
+    config = BASE.with_properties(
+        {"spark.varve.storage.option.endpoint_url": "http://127.0.0.1", "spark.varve.state.backend.type": "rocksdb"}
+    )
+    assert config.storage_options == {"endpoint_url": "http://127.0.0.1"}

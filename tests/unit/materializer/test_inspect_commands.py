@@ -86,7 +86,7 @@ def test_tables_are_shown_to_people(job: CommittingJob, tmp_path: Path) -> None:
 def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["checkpoints", "nobody", "--storage", str(tmp_path)])
     assert done.exit_code == 1
-    assert "job.json" in done.output
+    assert "there is no job 'nobody'" in done.output
     assert "Traceback" not in done.output
     run("jobs", "--storage", "s4://bucket", code=1)
     assert "nothing found" in CliRunner().invoke(main, ["jobs", "--storage", str(tmp_path)]).output

@@ -13,8 +13,10 @@ from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from varve.materializer import retention
 from varve.materializer.cli import main
+from varve.storage import layout
 from varve.storage.clock import SystemClock
 from varve.storage.collector import Collector
+from varve.storage.errors import CorruptDataError
 from varve.storage.local_store import LocalStore
 from varve.storage.pins import create_pin
 
@@ -88,3 +90,23 @@ def test_an_unknown_pin_releases_nothing(world: World) -> None:
     known = pinned(world, "a reader")
     assert "there is no pin other; see `varve pins list`" in run(world, "release", "job", known, "other", code=1)
     assert [line["pin"] for line in run(world, "list", "job")] == [known]
+
+
+def test_a_damaged_pin_is_listed_and_can_be_released(world: World) -> None:
+    whole, damaged = pinned(world, "a reader"), "0f" * 16
+    world.store.put(layout.pin(damaged), b"damaged")
+    collector = Collector(world.reader, world.clock, TOKENS)
+    with pytest.raises(CorruptDataError, match=f"varve pins release JOB {damaged} --damaged"):
+        collector.collect()
+    done = CliRunner().invoke(main, ["pins", "list", "job", "--storage", world.root.url, "--json"])
+    assert done.exit_code == 1
+    assert [(x["pin"], x["error"] is None) for x in map(json.loads, done.stdout.splitlines())] == [
+        (whole, True),
+        (damaged, False),
+    ]
+    assert "--damaged" in run(world, "release", "job", damaged, code=1)
+    assert run(world, "release", "job", "--older-than", "1d") == []
+    assert [line["pin"] for line in run(world, "release", "job", damaged, "--damaged", "--dry-run")] == [damaged]
+    assert [line["pin"] for line in run(world, "release", "job", damaged, "--damaged")] == [damaged]
+    assert [line["pin"] for line in run(world, "list", "job")] == [whole]
+    collector.collect()

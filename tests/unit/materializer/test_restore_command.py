@@ -246,3 +246,41 @@ def test_a_job_without_a_checkpoint_cannot_be_restored(tmp_path: Path) -> None:
     job.start()
     job.close()
     assert "no checkpoint" in run(job, code=1)["error"]
+
+
+def test_batch_0_is_a_choice(job: CommittingJob) -> None:
+    before = job.store.list("")
+    for other in (["--savepoint", "x"], ["--cancel"], ["--checkpoint", "6"]):
+        assert "give one of" in run(job, "--batch", "0", *other, code=1)["error"]
+    assert job.store.list("") == before
+
+
+def test_a_choice_is_shown_and_taking_it_back_tells_what_it_was(job: CommittingJob) -> None:
+    root = job.store.url.removeprefix("file://").rsplit("/", 1)[0]
+
+    def shown() -> tuple[Any, Any, Any]:
+        [line] = map(json.loads, CliRunner().invoke(main, ["jobs", "--storage", root, "--json"]).stdout.splitlines())
+        return line["seq"], line["chosen_seq"], line["chosen_batch"]
+
+    assert shown() == (8, None, None)
+    run(job, "--batch", "5")
+    assert shown() == (8, 7, 5)
+    assert "chosen seq" in CliRunner().invoke(main, ["jobs", "--storage", root]).output
+    before = job.store.list("")
+    assert run(job, "--cancel", "--dry-run") == {"job": "flights", "dry_run": True, "cancelled_seq": 7}
+    assert job.store.list("") == before
+    assert run(job, "--cancel")["cancelled_seq"] == 7
+    assert shown() == (8, None, None)
+    before = job.store.list("")
+    assert run(job, "--cancel")["cancelled_seq"] is None
+    told = CliRunner().invoke(main, ["restore", "flights", "--cancel", "--storage", root]).output
+    assert "nothing had been chosen" in told
+    assert job.store.list("") == before, "there was nothing to take back, so no run is fenced"
+
+
+def test_a_location_that_is_not_there_is_only_taken_for_new_if_that_is_said(job: CommittingJob, spark: Spark) -> None:
+    before = job.store.list("")
+    location = ["--spark-checkpoint", str(spark.directory)]
+    assert "--new-location" in run(job, *location, code=1)["error"]
+    assert job.store.list("") == before
+    assert run(job, *location, "--new-location")["seq"] == 8

@@ -15,6 +15,8 @@ from tests.manual_clock import ManualClock
 from varve.materializer.cli import main
 from varve.materializer.state_origin import find_origin
 from varve.storage import layout
+from varve.storage.collector import Collector
+from varve.storage.errors import CorruptDataError
 from varve.storage.local_store import LocalStore
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.savepoints import create_native
@@ -142,3 +144,27 @@ def test_tables_are_shown_to_people(job: CommittingJob, tmp_path: Path) -> None:
         assert "native" in done.output
     assert "by_name" in done.output
     assert job.run is not None
+
+
+def test_a_damaged_savepoint_is_listed_and_can_be_deleted(job: CommittingJob, tmp_path: Path) -> None:
+    [whole] = run(tmp_path, "create", "flights", "whole")
+    run(tmp_path, "create", "flights", "copy", "--format", "canonical")
+    job.store.put(layout.savepoint("copy"), b"damaged")
+    assert job.run is not None
+    collector = Collector(job.run.reader, job.clock, NumberedTokens("collector"))
+    with pytest.raises(CorruptDataError, match="varve savepoint delete JOB copy --damaged"):
+        collector.collect()
+    damaged, listed = run(tmp_path, "list", "flights", code=1)
+    assert listed == whole
+    assert (damaged["name"], damaged["seq"]) == ("copy", None)
+    assert "cannot be read" in damaged["error"]
+    verified = CliRunner().invoke(main, ["verify", "flights", "--repair", "--storage", str(tmp_path), "--json"])
+    actions = [json.loads(line).get("action", "") for line in verified.stdout.splitlines()]
+    assert any("varve savepoint delete flights copy --damaged" in action for action in actions)
+    assert not any("goes with" in action for action in actions)
+    run(tmp_path, "delete", "flights", "copy", code=1)
+    run(tmp_path, "delete", "flights", "nothing", "--damaged", code=1)
+    assert [line["name"] for line in run(tmp_path, "delete", "flights", "copy", "--damaged")] == ["copy"]
+    assert run(tmp_path, "list", "flights") == [whole]
+    assert collector.collect().savepoint_files
+    assert job.store.list(layout.SAVEPOINT_FILES) == []

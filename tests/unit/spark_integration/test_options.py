@@ -10,11 +10,19 @@ from typing import Any
 import pytest
 
 from varve.changelog.local_copies import LocalRecovery
-from varve.materializer.config import PROPERTIES
+from varve.materializer import job_option_names
+from varve.materializer.config import PERIODIC_ENABLED, PROPERTIES
 from varve.spark_integration import options_page
 from varve.spark_integration.job_config import JobConfig, resolve
 from varve.spark_integration.option_levels import OptionLevel, own_key, read_level, session_level
-from varve.spark_integration.options import ALL_OPTIONS, CURRENT_KEYS, JOB_OPTIONS, OPTIONS, ROCKSDB_OPTIONS
+from varve.spark_integration.options import (
+    ALL_OPTIONS,
+    CURRENT_KEYS,
+    JOB_OPTIONS,
+    OPTIONS,
+    ROCKSDB_OPTIONS,
+    STORAGE_OPTION_PREFIX,
+)
 from varve.spark_integration.protocol import decode_message, encode_message
 from varve.storage.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
@@ -302,3 +310,8 @@ def test_the_limits_of_a_restore_are_options() -> None:
     policy = config(given).download_policy
     assert policy == DownloadPolicy(3, 2 << 20)
     assert decode_message(encode_message(policy), DownloadPolicy) == policy
+
+
+def test_the_materializer_knows_the_names_of_the_options_that_are_not_its_own() -> None:
+    assert {*OPTIONS, *CURRENT_KEYS} - {*PROPERTIES, PERIODIC_ENABLED} == job_option_names.JOB_OPTION_NAMES
+    assert job_option_names.STORAGE_OPTION_PREFIX == STORAGE_OPTION_PREFIX

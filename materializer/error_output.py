@@ -1,0 +1,75 @@
+"""How commands say what went wrong: a line for people; with `--json`, an object on standard error for programs.
+
+The exit code is the same either way. An object has the fields of `ErrorLine`.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+import msgspec
+
+from varve.storage.errors import VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+JSON_OPTION: Final = "--json"
+
+
+class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
+    """An error as JSON."""
+
+    message: str
+    """What happened and what to do."""
+    kind: str
+    """The error's class, of `varve.storage.errors`; `UsageError` for options that are wrong in themselves."""
+    context: dict[str, Any]
+    """Where: any of `job`, `operator`, `partition`, `batch`, `epoch`, `object_name`."""
+
+
+def error_line(error: BaseException) -> ErrorLine:
+    """An error of ours, or of a command that it ended."""
+    cause = error if isinstance(error, VarveError) else error.__cause__
+    if isinstance(cause, VarveError):
+        return ErrorLine(message=cause.message, kind=type(cause).__name__, context=cause.context)
+    message = error.format_message() if isinstance(error, click.ClickException) else str(error)
+    kind = "UsageError" if isinstance(error, click.UsageError) else type(error).__name__
+    return ErrorLine(message=message, kind=kind, context={})
+
+
+def show_error(error: BaseException, *, as_json: bool) -> None:
+    """Print an error on standard error."""
+    click.echo(msgspec.json.encode(error_line(error)).decode() if as_json else str(error), err=True)
+
+
+class Command(click.Command):
+    """A command whose errors are JSON if its output is."""
+
+    def make_context(self, info_name: str | None, args: list[str], *others: Any, **more: Any) -> click.Context:
+        as_json = JSON_OPTION in args  # what is parsed is gone from the list, and what is wrong ends the parsing
+        with _as_asked(as_json):
+            context = super().make_context(info_name, args, *others, **more)
+        context.meta[__name__] = as_json or context.params.get("as_json", False)
+        return context
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _as_asked(ctx.meta[__name__]):
+            return super().invoke(ctx)
+
+
+class Group(Command, click.Group):
+    """A group of commands, whose errors are JSON if their output is."""
+
+
+@contextmanager
+def _as_asked(as_json: bool) -> Generator[None]:
+    try:
+        yield
+    except click.ClickException as error:
+        if not as_json:
+            raise
+        show_error(error, as_json=True)
+        raise click.exceptions.Exit(error.exit_code) from error

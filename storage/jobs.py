@@ -1,0 +1,69 @@
+"""Which jobs there are under a storage root, and opening one of them by its name.
+
+Invariants: I11 (a job that is not there, or has lost its `job.json`, is an error that says so, never an empty job).
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.storage import layout
+from varve.storage.errors import InvalidRequestError, MissingObjectError, VarveError
+from varve.storage.job import read_job
+from varve.storage.job_store import JobStore
+
+if TYPE_CHECKING:
+    from varve.storage.object_store import ObjectStore
+    from varve.storage.records import JobRecord
+
+
+class OpenJob(NamedTuple):
+    """A job that exists."""
+
+    store: JobStore
+    record: JobRecord
+
+
+def job_names(root: ObjectStore) -> tuple[str, ...]:
+    """Names of all jobs under the root, in order.
+
+    Stores can only list everything below a prefix, so this costs a listing of the whole root: on a big storage name the
+    job, or do it seldom.
+    """
+    suffix = "/" + layout.JOB
+    found = (meta.name.removesuffix(suffix) for meta in root.list("") if meta.name.endswith(suffix))
+    return tuple(name for name in found if "/" not in name)
+
+
+def open_job(root: ObjectStore, job: str) -> OpenJob:
+    """The job of that name.
+
+    Raises:
+        InvalidRequestError: there is none; the message says which there are.
+        MissingObjectError: its `job.json` is gone, and other objects of it are there.
+        VarveError: `job.json` cannot be read.
+    """
+    store = JobStore(root, layout.check_job_name(job))
+    try:
+        return OpenJob(store, read_job(store))
+    except MissingObjectError as error:
+        if root.list(f"{job}/{layout.CHAIN}"):
+            raise MissingObjectError(
+                f"the job has lost its {layout.JOB}; bring it back from a copy", job=job, object_name=layout.JOB
+            ) from error
+        raise InvalidRequestError(
+            f"there is no job {job!r} in {root.url}{_known(root, job)}, see `varve jobs`", job=job
+        ) from error
+    except VarveError as error:
+        error.with_context(job=job)
+        raise
+
+
+def _known(root: ObjectStore, wanted: str) -> str:
+    """A name like the wanted one, for a message; nothing if there is none, or the storage does not tell."""
+    try:
+        close = difflib.get_close_matches(wanted, job_names(root), 1)
+    except VarveError:
+        return ""
+    return f"; did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,232 @@
+"""What the commands say and how they end when something is wrong: a mistyped name, one bad job of many, `--json`."""
+
+from __future__ import annotations
+
+import json
+import random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from click.testing import CliRunner
+
+from tests.committing_job import CommittingJob, random_batch
+from tests.manual_clock import ManualClock
+from varve.materializer.cli import main
+from varve.materializer.events import JobFailed
+from varve.materializer.progress import describe
+from varve.materializer.row_output import show_rows
+from varve.storage import layout
+from varve.storage.local_store import LocalStore
+from varve.storage.prefixed_store import PrefixedStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from click.testing import Result
+
+    from varve.storage.batch_result import BatchFacts
+
+NAMES = ("flights", "orders", "trains")
+
+
+@pytest.fixture
+def jobs(tmp_path: Path) -> dict[str, CommittingJob]:
+    found: dict[str, CommittingJob] = {}
+    for name in NAMES:
+        job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), name), ManualClock(), name=name)
+        job.start()
+        job.commit(random_batch(random.Random(1)))
+        job.close()
+        found[name] = job
+    return found
+
+
+def call(storage: Path | str, *arguments: str) -> Result:
+    return CliRunner().invoke(main, [*arguments, "--storage", str(storage)], catch_exceptions=False)
+
+
+def lines(result: Result) -> list[Any]:
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+@pytest.mark.parametrize("area", [layout.JOB, layout.CHAIN])
+def test_one_bad_job_leaves_the_others_their_lines(jobs: dict[str, CommittingJob], tmp_path: Path, area: str) -> None:
+    store = jobs["orders"].store
+    store.put([meta.name for meta in store.list(area)][-1], b"damaged")
+    for command in ("jobs", "sweep"):
+        done = call(tmp_path, command, "--json")
+        assert done.exit_code == 1
+        found = {line["job"]: line["error"] for line in lines(done)}
+        assert list(found) == list(NAMES)
+        assert (found["flights"], found["trains"]) == (None, None)
+        assert "job=orders" in found["orders"]
+        shown = call(tmp_path, command)
+        assert (shown.exit_code, "job=orders" in "".join(shown.output.split())) == (1, True)
+    done = call(tmp_path, "verify", "--json")
+    assert done.exit_code == 1
+    assert {line["job"] for line in lines(done) if line.get("problem")} == {"orders"}
+    store.delete([layout.JOB])
+    assert f"has lost its {layout.JOB}" in call(tmp_path, "describe", "orders").output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("checkpoints", "flihgts"),
+        ("describe", "flihgts"),
+        ("state", "flihgts"),
+        ("diff", "flihgts", "--from", "2"),
+        ("sweep", "--job", "flihgts"),
+        ("verify", "flihgts"),
+        ("savepoint", "list", "flihgts"),
+        ("savepoint", "create", "flihgts", "a"),
+        ("savepoint", "delete", "flihgts", "a"),
+        ("pins", "list", "flihgts"),
+        ("pins", "release", "flihgts", "x"),
+        ("restore", "flihgts"),
+        ("restore", "flihgts", "--cancel"),
+        ("standby", "flihgts", "--once"),
+        ("materialize", "--now", "--job", "flihgts"),
+        ("materialize", "--once", "--job", "flihgts"),
+    ],
+    ids=" ".join,
+)
+def test_a_mistyped_job_is_an_error_that_names_the_near_one(
+    jobs: dict[str, CommittingJob], tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    del jobs
+    done = call(tmp_path, *arguments)
+    assert done.exit_code == 1, done.output
+    assert "there is no job 'flihgts'" in done.output
+    assert "did you mean 'flights'?" in done.output
+
+
+@pytest.mark.parametrize("arguments", [("verify",), ("jobs",), ("sweep",), ("describe", "flights")], ids=" ".join)
+def test_a_storage_that_is_not_there_is_an_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    done = call(tmp_path / "nothing", *arguments)
+    assert (done.exit_code, f"there is no directory {tmp_path}/nothing" in done.output) == (1, True)
+    done = call("s3:/bucket/x", *arguments)
+    assert (done.exit_code, "write s3://bucket/x" in done.output) == (1, True)
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_verify_of_a_storage_without_a_job_is_no_success(tmp_path: Path) -> None:
+    done = call(tmp_path, "verify")
+    assert (done.exit_code, "nothing was verified" in done.output) == (1, True)
+
+
+def test_errors_are_json_where_the_output_is(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
+    for arguments, code, kind, told in (
+        (("describe", "nobody"), 1, "InvalidRequestError", "there is no job 'nobody'"),
+        (("savepoint", "delete", "flights", "x"), 1, "InvalidRequestError", "there is no savepoint"),
+        (("sweep", "--grace-hours", "-3"), 2, "UsageError", "-3"),
+        (("jobs", "--nonsense"), 2, "UsageError", "--nonsense"),
+        (("materialize", "--once", "--poll", "0 s"), 2, "InvalidRequestError", "poll_ms"),
+    ):
+        done = call(tmp_path, *arguments, "--json")
+        assert (done.exit_code, done.stdout) == (code, "")
+        [error] = [json.loads(line) for line in done.stderr.splitlines()]
+        assert set(error) == {"message", "kind", "context"}
+        assert error["kind"] == kind
+        assert told in error["message"]
+    store = jobs["flights"].store
+    store.put(layout.chain(2), b"damaged")
+    error = json.loads(call(tmp_path, "checkpoints", "flights", "--json").stderr)
+    assert (error["kind"], error["context"]["object_name"]) == ("CorruptDataError", layout.chain(2))
+
+
+@pytest.mark.parametrize("hours", ["-3", "nan", "inf"])
+def test_a_grace_that_is_no_time_is_refused(jobs: dict[str, CommittingJob], tmp_path: Path, hours: str) -> None:
+    """An upload that is going on would be taken for abandoned."""
+    del jobs
+    assert call(tmp_path, "sweep", "--dry-run", "--grace-hours", hours).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("--conf", "spark.varve.foo=1"), "spark.varve.foo is no option of varve"),
+        (("--conf", "spark.varve.state.changelog.periodic-materialize.interwal=1 s"), "materialize.interval?"),
+        (("--parallel", "0"), "parallel must be at least 1"),
+        (("--space-ratio", "inf"), "finite"),
+        (("--log-ratio", "nan"), "log_ratio"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
+    done = call(tmp_path, "materialize", "--now", *arguments)
+    assert (done.exit_code, told in " ".join(done.output.split())) == (2, True), done.output
+
+
+def test_options_that_choose_rows_do_not_go_with_counts(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
+    del jobs
+    for what in ("--count", "--groups"):
+        for option in (("--key", "a"), ("--limit", "3")):
+            done = call(tmp_path, "state", "flights", what, *option)
+            assert (done.exit_code, f"{option[0]} does not go with {what}" in done.output) == (1, True)
+
+
+def test_a_state_that_no_operator_has_is_not_counted_as_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path)), "flights"), ManualClock(), name="flights")
+    job.start()
+    assert job.run is not None
+    commit, change = job.run.commit, msgspec.structs.replace
+
+    def of_two(facts: BatchFacts, *others: Any) -> Any:
+        """With a second operator, which has changed nothing."""
+        operators = (*facts.operators, change(facts.operators[0], uid="second"))
+        idle = [change(result, operator="second", inline=b"", mutations=0) for result in facts.results]
+        return commit(change(facts, operators=operators, results=(*facts.results, *idle)), *others)
+
+    monkeypatch.setattr(job.run, "commit", of_two)
+    job.commit(random_batch(random.Random(1)))
+    job.close()
+    assert lines(call(tmp_path, "jobs", "--json"))[0]["operators"] == ["flights", "second"]
+    done = call(tmp_path, "state", "flights", "typo", "--count")
+    assert (done.exit_code, "no operator has a state 'typo'" in done.output) == (1, True)
+    counted = lines(call(tmp_path, "state", "flights", "total", "--count", "--json"))
+    assert [line["operator"] for line in counted] == ["flights"]
+
+
+def test_floats_that_json_lacks_are_text(capsys: pytest.CaptureFixture[str]) -> None:
+    values = [float("nan"), float("inf"), float("-inf"), 1.5, None]
+    show_rows([{"key": value, "value": [{"x": (value,)}]} for value in values], as_json=True)
+    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["key"] for line in told] == ["NaN", "Infinity", "-Infinity", 1.5, None]
+    assert [line["value"] for line in told] == [[{"x": [line["key"]]}] for line in told]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "bar"),
+    [
+        (("state", "flights", "--count"), "ranges of key groups"),
+        (("diff", "flights", "--from", "2", "--count"), "key groups of flights"),
+        (("verify", "flights"), "checkpoints"),
+        (("savepoint", "create", "flights", "copy", "--format", "canonical"), "copy"),
+    ],
+)
+def test_a_progress_bar_is_shown_on_a_terminal_and_never_among_the_output(
+    jobs: dict[str, CommittingJob],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: tuple[str, ...],
+    bar: str,
+) -> None:
+    del jobs
+    plain = call(tmp_path, *arguments, "--json")
+    assert plain.stderr == ""
+    if arguments[0] == "savepoint":
+        call(tmp_path, "savepoint", "delete", "flights", "copy")
+    monkeypatch.setenv("FORCE_COLOR", "1")  # rich takes every stream for a terminal then
+    shown = call(tmp_path, *arguments, "--json")
+    assert bar in shown.stderr
+    assert [set(line) for line in lines(shown)] == [set(line) for line in lines(plain)]
+
+
+def test_a_failure_of_no_job_names_none() -> None:
+    event = JobFailed(
+        job="", time_ms=0, step="listing the jobs", error="x", error_type="X", object_name=None, failures=1, retry_ms=1
+    )
+    assert describe(event).startswith("listing the jobs failed")
