@@ -123,6 +123,10 @@ class LocalCopies:
         """The range's copies that nobody else holds; this process holds them now, and must release each."""
         return [copy for path in self.directories(key) if (copy := _hold(path, os.O_CREAT)) is not None]
 
+    def is_in_use(self, key: CopyRange) -> bool:
+        """Whether a process holds a copy of the range, be it an empty one; also this process."""
+        return any(_is_held(path) for path in self._range(key).glob(f"*{_LOCK_SUFFIX}"))
+
     def is_held_briefly(self, key: CopyRange) -> bool:
         """Whether a process says that it will give up a copy of the range in a moment."""
         for path in self.directories(key):
@@ -240,6 +244,22 @@ def _hold(directory: Path, flags: int = 0) -> LocalCopy | None:
         except FileNotFoundError:
             pass
         os.close(lock)
+
+
+def _is_held(lock: Path) -> bool:
+    """Whether a process holds the copy with that lock file."""
+    try:
+        probe = os.open(lock, os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return False
+    try:
+        fcntl.flock(probe, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    else:
+        return False
+    finally:
+        os.close(probe)
 
 
 def _remove(path: Path) -> None:

@@ -79,12 +79,12 @@ class Membership:
 
 def owner(key: RangeKey, members: Iterable[str]) -> str:
     """The member with the highest hash for this range: when members come or go, only their own ranges move."""
+    return by_weight(f"{key.job_id}|{key.operator}|{key.low}-{key.high}", members)[0]
 
-    def weight(member: str) -> tuple[bytes, str]:
-        text = f"{member}|{key.job_id}|{key.operator}|{key.low}-{key.high}"
-        return hashlib.sha256(text.encode()).digest(), member
 
-    return max(members, key=weight)
+def by_weight(what: str, members: Iterable[str]) -> list[str]:
+    """The members by their hash for this text, the highest first (a rendezvous hash)."""
+    return sorted(members, key=lambda m: (hashlib.sha256(f"{m}|{what}".encode()).digest(), m), reverse=True)
 
 
 def beat(store: ObjectStore, membership: Membership, now_ms: int) -> Membership:

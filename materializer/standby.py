@@ -3,7 +3,8 @@
 It knows the job only from its storage, like the materializer, and writes only to the directories of local recovery
 (`varve.changelog.local_copies`). A copy is held while the log is folded into it, a moment in each round, and is free in
 between: a worker that comes takes it like one that an earlier worker has left, and reads just the end of the log. While
-a worker on the host holds a copy of a range, the standby leaves the range alone.
+a worker on the host holds a copy of a range, the standby leaves the range alone. If its host has been given names, it
+tells the driver and the job's other standbys in the storage how far its copies are (`StandbyMember`).
 
 Invariants: I5 (only what no later line can give up is folded), I9 (copies are a cache), I10 (one store is open per
 thread; what nobody uses is swept by age and size).
@@ -12,8 +13,9 @@ thread; what nobody uses is swept by age and size).
 from __future__ import annotations
 
 import logging
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -22,13 +24,15 @@ from varve.changelog.copy_restore import caught_up, newest_copy, open_copy, rest
 from varve.changelog.local_copies import CopyRange, LocalCopies, LocalRecovery
 from varve.changelog.restore import RestoreTarget
 from varve.materializer.chain_follower import ChainFollower
+from varve.materializer.standby_member import StandbyMember
+from varve.materializer.standby_record import OperatorCopies, runs
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import VarveError
 from varve.storage.job import read_job
 from varve.storage.tile_cover import key_range
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Sequence
 
     from varve.changelog.local_copies import LocalCopy
     from varve.storage.clock import Clock
@@ -39,6 +43,8 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 SWEEP_ROUNDS: Final = 600
 """Rounds from one sweep to the next."""
+_BEAT_WAIT_S: Final = 1.0
+"""So often it is looked during a round whether the others must hear of this standby."""
 
 
 class StandbyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,10 +68,15 @@ class _Share:
     """One range of an operator."""
 
     partition: int
+    parallelism: int
     operator: str
     key_type: str
     low: int
     high: int
+
+    def key(self, job_id: str) -> CopyRange:
+        """What its copies are called."""
+        return CopyRange(job_id, self.operator, self.low, self.high)
 
 
 class _Round(NamedTuple):
@@ -85,22 +96,50 @@ class Standby:
     """Follows one job; for one thread."""
 
     def __init__(
-        self, name: str, store: ObjectStore, policy: LocalRecovery, clock: Clock, *, parallel: int = 2
+        self,
+        name: str,
+        store: ObjectStore,
+        policy: LocalRecovery,
+        clock: Clock,
+        *,
+        parallel: int = 2,
+        host_names: Sequence[str] = (),
+        followers: int | None = None,
     ) -> None:
-        """`store` is the job's; `parallel` ranges are brought up at the same time."""
+        """Nothing is read yet.
+
+        Args:
+            name: The job's.
+            store: The job's.
+            policy: Where copies are kept.
+            clock: For sweeps and heartbeats.
+            parallel: So many ranges are brought up at the same time.
+            host_names: What this host is called, its own name first; without any nothing is told of the copies.
+            followers: How many standbys keep a copy of a partition; None: all of them. Needs names.
+        """
         self._name = name
         self._store = store
         self._policy = policy
         self._clock = clock
         self._parallel = parallel
+        self._host_names = host_names
+        self._followers = followers
         self._reader: ChainReader | None = None
         self._follower: ChainFollower | None = None
+        self._member: StandbyMember | None = None
         self._rounds = 0
+        self._shares: list[_Share] = []
         self._reached: dict[CopyRange, Link] = {}
         """Where a round has brought the copies of these ranges."""
+        self._in_use: set[CopyRange] = set()
+        """The ranges whose state somebody else on the host uses."""
+        self._is_silent = False
+        """The last heartbeat could not be written."""
 
     def step(self, stopped: Callable[[], bool] = lambda: False) -> tuple[StandbyLine, ...]:
-        """One round over all ranges of all operators; `stopped` ends it early. Nothing yet: the job has no checkpoint.
+        """One round over all ranges of all operators; `stopped` ends it early.
+
+        Nothing yet: the job has no checkpoint, or the other standbys are not known yet.
 
         Raises:
             MissingObjectError: there is no such job yet.
@@ -110,17 +149,66 @@ class Standby:
             record = read_job(self._store)
             self._reader = ChainReader(self._store, record.job_id)
             self._follower = ChainFollower(self._reader, record.max_parallelism)
+            if self._host_names:
+                given = self._host_names, self._clock, self._followers
+                self._member = StandbyMember(self._store, record.job_id, *given)
+        reader, member = self._reader, self._member
         chain = self._follower.read()
-        if chain is None or chain.final is None:
+        final = None if chain is None else chain.final
+        if final is not None:
+            self._shares = _shares(final.commit)
+        if chain is None or final is None or (member is not None and not member.knows_its_share):
+            self._beat(reader)
             return ()
-        round_ = _Round(self._reader, chain.final.view, chain.newest.view)
+        round_ = _Round(reader, final.view, chain.newest.view)
         if self._rounds % SWEEP_ROUNDS == 0:
             self._sweep()
         self._rounds += 1
+        own = [s for s in self._shares if member is None or member.follows(s.parallelism, s.partition)]
+        for share in set(self._shares).difference(own):
+            self._reached.pop(share.key(reader.job_id), None)
         with ThreadPoolExecutor(self._parallel, "varve-standby") as pool:
-            rounds = [pool.submit(self._bring_up, share, round_, stopped) for share in _shares(chain.final.commit)]
-            lines = [one.result() for one in rounds]
+            rounds = {share: pool.submit(self._bring_up, share, round_, stopped) for share in own}
+            while wait(rounds.values(), _BEAT_WAIT_S).not_done:
+                self._beat(reader, {share for share, one in rounds.items() if not one.done()})
+        lines = [one.result() for one in rounds.values()]
+        self._beat(reader)
         return tuple(line for line in lines if line is not None)
+
+    def _beat(self, reader: ChainReader, busy: Collection[_Share] = ()) -> None:
+        """Tell what is here, if it is time; `busy` are those that this process may be bringing up."""
+        if self._member is None or not self._member.is_due:
+            return
+        for share in self._shares:
+            if share not in busy:
+                self._note_use(share, reader)
+        try:
+            self._member.beat(self._told(reader.job_id))
+        except VarveError as error:
+            if not self._is_silent:
+                _log.warning("job %s: nobody hears of this standby: %s", self._name, error)
+            self._is_silent = True
+        else:
+            self._is_silent = False
+
+    def _told(self, job_id: str) -> list[OperatorCopies]:
+        """What is here."""
+        found: list[OperatorCopies] = []
+        for operator, group in groupby(self._shares, key=lambda share: share.operator):
+            keys = [share.key(job_id) for share in group]
+            reached = [self._reached.get(key) for key in keys]
+            copies = runs([None if link is None else link.seq for link in reached])
+            in_use = runs([1 if key in self._in_use else None for key in keys])
+            used = tuple((first, end) for first, end, _ in in_use)
+            found.append(OperatorCopies(operator=operator, parallelism=len(keys), copies=copies, in_use=used))
+        return found
+
+    def _note_use(self, share: _Share, reader: ChainReader) -> None:
+        key = share.key(reader.job_id)
+        if LocalCopies(self._policy.root(share.partition)).is_in_use(key):
+            self._in_use.add(key)
+        else:
+            self._in_use.discard(key)
 
     def _bring_up(self, share: _Share, now: _Round, stopped: Callable[[], bool]) -> StandbyLine | None:
         """One range; None if it was not begun."""
@@ -135,8 +223,9 @@ class Standby:
             how="held",
             newest_seq=now.newest.base.seq,
         )
-        key = CopyRange(reader.job_id, share.operator, share.low, share.high)
+        key = share.key(reader.job_id)
         copies = LocalCopies(self._policy.root(share.partition))
+        self._note_use(share, reader)
         if self._reached.get(key) == view.base and copies.directories(key):
             return msgspec.structs.replace(line, how="current", seq=view.base.seq)
         candidates: list[LocalCopy] = copies.free(key)
@@ -144,9 +233,11 @@ class Standby:
             copy.is_brief(True)
         try:
             if len(copies.directories(key)) > len(candidates):
+                self._reached.pop(key, None)
                 return line
             how = _bring_up(share, now, candidates or [copies.new(key)])
         except VarveError as error:
+            self._reached.pop(key, None)
             _log.warning("key groups %d to %d of %s: %s", share.low, share.high, share.operator, error)
             return msgspec.structs.replace(line, how="failed", error=str(error))
         finally:
@@ -197,6 +288,7 @@ def _shares(commit: Commit) -> list[_Share]:
     return [
         _Share(
             partition,
+            operator.parallelism,
             operator.uid,
             operator.key_type,
             *key_range(partition, operator.parallelism, commit.max_parallelism),

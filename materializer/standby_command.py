@@ -6,8 +6,11 @@ are wrong.
 
 from __future__ import annotations
 
+import socket
 import sys
+from contextlib import suppress
 from dataclasses import replace
+from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
 
 import click
@@ -28,6 +31,8 @@ if TYPE_CHECKING:
     from varve.materializer.standby import StandbyLine
 
 _LIMITS: Final = LocalRecovery()
+_ELSEWHERE: Final = "192.0.2.1"
+"""An address of no machine: to choose it for datagrams, of which none is sent, tells one's own address."""
 
 
 @click.command()
@@ -45,27 +50,71 @@ _LIMITS: Final = LocalRecovery()
 @click.option("--parallel", default=2, show_default=True, type=click.IntRange(1), help="Ranges at the same time.")
 @click.option("--max-unused-age", default="1 d", show_default=True, help="Remove local state not used for so long.")
 @click.option("--max-unused-size", help="Remove the oldest local state above this size [default: no limit].")
-@click.option("--once", is_flag=True, help="One round, and end.")
+@click.option(
+    "--followers",
+    type=click.IntRange(1),
+    help="So many standbys of the job keep a copy of each partition, on other hosts than its worker if possible "
+    "[default: all of them].",
+)
+@click.option(
+    "--host",
+    "hosts",
+    multiple=True,
+    help="What Spark calls this host; once per name, first one that no other standby has [default: the names and "
+    "addresses of this machine].",
+)
+@click.option("--once", is_flag=True, help="One round, of which nobody else is told, and end.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
     """Keep copies of JOB's state current on this host, until SIGTERM or SIGINT.
 
     Runs on a host on which executors may have to take over partitions, with the job's option
-    execution.state-recovery.from-local on. Reads only the storage, and prints what changes.
+    execution.state-recovery.from-local on. Tells in the storage which copies it has, so that the job gives partitions
+    to their hosts, and prints what changes.
     """
+    once, names = bool(options["once"]), options["hosts"] or host_names()
+    if options["followers"] is not None and (once or not names):
+        raise click.UsageError("--followers needs standbys that go on, and a name of this host (--host)")
     try:
         policy = _policy(options)
         poll_ms = parse_duration_ms(options["poll"])
         store = JobStore(open_store(storage_url, storage_options), job)
     except InvalidRequestError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
-    one = Standby(job, store, policy, SystemClock(), parallel=options["parallel"])
+    one = Standby(
+        job,
+        store,
+        policy,
+        SystemClock(),
+        parallel=options["parallel"],
+        host_names=() if once else names,
+        followers=options["followers"],
+    )
     stop = StopSignal()
     stop_on_signals(stop)
-    if options["once"]:
+    if once:
         _check_job(job, storage_url, storage_options)
         sys.exit(0 if _once(one, stop, as_json=options["as_json"]) else 1)
     _run(one, stop, poll_ms / 1000, as_json=options["as_json"])
+
+
+def host_names() -> tuple[str, ...]:
+    """What Spark may call this machine: its name, its full name, its addresses but those of loopback."""
+    name = socket.gethostname()
+    found = [name, socket.getfqdn()]
+    with suppress(OSError):  # no resolver knows the name
+        found += [str(address[4][0]) for address in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as unsent:  # no way leads out
+        unsent.connect((_ELSEWHERE, 9))
+        found.append(str(unsent.getsockname()[0]))
+    return tuple(dict.fromkeys(name for name in found if not _is_loopback(name)))
+
+
+def _is_loopback(name: str) -> bool:
+    try:
+        return ip_address(name).is_loopback
+    except ValueError:
+        return name == "localhost"
 
 
 def _policy(options: dict[str, Any]) -> LocalRecovery:

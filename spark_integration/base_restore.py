@@ -156,7 +156,10 @@ class BaseRestorer:
 
     def _restored(self, view: LineView) -> WorkingStore:
         given = self._request, self._target(), view, self._reader
-        if self._local is None or (view.base == ORIGIN and not self._uses_copy()):
+        if self._local is None:
+            return self._stores.restore(*given, self._directory)
+        if view.base == ORIGIN and not self._uses_copy():
+            self._local.occupy()
             return self._stores.restore(*given, self._directory)
         return self._stores.restore_copy(*given, self._local.directory, reuse=self._local.reusable())
 

@@ -45,9 +45,13 @@ class LocalPlace:
     @property
     def directory(self) -> Path:
         """Of the copy that is held; an empty one is taken if none is. Raises `InvalidRequestError` if there is none."""
+        return self.occupy().directory
+
+    def occupy(self) -> LocalCopy:
+        """Hold a copy, be it an empty one, which tells a standby of this host that the state is in use here."""
         if self._held is None:
             self._held = self._copies.new(self._key)
-        return self._held.directory
+        return self._held
 
     def candidates(self) -> Sequence[LocalCopy]:
         """The copies that may be kept; `keep` must follow. Waits a moment for those of processes that are ending."""

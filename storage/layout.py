@@ -77,6 +77,7 @@ PINS: Final = "pins/"
 SAVEPOINTS: Final = "savepoints/"
 SAVEPOINT_FILES: Final = "savepointdata/"
 MEMBERS: Final = "members/"
+STANDBYS: Final = "standbys/"
 REQUESTS: Final = "requests/"
 
 
@@ -256,6 +257,11 @@ def savepoint_token(name: str) -> str:
 def member(member_id: str) -> str:
     """A materializer's heartbeat counter."""
     return f"{MEMBERS}{_segment(member_id)}"
+
+
+def standby(host: str) -> str:
+    """What the standby of a host has copies of."""
+    return f"{STANDBYS}{_segment(host)}"
 
 
 def request(token: str) -> str:

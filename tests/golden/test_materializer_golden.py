@@ -22,6 +22,7 @@ from varve.materializer.events import (
     encode_event,
 )
 from varve.materializer.sharing import decode_heartbeat, encode_heartbeat
+from varve.materializer.standby_record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
 from varve.storage.errors import CorruptDataError
 from varve.storage.frame import unframe
 
@@ -47,6 +48,16 @@ EVENTS: list[Event] = [
     ),
     Waiting(**JOB, message="job flights does not exist yet"),
 ]  # fmt: skip
+STANDBY = StandbyRecord(
+    job_id="0123456789abcdef0123456789abcdef",
+    host="node-7",
+    names=("node-7", "10.0.0.7"),
+    counter=42,
+    operators=(
+        OperatorCopies(operator="per-plane/ä", parallelism=8, copies=((0, 2, 120), (4, 5, 119)), in_use=((2, 4),)),
+        OperatorCopies(operator="totals", parallelism=1),
+    ),
+)
 LATER: list[Event] = [Overdue(**RANGE, reason="3120 log batches", failures=2)]
 """Kinds that came later; their golden lines are in a file of their own."""
 
@@ -87,3 +98,18 @@ def test_a_changed_byte_of_a_heartbeat_is_noticed(position: int) -> None:
     with pytest.raises(CorruptDataError) as raised:
         decode_heartbeat(bytes(data), "members/m")
     assert raised.value.context["object_name"] == "members/m"
+
+
+def test_the_golden_record_of_a_standby_is_read_and_written_as_ever() -> None:
+    data = (DATA / "standby-v1.bin").read_bytes()
+    assert decode_standby(data, "standbys/node-7") == STANDBY
+    assert encode_standby(STANDBY) == data
+
+
+@pytest.mark.parametrize("position", range(0, 284, 11))
+def test_a_changed_byte_of_a_standbys_record_is_noticed(position: int) -> None:
+    data = bytearray((DATA / "standby-v1.bin").read_bytes())
+    data[position] ^= 1
+    with pytest.raises(CorruptDataError) as raised:
+        decode_standby(bytes(data), "standbys/node-7")
+    assert raised.value.context["object_name"] == "standbys/node-7"

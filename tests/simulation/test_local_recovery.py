@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,14 +16,18 @@ from tests.working_stores import quick_directory
 from varve.changelog.local_copies import CopyRange, LocalCopies, LocalRecovery
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.working_store import WorkingStore
+from varve.materializer.sharing import HEARTBEAT_MS
 from varve.materializer.standby import Standby, StandbyLine
+from varve.materializer.standby_record import read_standbys
 from varve.spark_integration.base_restore import BaseRestorer, Reached
 from varve.spark_integration.local_place import BRIEF_WAIT_S, LOCK_WAIT_S, LocalPlace
 from varve.spark_integration.protocol import OperatorRequest
 from varve.spark_integration.working_stores import WorkingStores
 from varve.storage import layout
 from varve.storage.chain_state import CommitPolicy
+from varve.storage.errors import DidNotHappenError
 from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.records import ORIGIN
 
 RETAINED = 4
 
@@ -48,6 +52,13 @@ class CountedStore(PrefixedStore):
         found = [name for name in self.reads if name.startswith(layout.SNAPSHOT_FILES)]
         self.reads.clear()
         return found
+
+
+class RefusingStore(CountedStore):
+    """It can be read only."""
+
+    def put(self, name: str, data: bytes) -> None:
+        raise DidNotHappenError("read only", object_name=name)
 
 
 class Worker:
@@ -325,9 +336,16 @@ def test_any_order_of_batches_snapshots_restarts_and_moves(seed: int) -> None:
         assert "caught-up" in seen
 
 
-def standby(world: World, host: Path) -> Standby:
+def standby(world: World, host: Path, followers: int | None = None) -> Standby:
+    """Of a host that is called as its directory is."""
     policy = LocalRecovery(directories=(str(host),), flush_interval_ms=0)
-    return Standby("job", CountedStore(world), policy, world.clock)
+    return Standby("job", CountedStore(world), policy, world.clock, host_names=(host.name,), followers=followers)
+
+
+def told(world: World) -> dict[str, tuple[Sequence[tuple[int, ...]], Sequence[tuple[int, ...]]]]:
+    """By host: the copies and what is in use, as its standby tells it of the one operator."""
+    records = read_standbys(world.store, world.reader.job_id)
+    return {one.host: (one.operators[0].copies, one.operators[0].in_use) for one in records if one.operators}
 
 
 def ways(lines: tuple[StandbyLine, ...]) -> list[str]:
@@ -359,6 +377,65 @@ def test_a_worker_takes_the_copy_of_a_standby_over(world: World, backend: str) -
     assert worker.reach().how == "caught-up"
     assert worker.counted.files() == []
     worker.end()
+
+
+@pytest.mark.parametrize("backend", ["rocksdb", "hashmap"])
+def test_a_standby_tells_how_far_its_copies_are_and_what_is_in_use(world: World, backend: str) -> None:
+    one = standby(world, world.directory / "host")
+    elsewhere = standby(world, world.directory / "elsewhere")
+    worker = Worker(world, world.directory / "host", backend)
+    worker.store = worker.restorer.reach(ORIGIN, None).store  # the empty state, of which a hash map keeps no copy
+    world.commit(3)
+    final = world.newest().seq - 1
+    for each in (one, elsewhere):
+        each.step()
+        world.clock.advance(HEARTBEAT_MS / 1000)
+        each.step()
+    copies = () if backend == "rocksdb" else ((0, 1, final),)
+    assert told(world) == {"host": (copies, ((0, 1),)), "elsewhere": (((0, 1, final),), ())}
+    worker.end()
+    world.clock.advance(HEARTBEAT_MS / 1000)
+    one.step()
+    assert told(world)["host"] == (((0, 1, final),), ())
+
+
+def test_one_standby_follows_a_partition_and_another_takes_over_when_it_runs_there(world: World) -> None:
+    hosts = {name: world.directory / name for name in ("a", "b", "c")}
+    standbys = {name: standby(world, host, followers=1) for name, host in hosts.items()}
+
+    def rounds(count: int = 2) -> dict[str, list[str]]:
+        for _ in range(count):
+            world.commit()
+            found = {name: ways(one.step()) for name, one in standbys.items()}
+            world.clock.advance(HEARTBEAT_MS / 1000)
+        return {name: how for name, how in found.items() if how}
+
+    world.commit(3)
+    materialize(world)
+    assert rounds(2) == {}, "they get to know each other"
+    (first,) = rounds()
+    assert rounds() == {first: ["caught-up"]}
+    assert [bool(copies) for _, (copies, _) in sorted(told(world).items())] == [name == first for name in hosts]
+    worker = Worker(world, hosts[first])
+    assert worker.reach().how == "caught-up"
+    (second,) = rounds(3)
+    assert second != first
+    assert rounds() == {second: ["caught-up"]}
+    assert told(world)[first] == ((), ((0, 1),))
+    worker.end()
+
+
+def test_a_standby_that_cannot_tell_goes_on(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    one = standby(world, world.directory / "host")
+    world.commit(3)
+    world.store.put(layout.STANDBYS + "host", b"")
+    refusing = RefusingStore(world)
+    one._store = refusing
+    for how in ("restored", "caught-up"):
+        assert ways(one.step()) == [how]
+        world.commit()
+        world.clock.advance(HEARTBEAT_MS / 1000)
+    assert [r.message for r in caplog.records if "nobody hears" in r.message] == [caplog.records[-1].message]
 
 
 def test_a_standby_follows_a_new_parallelism_and_a_redone_batch(world: World) -> None:

@@ -52,6 +52,8 @@ COVERED: dict[str, str] = {
         "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
     "varve standby flights --storage file:///var/lib/varve --directory /mnt/disk1/varve --directory /mnt/disk2/varve":
         "tests/unit/materializer/test_standby_command.py::test_the_command_of_the_page_runs",
+    "varve standby flights --storage file:///var/lib/varve --directory /mnt/disk1/varve --followers 2 --host node-7":
+        "tests/unit/materializer/test_standby_command.py::test_the_command_with_followers_runs",
     "varve sweep --storage file:///var/lib/varve --dry-run":
         "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     **dict.fromkeys(

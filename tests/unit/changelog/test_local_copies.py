@@ -55,6 +55,20 @@ def test_a_copy_that_is_held_is_nobody_elses(tmp_path: Path) -> None:
     second.release()
 
 
+def test_a_range_is_in_use_while_somebody_holds_a_copy_be_it_an_empty_one(tmp_path: Path) -> None:
+    copies = LocalCopies(tmp_path)
+    assert not copies.is_in_use(KEY)
+    with_state, empty = copies.new(KEY), copies.new(KEY)
+    with_state.directory.mkdir()
+    for copy in (with_state, empty):
+        assert copies.is_in_use(KEY)
+        copy.release()
+    assert not copies.is_in_use(KEY)
+    (again,) = copies.free(KEY)
+    assert again.directory == with_state.directory, "to look leaves no trace"
+    again.release()
+
+
 def test_every_range_has_copies_of_its_own(tmp_path: Path) -> None:
     copies = LocalCopies(tmp_path)
     others = [

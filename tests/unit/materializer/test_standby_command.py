@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shlex
+import socket
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,9 @@ from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
 from varve.materializer import standby_command
 from varve.materializer.cli import main
-from varve.materializer.standby import StandbyLine
+from varve.materializer.sharing import HEARTBEAT_MS
+from varve.materializer.standby import Standby, StandbyLine
+from varve.materializer.standby_record import decode_standby
 from varve.materializer.stop_signal import StopSignal
 from varve.storage.local_store import LocalStore
 from varve.storage.prefixed_store import PrefixedStore
@@ -37,17 +40,45 @@ def run(*arguments: str) -> Result:
     return CliRunner().invoke(main, ["standby", *arguments])
 
 
-def test_the_command_of_the_page_runs(storage: str, tmp_path: Path) -> None:
-    blocks = blocks_of(PAGE, (ROOT / PAGE).read_text())
-    [command] = [command for block in blocks if block.language == "console" for command in commands_of(block)]
+def page_command(number: int, storage: str, tmp_path: Path) -> list[str]:
+    """The arguments of a command of the page, over this storage and other directories."""
+    blocks = [block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "console"]
+    command = [command for block in blocks for command in commands_of(block)][number]
     given = command.replace("file:///var/lib/varve", storage).replace("/mnt", str(tmp_path / "mnt"))
     name, *arguments = shlex.split(given)
     assert name == "varve"
-    done = CliRunner().invoke(main, [*arguments, "--once"])
+    return arguments
+
+
+def test_the_command_of_the_page_runs(storage: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(main, [*page_command(0, storage, tmp_path), "--once"])
     assert done.exit_code == 0, done.output
     assert done.output.count("restored") == 2
     for disk in ("disk1", "disk2"):
         assert len(list((tmp_path / "mnt" / disk / "varve").glob("*/*/*/0/CURRENT"))) == 1, "partitions are spread"
+
+
+def test_the_command_with_followers_runs(storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+    monkeypatch.setattr(standby_command, "SystemClock", lambda: clock)
+
+    def rounds(one: Standby, *_: object, **__: object) -> None:
+        found = [one.step()]
+        while not found[-1]:
+            clock.sleep(HEARTBEAT_MS / 1000)
+            found.append(one.step())
+        assert [line.how for line in found[-1]] == ["restored", "restored"]
+        clock.sleep(HEARTBEAT_MS / 1000)
+        one.step()
+
+    monkeypatch.setattr(standby_command, "_run", rounds)
+    done = CliRunner().invoke(main, page_command(1, storage, tmp_path), catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    (record,) = (tmp_path / "storage" / "flights" / "standbys").iterdir()
+    told = decode_standby(record.read_bytes(), f"standbys/{record.name}")
+    assert (told.host, told.names) == ("node-7", ("node-7",))
+    ((first, end, _),) = told.operators[0].copies
+    assert (first, end, told.operators[0].in_use) == (0, 2, ())
 
 
 def test_a_round_says_what_it_did_as_json(storage: str, tmp_path: Path) -> None:
@@ -64,6 +95,29 @@ def test_a_job_that_is_missing_and_wrong_options_are_told(storage: str, tmp_path
     assert (missing.exit_code, "other" in missing.output) == (1, True)
     for option in (["--poll", "soon"], ["--max-unused-age", "x"], ["--max-unused-size", "x"], ["--parallel", "0"]):
         assert run("flights", "--storage", storage, *option).exit_code == 2
+
+
+def test_followers_need_standbys_that_go_on_and_a_name(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert run("flights", "--storage", storage, "--followers", "2", "--once").exit_code == 2
+    assert run("flights", "--storage", storage, "--followers", "0").exit_code == 2
+    monkeypatch.setattr(standby_command, "host_names", lambda: ())
+    assert run("flights", "--storage", storage, "--followers", "2").exit_code == 2
+
+
+def test_one_round_tells_nobody_of_its_copies(storage: str, tmp_path: Path) -> None:
+    done = run("flights", "--storage", storage, "--directory", str(tmp_path / "local"), "--once", "--host", "here")
+    assert done.exit_code == 0
+    assert not list((tmp_path / "storage" / "flights").glob("standbys/*"))
+
+
+def test_a_host_has_names_by_which_others_can_mean_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "node-7")
+    monkeypatch.setattr(socket, "getfqdn", lambda: "localhost")
+    addresses = ["127.0.1.1", "10.0.0.7", "::1"]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [(0, 0, 0, "", (a, 0)) for a in addresses])
+    found = standby_command.host_names()
+    assert found[:2] == ("node-7", "10.0.0.7")
+    assert not any(name == "localhost" or name.startswith("127.") or ":" in name for name in found)
 
 
 def test_what_fails_is_told_and_counts(storage: str, tmp_path: Path) -> None:
