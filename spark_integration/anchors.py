@@ -22,12 +22,16 @@ from varve.spark_integration.placement import (
     join_form,
     next_placement,
 )
+from varve.spark_integration.standby_copies import NO_COPIES
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import SparkSession
 
     from varve.spark_integration.placement import Executor
+    from varve.spark_integration.standby_copies import StandbyCopies
 
 _log: Final = logging.getLogger(__name__)
 MERGE_SETTINGS: Final = {
@@ -42,31 +46,40 @@ _NOT_AS_KNOWN: Final = (Py4JError, PySparkException, InvariantError, TypeError)
 class Anchors:
     """See the module. One thread at a time."""
 
-    def __init__(self, session: SparkSession, job: str, executors: LiveExecutors, form: JoinForm) -> None:
+    def __init__(
+        self,
+        session: SparkSession,
+        job: str,
+        executors: LiveExecutors,
+        form: JoinForm,
+        copies: Callable[[], StandbyCopies] = lambda: NO_COPIES,
+    ) -> None:
         """Use `create`."""
         self._session = session
         self._job = job
         self._live = executors
         self._form = form
+        self._copies = copies
         self._executors: frozenset[Executor] = frozenset()
         self._placements: dict[int, Placement] = {}
         self._anchors: dict[int, Anchor] = {}
         self._is_off = False
 
     @classmethod
-    def create(cls, session: SparkSession, job: str) -> Anchors | None:
+    def create(cls, session: SparkSession, job: str, copies: Callable[[], StandbyCopies]) -> Anchors | None:
         """The anchors of a job's run; None where there is only one place for tasks.
 
         Args:
             session: That of the stream's rows.
             job: Its name.
+            copies: What is known of standbys; asked for whenever partitions are placed.
         """
         context = session.sparkContext
         if is_one_process(context.master or ""):
             return None
         form = join_form(context.getConf().get(REDUCE_LOCALITY, "true") or "true")
         try:
-            anchors = cls(session, job, LiveExecutors(context), form)
+            anchors = cls(session, job, LiveExecutors(context), form, copies)
         except _NOT_AS_KNOWN as error:
             _log.warning("job %s: partitions are not placed: %s", job, error)
             return None
@@ -91,7 +104,8 @@ class Anchors:
         if self._is_off:
             return None
         before = self._placements.get(parallelism, Placement())
-        placement = self._placements[parallelism] = next_placement(before, parallelism, self._executors, self._job)
+        given = before, parallelism, self._executors, self._job, self._copies()
+        placement = self._placements[parallelism] = next_placement(*given)
         if not placement.needs_anchor:
             self._anchors.pop(parallelism, None)
             return None

@@ -37,6 +37,7 @@ from varve.spark_integration.placement import PartitionMoves
 from varve.spark_integration.segment_inbox import SegmentInbox
 from varve.spark_integration.snapshot_watch import SnapshotWatch
 from varve.spark_integration.spark_progress import SparkCheckpoint
+from varve.spark_integration.standby_watch import StandbyWatch
 from varve.spark_integration.task_errors import task_error
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.storage.attempt_threads import AttemptThreads
@@ -132,6 +133,8 @@ class Coordinator:
         self._beside = AttemptThreads(1, "varve-beside-the-batch")
         """Waits for a storage while Spark's thread plans or executes; a hung one holds up no exit."""
         self._watch = SnapshotWatch(run.store, run.record.job_id)
+        copied = self._requests if plan.config.recover_from_local else []
+        self._standbys = StandbyWatch(run.store, run.record.job_id, {r.operator: r.parallelism for r in copied}, clock)
         self._materializer: SupervisedMaterializer | None = None
         self._batch_limit: ArrowBatchLimit | None = None
         self._combining = MapSideCombining()
@@ -333,7 +336,8 @@ class Coordinator:
         self._requests = [with_states(request, base) for request in self._requests]
         self._winners = winners_of(base)
         self._first_base = self._run.state.view.base
-        self._watch.start(self._run.state.view, self._run.state.floors)
+        standbys = None if self._anchors is None else self._standbys
+        self._watch.start(self._run.state.view, self._run.state.floors, standbys)
         if isinstance(decision, Adopt):
             _log.info("batch %d: state and output are already durable (seq %d): adopted", batch, decision.commit.seq)
             return False
@@ -442,7 +446,7 @@ class Coordinator:
                 rows.sparkSession.conf.set(key, value)
             self._batch_limit = ArrowBatchLimit(rows.sparkSession)
             if self._plan.config.placement_enabled:
-                self._anchors = Anchors.create(rows.sparkSession, self._plan.job)
+                self._anchors = Anchors.create(rows.sparkSession, self._plan.job, self._standbys.copies)
         return self._batch_limit
 
 

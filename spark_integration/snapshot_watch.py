@@ -1,5 +1,7 @@
 """Looks for published snapshots in the background, so that the driver adopts them without listing when it commits.
 
+In the same thread it is looked for what standbys have, where that is wanted.
+
 Invariants: I7 (only what `decide_adoption` allows is adopted; what is found late is adopted by a later commit).
 """
 
@@ -18,6 +20,7 @@ from varve.storage.snapshots import SnapshotReader
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from varve.spark_integration.standby_watch import StandbyWatch
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import SnapshotDescriptor, SnapshotFloor
@@ -48,12 +51,15 @@ class SnapshotWatch:
         self._base_sizes: dict[TileSnapshot, BaseSize] = {}
         self._view: LineView | None = None
         self._floors: tuple[SnapshotFloor, ...] = ()
+        self._standbys: StandbyWatch | None = None
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="varve-snapshot-watch", daemon=True)
 
-    def start(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> None:
-        """Begin to look, from this state on."""
-        self._view, self._floors = view, floors
+    def start(self, view: LineView, floors: tuple[SnapshotFloor, ...], standbys: StandbyWatch | None = None) -> None:
+        """Begin to look, from this state on; what standbys have, if that is wanted, is known when it returns."""
+        self._view, self._floors, self._standbys = view, floors, standbys
+        if standbys is not None:
+            standbys.look()
         self._thread.start()
 
     def adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
@@ -78,6 +84,8 @@ class SnapshotWatch:
 
     def _run(self) -> None:
         while not self._stopped.wait(self._poll_s):
+            if self._standbys is not None:
+                self._standbys.look()
             with self._lock:
                 view, floors = self._view, self._floors
             if view is None:

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 FIRST_HOST = 11
-"""Worker i listens on 127.0.0.(11 + i)."""
 START_TIMEOUT_S = 400.0
 
 
@@ -52,10 +51,25 @@ class StandaloneCluster:
         """SIGKILL the executor of a worker; its worker starts another."""
         self.executors()[index].send_signal(signal.SIGKILL)
 
+    def kill_host(self, index: int) -> None:
+        """SIGKILL a worker and its executor, for which no other comes."""
+        executor = self.executors()[index]
+        self.workers[index].kill()
+        executor.send_signal(signal.SIGKILL)
+
+    def temporary_directory(self, index: int) -> Path:
+        """That of a worker's Python processes: they share it with none of another host."""
+        return self.directory / f"tmp-worker-{index}"
+
     def log_tail(self) -> str:
         """The ends of all logs, for messages."""
         logs = sorted(self.directory.glob("*.log"))
         return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-2000:]}" for path in logs)
+
+
+def host_name(index: int) -> str:
+    """What Spark calls the host of a worker."""
+    return f"127.0.0.{FIRST_HOST + index}"
 
 
 def _is_executor(process: psutil.Process) -> bool:
@@ -98,12 +112,13 @@ def standalone_cluster(
     try:
         _wait_for(lambda: _listens(port), master, cluster)
         for index in range(workers):
-            host = f"127.0.0.{FIRST_HOST + index}"
-            own = ("--host", host, "--cores", str(cores), "--memory", memory, "--webui-port", "0")
+            own = ("--host", host_name(index), "--cores", str(cores), "--memory", memory, "--webui-port", "0")
             work = ("--work-dir", str(directory / f"work-{index}"), cluster.url)
             name = f"worker-{index}"
+            cluster.temporary_directory(index).mkdir()
+            placed = {**environment, "TMPDIR": str(cluster.temporary_directory(index))}
             cluster.workers.append(
-                _start(name, directory, environment, "org.apache.spark.deploy.worker.Worker", *own, *work)
+                _start(name, directory, placed, "org.apache.spark.deploy.worker.Worker", *own, *work)
             )
         for index, worker in enumerate(cluster.workers):
             log = directory / f"worker-{index}.log"

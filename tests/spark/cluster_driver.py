@@ -7,7 +7,8 @@ It begins when there are so many executors.
 Files in `<directory>`: `application` gets the application's id; `input/*.json` is read, one file per batch;
 `out/<batch>.json` gets the rows of a batch. Where `pause-<batch>` exists, the driver does after that batch what it says
 (`ORDERS`), makes `paused-<batch>` and waits until the former is gone; meanwhile it keeps the ids of the executors that
-it can use in `executors.json`. `statistics.json` comes at the end.
+it can use in `executors.json`. `copies.json` gets what the driver knows of standbys: by partition of the operators, the
+seq of the copies by host. `statistics.json` comes at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
 from varve import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
+from varve.spark_integration import coordinator
 from varve.spark_integration.live_executors import LiveExecutors
+from varve.spark_integration.standby_watch import StandbyWatch
 
 PLACED = f"{OUTPUT}, partition int, executor string"
 TWICE = f"{PLACED}, times long"
@@ -60,6 +63,18 @@ def replace(path: Path, content: Any) -> None:
     temporary = path.with_suffix(".tmp")
     temporary.write_text(json.dumps(content))
     temporary.rename(path)
+
+
+class ToldWatch(StandbyWatch):
+    """It tells what it has read."""
+
+    directory: Path
+
+    def look(self) -> None:
+        super().look()
+        copies = self.copies()
+        parallelism = {parallelism for _, parallelism in copies.operators}
+        replace(self.directory / "copies.json", [list(copies.by_partition(n)) for n in parallelism])
 
 
 def usable(executors: LiveExecutors) -> list[str]:
@@ -129,6 +144,8 @@ def main(directory: Path, master: str, executors: str, *settings: str) -> None:
     spark = builder.getOrCreate()
     (directory / "application").write_text(spark.sparkContext.applicationId)
     live = LiveExecutors(spark.sparkContext)
+    ToldWatch.directory = directory
+    coordinator.StandbyWatch = ToldWatch  # type: ignore[misc]
     wait_while(lambda: len(live.usable()) < int(executors))
     (directory / "out").mkdir(exist_ok=True)
     env = StreamExecutionEnvironment.get_execution_environment(spark).enable_changelog_state_backend(True)

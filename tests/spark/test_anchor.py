@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from varve.spark_integration.live_executors import LiveExecutors
 from varve.spark_integration.placement import Executor, JoinForm
 from varve.spark_integration.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 from varve.spark_integration.side_by_side import side_by_side
+from varve.spark_integration.standby_copies import StandbyCopies
 
 pytestmark = pytest.mark.spark
 PARTITIONS, KEY_GROUPS = 5, 32
@@ -113,8 +114,8 @@ def anchored_jobs(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatc
 
     class Placing(Anchors):
         @classmethod
-        def create(cls, session: SparkSession, job: str) -> Anchors:
-            return Anchors(session, job, live, request.param)
+        def create(cls, session: SparkSession, job: str, copies: Callable[[], StandbyCopies]) -> Anchors:
+            return Anchors(session, job, live, request.param, copies)
 
     monkeypatch.setattr(coordinator, "Anchors", Placing)
     return live

@@ -46,13 +46,14 @@ class ClusterJob:
     count: int
     """Executors that the driver waits for."""
     settings: dict[str, str]
+    batches: int = BATCHES
     expected: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
 
     def write_input(self) -> None:
         """One file per batch, with two rows of each key in an order that matters."""
         (self.directory / "input").mkdir()
         model = SumsModel()
-        for batch in range(BATCHES):
+        for batch in range(self.batches):
             keys = {EMPTY: 0, ONE_KEY: 1}.get(batch, KEYS)
             rows = [(f"key-{key}", value) for value in (batch * 10 + 9, batch * 10) for key in range(keys)]
             path = self.directory / "input" / f"{batch:05d}.json"
@@ -107,13 +108,20 @@ class ClusterJob:
         path = self.directory / "executors.json"
         return json.loads(path.read_text()) if path.exists() else []
 
+    def copies(self) -> list[dict[str, int]]:
+        """By partition: the seq of the copies that the driver knows, by host."""
+        path = self.directory / "copies.json"
+        (found,) = (json.loads(path.read_text()) if path.exists() else []) or [[]]
+        return found
+
     def go_on(self, batch: int) -> None:
         """End the pause."""
         (self.directory / f"pause-{batch}").unlink()
 
-    def rows(self) -> list[list[list[Any]]]:
-        """The output rows by batch."""
-        return [json.loads((self.directory / "out" / f"{batch}.json").read_text()) for batch in range(BATCHES)]
+    def rows(self, batches: int | None = None) -> list[list[list[Any]]]:
+        """The output rows by batch, of the first ones or of all."""
+        numbers = range(self.batches if batches is None else batches)
+        return [json.loads((self.directory / "out" / f"{batch}.json").read_text()) for batch in numbers]
 
     def check_rows(self) -> None:
         """No row was lost or doubled, and each key's rows came in order."""
@@ -121,10 +129,10 @@ class ClusterJob:
         assert in_order(tuple(row[:4]) for row in rows) == in_order(self.expected)
         assert all(times == n for _, n, *_, times in rows)
 
-    def homes(self) -> list[dict[int, str]]:
-        """By batch: the executor of every partition that has had rows so far."""
+    def homes(self, batches: int | None = None) -> list[dict[int, str]]:
+        """By batch, of the first ones or of all: the executor of every partition that has had rows so far."""
         found: list[dict[int, str]] = []
-        for batch in self.rows():
+        for batch in self.rows(batches):
             found.append({**(found[-1] if found else {}), **{row[4]: row[5] for row in batch}})
         return found
 
