@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from typing import Any
 import pyspark
 import pytest
 
+from tests.doc_blocks import blocks_of
 from tests.spark.keyed_jobs import SumsModel, in_order
 from tests.standalone_cluster import standalone_cluster
 
@@ -29,6 +29,9 @@ KEYS = 24
 EMPTY, ONE_KEY = 4, 6
 """Batches without rows, and with rows of one partition only."""
 WAIT_MAX_S = 600
+PAGE = "docs/cluster.md"
+WARM_UP = 1
+"""Batches in which executors start their processes, one sooner than the other."""
 WAIT = "100s"
 """However slow the machine is, a task waits so long for its executor."""
 SETTINGS = {
@@ -194,17 +197,23 @@ def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissione
     assert stays(homes, partitions) >= 0.95
 
 
-def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacement_gets_its_share(
+def recommended() -> dict[str, str]:
+    """What the page says to set of Spark's."""
+    (block,) = (block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "ini")
+    settings = dict(line.split() for line in block.text.splitlines())
+    return {key: value for key, value in settings.items() if not key.startswith("spark.varve.")}
+
+
+def test_with_the_settings_of_the_page_only_partitions_of_a_lost_executor_move_and_the_replacement_gets_its_share(
     tmp_path: Path,
 ) -> None:
-    partitions, executors, killed_after, replaced_after = 6, 3, 9, 19
+    partitions, executors, killed_after, replaced_after = 7, 3, 9, 19
+    settings = recommended()
+    assert set(settings) == {"spark.shuffle.reduceLocality.enabled", "spark.locality.wait.process"}
     with standalone_cluster(tmp_path / "cluster") as cluster:
-        settings = {
-            "spark.varve.parallelism.default": str(partitions),
-            "spark.shuffle.reduceLocality.enabled": "false",
-            "spark.locality.wait": WAIT,
-        }
-        job = ClusterJob(tmp_path, cluster.url, executors, settings)
+        job = ClusterJob(
+            tmp_path, cluster.url, executors, {**settings, "spark.varve.parallelism.default": str(partitions)}
+        )
         for pause in (killed_after, replaced_after):
             job.pause_after(pause)
         with job.running() as driver:
@@ -217,20 +226,25 @@ def test_after_the_loss_of_an_executor_only_its_partitions_move_and_the_replacem
             job.go_on(replaced_after)
             assert driver.wait(1200) == 0, job.log()
     job.check_rows()
-    homes = job.homes()
-    assert Counter(Counter(homes[0].values()).values()) == {partitions // executors: executors}
-    assert all(home == homes[0] for home in homes[: killed_after + 1])
-    lost = moved(homes[killed_after], homes[killed_after + 1])
-    assert len(lost) == partitions // executors
-    dead = {homes[0][partition] for partition in lost}
-    assert len(dead) == 1
-    assert all(dead.isdisjoint(home.values()) for home in homes[killed_after + 1 :])
-    after = homes[replaced_after + 1]
-    assert Counter(Counter(after.values()).values()) == {partitions // executors: executors}
+    homes, statistics = job.homes()[WARM_UP:], job.statistics()[WARM_UP:]
+    wait_ms = 1000 * int(settings["spark.locality.wait.process"].removesuffix("s"))
+    if any(one["operators_ms"] >= wait_ms for one in statistics):
+        pytest.skip("on so slow a machine a task may have given its executor up, as the page says")
+    killed, replaced = killed_after - WARM_UP, replaced_after - WARM_UP
+    spread = [sorted(one["partitions_of_executors"], reverse=True) for one in statistics]
+    assert all(found == shares(partitions, executors) for found in [*spread[: killed + 1], *spread[replaced + 1 :]])
+    assert all(found in (shares(partitions, n) for n in (executors - 1, executors)) for found in spread)
+    assert all(home == homes[0] for home in homes[: killed + 1])
+    lost = moved(homes[killed], homes[killed + 1])
+    (dead,) = {homes[0][partition] for partition in lost}
+    assert lost == {partition for partition, home in homes[0].items() if home == dead}
+    assert all(dead not in home.values() for home in homes[killed + 1 :])
     # A replacement that can be used only after the next batch gets its share from the executors that have taken over.
-    given = moved(homes[killed_after + 1], after)
-    assert len(given) in (0, partitions // executors)
-    assert {after[partition] for partition in given or lost}.isdisjoint(homes[0].values())
-    assert moved(homes[0], after) == lost | given
-    assert all(home == after for home in homes[replaced_after + 1 :])
+    after = homes[replaced + 1]
+    (new,) = set(after.values()).difference(homes[0].values())
+    given = moved(homes[killed + 1], after)
+    assert {after[partition] for partition in given} <= {new}
+    assert new in homes[killed + 1].values() or len(given) == partitions // executors
+    assert sum(one["moved_partitions"] for one in statistics[1:]) == 2 * (len(lost) + len(given))
+    assert all(home == after for home in homes[replaced + 1 :])
     assert stays(homes, partitions) >= 0.95

@@ -17,7 +17,7 @@ from tests.standalone_cluster import StandaloneCluster, host_name, standalone_cl
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 HOSTS = 3
-BATCHES, KILLED_AFTER = 12, 6
+BATCHES, KILLED_AFTER = 8, 5
 
 
 @contextmanager
