@@ -54,7 +54,7 @@ _ELSEWHERE: Final = "192.0.2.1"
     "--followers",
     type=click.IntRange(1),
     help="So many standbys of the job keep a copy of each partition, on other hosts than its worker if possible "
-    "[default: all of them].",
+    "[default: all].",
 )
 @click.option(
     "--host",

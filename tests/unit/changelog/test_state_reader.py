@@ -108,7 +108,7 @@ def test_a_checkpoint_that_is_not_retained_any_more_is_an_error(world: World) ->
     world.commit(3)
     world.sidecar(place="later").fold()
     world.commit(3)
-    with pytest.raises(DidNotHappenError, match="pin a newer commit"):
+    with pytest.raises(DidNotHappenError, match="not retained any more"):
         reader.to_arrow(OPERATOR, "total")
     assert pins(world) == []
 
