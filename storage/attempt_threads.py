@@ -49,7 +49,7 @@ class AttemptThreads:
         future: Future[_Answer] = Future()
         with self._changed:
             if self._closed:
-                future.cancel()
+                _drop(future)
                 return future
             self._waiting.append((future, call))
             self._changed.notify()
@@ -77,7 +77,7 @@ class AttemptThreads:
             self._waiting.clear()
             self._changed.notify_all()
         for future, _ in dropped:
-            future.cancel()
+            _drop(future)
 
     def _found(self, _: Future[Any]) -> None:
         with self._changed:
@@ -111,6 +111,12 @@ class AttemptThreads:
                 self._changed.notify()  # it may have been woken for work that another one must do now
                 return None
             return self._waiting.popleft()
+
+
+def _drop(future: Future[Any]) -> None:
+    """Cancel it, and tell who waits for it."""
+    future.cancel()
+    future.set_running_or_notify_cancel()
 
 
 def _run(future: Future[Any], call: Callable[[], Any]) -> None:

@@ -40,8 +40,10 @@ from varve.storage.start_decision import Own, decide_ownership, head_seq, plan_f
 if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.chain_state import ChainState, CommitPolicy
+    from varve.storage.claim import Claim
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.commit_plan import CommitPlan
+    from varve.storage.hedged_claim import HedgedClaims
     from varve.storage.records import Commit
 
 OWNER_CHECK_AFTER_S: Final = 5.0
@@ -56,14 +58,22 @@ class Chain:
     """One run's chain; for one thread at a time. A run that failed must be followed by a new `Chain`."""
 
     def __init__(
-        self, reader: ChainReader, max_parallelism: int, clock: Clock, tokens: TokenSource, begins_after: int = 0
+        self,
+        reader: ChainReader,
+        max_parallelism: int,
+        clock: Clock,
+        tokens: TokenSource,
+        begins_after: int = 0,
+        claims: HedgedClaims | None = None,
     ) -> None:
+        """`claims` are those of commits, where one that hangs is to be joined by another request."""
         self._reader = reader
         self._store = reader.store
         self._max_parallelism = max_parallelism
         self._begins_after = begins_after
         self._clock = clock
         self._tokens = tokens
+        self._claims = claims
         self._fence: Fence | None = None
         self._last_seq = 0
         self._is_unclear = False
@@ -127,7 +137,7 @@ class Chain:
         """Put the planned entry at its slot; when this returns, it is durable and this run's.
 
         Returns:
-            When it was sent, for `still_owner`.
+            When it was sent first, for `still_owner`.
 
         Raises:
             FencedError: another run has the slot.
@@ -145,12 +155,17 @@ class Chain:
             )
         sent_s = self._clock.monotonic_s()
         self._is_unclear = True
-        outcome = claim(self._store, layout.chain(commit.seq), body, commit.token, self._clock)
+        outcome = self._claim_commit(layout.chain(commit.seq), body, commit.token)
         if not outcome.won:
             raise self._fenced(commit.seq, outcome.body)
         self._is_unclear = False
         self._last_seq = commit.seq
         return sent_s
+
+    def _claim_commit(self, name: str, body: bytes, token: str) -> Claim:
+        if self._claims is not None:
+            return self._claims.claim(name, body, token)
+        return claim(self._store, name, body, token, self._clock)
 
     def still_owner(self, since_s: float) -> None:
         """Raise `FencedError` if more than 5 s passed since `since_s` and another run has this run's next slot.

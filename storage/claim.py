@@ -11,7 +11,7 @@ lost reply means nothing at all. Every body carries a token that only its writer
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from varve.storage.backoff import Backoff
 from varve.storage.errors import (
@@ -21,12 +21,15 @@ from varve.storage.errors import (
     MissingObjectError,
     RetryableError,
 )
-from varve.storage.prepared_object import prepare
+from varve.storage.prepared_object import Preparation
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
-    from varve.storage.prepared_object import PreparedObject
+
+_Answer = TypeVar("_Answer")
 
 CLAIM_BACKOFF: Final = Backoff(attempts=6, initial_s=0.05, maximum_s=2.0)
 """Six tries within about 1.6 s of pauses; the store's own timeouts come on top."""
@@ -59,44 +62,69 @@ def claim(
         MayHaveHappenedError: The storage gave no answer that settles it: `name` may or may not hold `body` now.
         InvalidRequestError: The body lacks the token, or the store refuses the call.
     """
-    mark = token.encode()
-    if not mark or mark not in body:
-        raise InvalidRequestError("the body to claim a name with must carry its token", object_name=name)
-    unclear = False
-    last: RetryableError | None = None
-    prepared: PreparedObject | None = None
-    for pause_s in backoff.pauses():
-        if pause_s:
-            clock.sleep(pause_s)
+    return ClaimRequest(store, name, body, token).settle(clock, backoff)
+
+
+class ClaimRequest:
+    """What a claim sends, by one thread or by several: all send the same bytes with the same token."""
+
+    def __init__(self, store: ObjectStore, name: str, body: bytes, token: str) -> None:
+        """As for `claim`; nothing is sent yet. Raises `InvalidRequestError` if the body lacks the token."""
+        self.name = name
+        self.answers = 0
+        """How often the storage has answered, if only with a failure."""
+        self._store = store
+        self._mark = token.encode()
+        if not self._mark or self._mark not in body:
+            raise InvalidRequestError("the body to claim a name with must carry its token", object_name=name)
+        self._object = Preparation(store, name, body)
+        self._is_over = False
+
+    def end(self) -> None:
+        """It is settled, or given up: whoever still settles it sends nothing more, but for what is under way."""
+        self._is_over = True
+
+    def settle(self, clock: Clock, backoff: Backoff) -> Claim:
+        """Send until the outcome is known. Errors as `claim`."""
+        unclear = False
+        last: RetryableError | None = None
+        for pause_s in backoff.pauses():
+            if pause_s:
+                clock.sleep(pause_s)
+            if self._is_over:
+                break
+            try:
+                if self._answered(lambda: self._object.ready().put_if_absent()):
+                    return Claim(won=True, body=None)
+            except DidNotHappenError as error:
+                last = error
+                continue
+            except MayHaveHappenedError as error:
+                last = error
+            unclear = True  # also after a plain refusal: it may have met this claim's own object
+            try:
+                return self._judged(self._answered(lambda: self._store.get(self.name)))
+            except MissingObjectError:
+                continue
+            except RetryableError as error:
+                last = error
+        raise self._unsettled(backoff, last, unclear=unclear)
+
+    def _answered(self, call: Callable[[], _Answer]) -> _Answer:
         try:
-            prepared = prepared or prepare(store, name, body)  # once: all tries send the same bytes
-            if prepared.put_if_absent():
-                return Claim(won=True, body=None)
-        except DidNotHappenError as error:
-            last = error
-            continue
-        except MayHaveHappenedError as error:
-            last = error
-        unclear = True  # also after a plain refusal: it may have met this claim's own object
-        try:
-            return _judged(store.get(name), mark)
-        except MissingObjectError:
-            continue
-        except RetryableError as error:
-            last = error
-    raise _unsettled(name, backoff, last, unclear=unclear)
+            return call()
+        finally:
+            self.answers += 1
 
+    def _judged(self, found: bytes) -> Claim:
+        return Claim(won=True, body=None) if self._mark in found else Claim(won=False, body=found)
 
-def _judged(found: bytes, mark: bytes) -> Claim:
-    return Claim(won=True, body=None) if mark in found else Claim(won=False, body=found)
-
-
-def _unsettled(name: str, backoff: Backoff, last: RetryableError | None, *, unclear: bool) -> RetryableError:
-    what = f"{backoff.attempts} tries to create the object gave no clear answer"
-    error: RetryableError
-    if unclear or last is None:
-        error = MayHaveHappenedError(f"{what}; read it back before going on ({last})", object_name=name)
-    else:
-        error = DidNotHappenError(f"{what} and had no effect; try again ({last})", object_name=name)
-    error.__cause__ = last
-    return error
+    def _unsettled(self, backoff: Backoff, last: RetryableError | None, *, unclear: bool) -> RetryableError:
+        what = f"{backoff.attempts} tries to create the object gave no clear answer"
+        error: RetryableError
+        if unclear or last is None:
+            error = MayHaveHappenedError(f"{what}; read it back before going on ({last})", object_name=self.name)
+        else:
+            error = DidNotHappenError(f"{what} and had no effect; try again ({last})", object_name=self.name)
+        error.__cause__ = last
+        return error

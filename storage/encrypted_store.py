@@ -12,8 +12,10 @@ Invariants: I8 (whatever is not what was written is `CorruptDataError`), I10 (bo
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
+import weakref
 from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -169,14 +171,13 @@ class EncryptedStore:
         with ExitStack() as undo:
             try:
                 cipher = self._new_cipher(name, source.stat().st_size)
-                directory = tempfile.TemporaryDirectory(prefix="varve-encrypted-", ignore_cleanup_errors=True)
-                undo.callback(directory.cleanup)
-                sealed = Path(directory.name) / "object"
-                with source.open("rb") as plain, sealed.open("wb") as target:
+                scratch = undo.enter_context(closing(_Scratch()))
+                with source.open("rb") as plain, scratch.file.open("wb") as target:
                     cipher.seal_file(plain, target)
             except OSError as error:
                 raise happened_not(error, f"encrypting {source} into {tempfile.gettempdir()}", name) from error
-            return PreparedObject(self._inner, name, sealed, undo.pop_all().close)
+            undo.pop_all()
+            return PreparedObject(self._inner, name, scratch.file, scratch.close)
 
     def _new_cipher(self, name: str, plain_size_bytes: int) -> ObjectCipher:
         key, salt = self._keyring.current, bytes.fromhex(self._tokens.token())
@@ -200,3 +201,15 @@ class EncryptedStore:
     def _forget(self, name: str) -> None:
         with self._lock:
             self._ciphers.pop(name, None)
+
+
+class _Scratch:
+    """A temporary file. It is gone when nobody has it any more, or with the process, if it is not closed before."""
+
+    def __init__(self) -> None:
+        directory = Path(tempfile.mkdtemp(prefix="varve-encrypted-"))
+        self.file = directory / "object"
+        self._remove = weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
+
+    def close(self) -> None:
+        self._remove()

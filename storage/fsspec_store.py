@@ -22,7 +22,7 @@ from varve.storage.fsspec_dialect import GenericDialect
 from varve.storage.fsspec_errors import explain, failure
 from varve.storage.local_file import check_source, complete_or_absent
 from varve.storage.object_name import check_name, check_prefix
-from varve.storage.s3_dialect import S3Dialect, check_option_names
+from varve.storage.s3_dialect import S3_PROTOCOLS, S3Dialect, check_option_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from varve.storage.clock import Clock
     from varve.storage.fsspec_dialect import Dialect, Filesystem
     from varve.storage.object_store import ObjectMeta
-
-S3_PROTOCOLS: Final = ("s3", "s3a")
 
 _Answer = TypeVar("_Answer")
 

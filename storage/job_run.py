@@ -20,6 +20,7 @@ from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, plan_commit
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.gathered_segments import gather
+from varve.storage.hedged_claim import HedgedClaims, hedges_claims
 from varve.storage.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
 from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
@@ -90,7 +91,8 @@ class JobRun:
         self._clock = clock
         self._tokens = tokens
         self.reader = ChainReader(store, record.job_id)
-        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after)
+        self._claims = HedgedClaims(store, clock) if hedges_claims(store.url) else None
+        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after, self._claims)
         self._uploads = uploads
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
@@ -251,3 +253,5 @@ class JobRun:
     def close(self) -> None:
         """End background work; the chain needs no goodbye."""
         self._packs.close()
+        if self._claims is not None:
+            self._claims.close()

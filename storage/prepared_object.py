@@ -7,11 +7,12 @@ upload or of a claim. But a name is never written again with other bytes, which 
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, cast
 
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,7 +51,6 @@ class PreparedObject:
         return self.store.put_if_absent(self.name, self.content)
 
 
-@runtime_checkable
 class PreparingStore(Protocol):
     """A store that changes what it is given, or stands above one that may."""
 
@@ -73,6 +73,34 @@ def prepare(store: ObjectStore, name: str, content: bytes | Path) -> PreparedObj
     Raises:
         VarveError: As `ObjectStore.put`.
     """
-    if isinstance(store, PreparingStore):
-        return store.prepare(name, content)
+    # Not isinstance: on a protocol it takes longer than all the rest of a claim in memory.
+    if hasattr(store, "prepare"):
+        return cast("PreparingStore", store).prepare(name, content)
     return PreparedObject(store, name, content)
+
+
+class Preparation:
+    """An object that is made ready when it is first sent, by whichever thread comes first; the others wait for that."""
+
+    def __init__(self, store: ObjectStore, name: str, content: bytes | Path) -> None:
+        """As for `prepare`; nothing is done yet."""
+        self._store = store
+        self._name = name
+        self._content: bytes | Path | None = content
+        self._lock = threading.Lock()
+        self._ready: PreparedObject | None = None
+
+    def ready(self) -> PreparedObject:
+        """The same object each time. Errors as `prepare`; who comes next tries again."""
+        with self._lock:
+            if self._ready is None:
+                if self._content is None:
+                    raise InvariantError("it is not sent any more", object_name=self._name)
+                self._ready = prepare(self._store, self._name, self._content)
+                self._content = None  # not twice in memory, where it was encrypted
+            return self._ready
+
+    def close(self) -> None:
+        """Nobody sends it any more."""
+        if self._ready is not None:
+            self._ready.close()

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
     from varve.storage.fsspec_dialect import Filesystem
 
+S3_PROTOCOLS: Final = ("s3", "s3a")
+"""Of URLs."""
 _CONFIG: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "read_timeout": 20,

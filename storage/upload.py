@@ -17,7 +17,7 @@ from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
 from varve.storage.local_file import check_source
-from varve.storage.prepared_object import prepare
+from varve.storage.prepared_object import Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
-    from varve.storage.prepared_object import PreparedObject
 
 ATTEMPTS_AT_ONCE: Final = 2
 """Attempts of one upload that run at the same time: the first and its hedge."""
@@ -191,19 +190,16 @@ class _Upload:
 
     def __init__(self, store: ObjectStore, name: str, content: bytes | Path, give_back: Callable[[], None]) -> None:
         self.name = name
-        self._store = store
-        self._content: bytes | Path | None = content
+        self._object = Preparation(store, name, content)
         self._give_back = give_back
         self._lock = threading.Lock()
         self._holders = 1
-        self._preparing = threading.Lock()
-        self._prepared: PreparedObject | None = None
 
     def attempt(self, threads: AttemptThreads) -> Future[None]:
         """Start one attempt."""
         with self._lock:
             self._holders += 1
-        started = threads.submit(lambda: self._made_ready().put())
+        started = threads.submit(lambda: self._object.ready().put())
         started.add_done_callback(lambda _: self.end())
         return started
 
@@ -215,18 +211,9 @@ class _Upload:
         if not last:
             return
         try:
-            if self._prepared is not None:
-                self._prepared.close()
+            self._object.close()
         finally:
             self._give_back()
-
-    def _made_ready(self) -> PreparedObject:
-        """By the first attempt that can; all of them send the same bytes."""
-        with self._preparing:
-            if self._prepared is None:
-                self._prepared = prepare(self._store, self.name, cast("bytes | Path", self._content))
-                self._content = None  # not twice in memory, where it was encrypted
-            return self._prepared
 
 
 class _Race:

@@ -15,7 +15,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from benchmarks.ceph import free_port
+from tests.committing_job import CommittingJob
 from tests.lossy_proxy import BUSY, Fault, LossyProxy
+from tests.materializer_world import IDLE
+from tests.state_worker_setup import eventually
+from varve.storage import hedged_claim
 from varve.storage.backoff import Backoff
 from varve.storage.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
@@ -142,6 +146,30 @@ def test_a_hanging_upload_is_joined_by_a_second_attempt(store: FsspecStore, prox
         assert time.monotonic() - start < 0.9  # before the read timeout of 1 s
     proxy.released.set()
     assert store.get("seg/1") == b"x"
+
+
+def test_an_acknowledgement_does_not_wait_for_a_request_that_hangs(
+    server: S3Server, proxy: LossyProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hedged_claim, "HEDGE_MIN_S", 0.2)
+    monkeypatch.setattr(hedged_claim, "HEDGE_MAX_S", 0.2)
+    patient = server.storage_options(endpoint_url=proxy.url, config_kwargs={"read_timeout": 60})
+    job = CommittingJob(PrefixedStore(FsspecStore(server.new_location(), patient), "job"), SystemClock())
+    job.start()
+    job.commit(IDLE)
+    proxy.faults.append(Fault.HANG)
+    commit = job.commit(IDLE)
+    assert job.run is not None
+    assert job.run._claims is not None
+    threads = job.run._claims._threads
+    assert threads.lost == 1, "the first request still hangs"
+    job.commit(IDLE)
+    proxy.released.set()
+    assert eventually(lambda: threads.lost == 0, 30)
+    assert job.run.reader.read_commit(commit.link).commit == commit
+    job.start()
+    job.commit(IDLE)
+    job.close()
 
 
 class Watched(PrefixedStore):

@@ -57,7 +57,7 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     counts = {what: int(number) for what, number in re.findall(r"([\w: ]+): (\d+)", text.replace(", ", "\n"))}
     for what in (
         *("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"),
-        *("set back", "set back to a savepoint", "cloned", "rules changed"),
+        *("set back", "set back to a savepoint", "cloned", "rules changed", "hedged"),
     ):
         assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
 

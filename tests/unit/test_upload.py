@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
+from tests.state_worker_setup import eventually
 from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.clock import SystemClock
@@ -125,10 +127,14 @@ def test_at_most_two_attempts_run_at_once(store: ScriptedStore, gate: threading.
 
 def test_the_deadline_ends_an_upload_whose_outcome_is_unknown(store: ScriptedStore, gate: threading.Event) -> None:
     store.script["put"].extend([waiting(gate)] * 2)
-    with Uploader(store, SystemClock(), policy(uploads=2, hedge_after_s=0.02, deadline_s=0.1)) as uploader:
+    clock = ManualClock()
+    with Uploader(store, clock, policy(uploads=2, hedge_after_s=0.02)) as uploader:
+        hangs = uploader.submit_bytes("a", b"x")
+        assert eventually(lambda: len(store.calls) == 2, 20)
+        clock.advance(31)
         with pytest.raises(MayHaveHappenedError, match="not confirmed"):
-            uploader.submit_bytes("a", b"x").result(10)
-        assert uploader.submit_bytes("b", b"y").result(10) is None
+            hangs.result(20)
+        assert uploader.submit_bytes("b", b"y").result(20) is None
 
 
 def test_submitting_blocks_while_too_many_bytes_are_in_flight(store: ScriptedStore, gate: threading.Event) -> None:
@@ -304,9 +310,11 @@ def test_submitting_fails_at_the_deadline_if_nothing_in_flight_is_done(
 def test_the_deadline_counts_from_the_call(store: ScriptedStore, gate: threading.Event) -> None:
     """What waits behind uploads that hang is late, too, and is never begun."""
     store.script["put"].extend([waiting(gate)] * 2)
-    with Uploader(store, SystemClock(), policy(uploads=1, hedge_after_s=0.02, deadline_s=0.3)) as uploader:
+    clock = ManualClock()
+    with Uploader(store, clock, policy(uploads=1, hedge_after_s=0.02)) as uploader:
         futures = [uploader.submit_bytes(name, b"x") for name in "abc"]
-        assert [type(future.exception(10)) for future in futures] == [MayHaveHappenedError] * 3
+        clock.advance(31)
+        assert [type(future.exception(20)) for future in futures] == [MayHaveHappenedError] * 3
         assert len(store.calls) <= 2, "the attempts of the first one"
         gate.set()
 

@@ -193,7 +193,7 @@ class DriverSteps:
             raise ViolationError(f"commit {seq} names what is gone: {error} (I7)") from error
         if restored != tuple(range(batch + 1)):
             raise ViolationError(f"commit {seq} of batch {batch} restores to batches {restored} (I5, I11)")
-        world = world._replace(chain=chain)
+        world = world._replace(chain=chain, sent=_put(world.sent, seq, entry_id) if world.sent else ())
         # A sink that tells nothing changes nothing here, so its call needs no step of its own.
         phase = "committed" if self._bounds.sink_tells else "sunk"
         yield f"run {state.epoch} commits batch {batch} at {seq}", self._with(world, number, (phase, next_id, batch))

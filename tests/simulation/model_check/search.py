@@ -13,6 +13,7 @@ from tests.simulation.model_check.side_steps import (
     OperatorSteps,
     ReaderSteps,
     check_pinned,
+    late_steps,
     spark_steps,
 )
 from tests.simulation.model_check.world import Bounds, Tables, ViolationError, World, first
@@ -97,6 +98,7 @@ class Search:
         yield from self._materializer.steps(world)
         yield from self._reader.steps(world)
         yield from spark_steps(world, self._bounds)
+        yield from late_steps(world)
         yield from self._operator.steps(world)
 
     def _check(self, world: World, label: str) -> None:

@@ -319,6 +319,14 @@ def spark_steps(world: World, bounds: Bounds) -> Iterator[Step]:
                 )
 
 
+def late_steps(world: World) -> Iterator[Step]:
+    """A request that sends a commit's entry once more arrives where the entry was collected."""
+    for number, entry_id in enumerate(world.sent):
+        if entry_id and not world.chain[number]:
+            chain = (*world.chain[:number], entry_id, *world.chain[number + 1 :])
+            yield f"a late copy of {number + 1} arrives", world._replace(chain=chain)
+
+
 def check_pinned(world: World, tables: Tables) -> str | None:
     """What a reader misses that holds a pin; None if nothing."""
     if world.reader[0] not in COMPLETE:

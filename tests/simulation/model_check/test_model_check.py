@@ -51,6 +51,9 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             200_000,
             id="a savepoint of changelog and snapshot",
         ),
+        pytest.param(Bounds(slots=7, late=True), 400_000, id="commits sent twice"),
+        pytest.param(Bounds(slots=8, drivers=2, full_every=2, late=True), 50_000, id="commits sent twice, some full"),
+        pytest.param(Bounds(slots=6, drivers=2, pins=1, late=True), 100_000, id="commits sent twice, a reader"),
         pytest.param(Bounds(slots=7, drivers=3, restores=1), 100_000, id="an operator who goes back"),
         pytest.param(
             Bounds(slots=7, drivers=2, restores=1, sink_tells=True),

@@ -46,6 +46,8 @@ class Bounds(NamedTuple):
     """Whether the reader makes a savepoint, whose pin goes once its manifest is there."""
     restores: int = 0
     """How often the operator may set job and Spark back to an older commit (`varve restore`)."""
+    late: bool = False
+    """A commit may have been sent twice: a copy arrives at any time, as often as it likes, if nothing is there."""
     rules: ProtocolRules = ALL_RULES
 
     @property
@@ -72,6 +74,8 @@ class World(NamedTuple):
     """Highest epoch of a run that found itself the owner."""
     rollbacks: int = 0
     restores: int = 0
+    sent: tuple[int, ...] = ()
+    """Entry id of the commit that has taken seq 1, 2, ..., if late copies count; 0: none has."""
 
 
 class StoredObject(NamedTuple):
@@ -252,4 +256,6 @@ def content_of(batches: tuple[int, ...]) -> str:
 
 
 def first(bounds: Bounds) -> World:
-    return World(chain=(0,) * bounds.slots, objects=0, drivers=(("idle",),) * bounds.drivers)
+    nothing = (0,) * bounds.slots
+    drivers = (("idle",),) * bounds.drivers
+    return World(chain=nothing, objects=0, drivers=drivers, sent=nothing if bounds.late else ())

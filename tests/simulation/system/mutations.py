@@ -27,6 +27,7 @@ from varve.spark_integration.state_worker import OperatorState
 from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
+from varve.storage.claim import Claim, ClaimRequest
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
 from varve.storage.upload import Uploader
 
@@ -160,6 +161,10 @@ def _never_uploaded(_original: Any, _self: Uploader, _name: str, _data: bytes) -
     return done
 
 
+def _refused_is_won(_original: Any, _self: ClaimRequest, _found: bytes) -> Claim:
+    return Claim(won=True, body=None)
+
+
 def _fetched_unverified(_original: Any, store: Any, file: Any) -> None:
     file.path.write_bytes(store.get(file.name))
 
@@ -235,6 +240,9 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         Mutation(spark, "check_broadcast", _nothing, "I3", {"ruled": True, "disorder": 0.3, "parallelism": 3}),
     ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
+    "who finds the slot taken does not look by whom": (
+        Mutation(ClaimRequest, "_judged", _refused_is_won, "I", STALLS | {"hang": 0.02, "hedged": True}),
+    ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }
 """What is wrong → the variant."""

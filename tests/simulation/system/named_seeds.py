@@ -60,7 +60,9 @@ def _choice_is_not_for_batch_0(
     return original(spark, newest, parent, sink, restore, rules)
 
 
-PLAIN: Final[dict[str, Any]] = {"ruled": False, "confirms": 0.0, "real_rocksdb": False}
+PLAIN: Final[dict[str, Any]] = {
+    "ruled": False, "confirms": 0.0, "real_rocksdb": False, "hang": 0.0, "hedged": False
+}  # fmt: skip
 """Without what came to the simulation later, and the same run each time."""
 ALONE: Final[dict[str, Any]] = PLAIN | {"restores": 0.0, "clones": 0.0}
 NAMED: Final[dict[str, NamedSeed]] = {

@@ -81,6 +81,10 @@ class Options:
     """How likely a partition reads other broadcast rows than the others, or in another order."""
     confirms: float
     """How likely a worker hears from the driver that a batch is over, before the next one begins."""
+    hang: float
+    """How likely a write hangs, see `StoreFaults`."""
+    hedged: bool
+    """Claims of commits that have no answer are joined by a second request."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -135,6 +139,8 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         ruled=rng.random() < 0.3,
         disorder=rng.choice([0.0, 0.05]),
         confirms=rng.choice([0.0, 0.7, 1.0]),
+        hang=rng.choice([0.0, 0.0, 0.005, 0.02]),
+        hedged=rng.random() < 0.5,
     )
 
 

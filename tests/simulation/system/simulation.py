@@ -12,6 +12,7 @@ import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -28,6 +29,8 @@ from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.materializer import state_origin
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.protocol import Summary
+from varve.storage import hedged_claim, job_run
+from varve.storage.claim import Claim, ClaimRequest
 from varve.storage.records import ORIGIN, Link
 
 QUIET_BATCHES = 3
@@ -48,6 +51,21 @@ class SeededTokens:
         return f"{self._rng.getrandbits(128):032x}"
 
 
+class CountedClaim(ClaimRequest):
+    """A claim of a commit, perhaps settled by two threads."""
+
+    def __init__(self, count: Callable[[str], None], *given: Any) -> None:
+        super().__init__(*given)
+        self._count = count
+        self._begun = 0
+
+    def settle(self, clock: Any, backoff: Any) -> Claim:
+        self._begun += 1
+        if self._begun == 2:
+            self._count("hedged")
+        return super().settle(clock, backoff)
+
+
 class Simulation:
     """See the module; used once."""
 
@@ -64,7 +82,7 @@ class Simulation:
         self.counts: dict[str, int] = {}
         """What happened, to see that the simulation goes far enough."""
         self.rng = random.Random(f"chaos {seed}")
-        self.faults = self.options.faults
+        self.faults = replace(self.options.faults, hang=self.options.hang)
         self.quiet = False
         """Nothing goes wrong any more."""
         self._next_look_s = 0.0
@@ -185,6 +203,10 @@ class Simulation:
             if task is not None and task.process in job.processes:
                 job.cluster.confirm(summaries, base)
 
+    def claim_request(self, *given: Any) -> ClaimRequest:
+        """In the place of `ClaimRequest`: counts requests that others join."""
+        return CountedClaim(self.count, *given)
+
     def _until(self, reached: Callable[[SimulatedJob], bool], otherwise: str) -> None:
         """Go on without faults until that is so of every job."""
         last = self.scheduler.steps + QUIET_STEPS * len(self.jobs)
@@ -242,6 +264,8 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (batch_attempt, "BatchExecution"): SimulatedExecution,
         (batch_attempt, "chained_rows"): chained_rows,
         (coordinator, "confirm"): system.confirm,
+        (job_run, "hedges_claims"): lambda _url: system.options.hedged,
+        (hedged_claim, "ClaimRequest"): system.claim_request,
     }
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)

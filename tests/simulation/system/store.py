@@ -2,8 +2,9 @@
 
 It is what the commit protocol asks for and no better: a completed write is seen by every later read and LIST, and that
 is all. What may happen, as the seed says: a call fails without effect; it has its effect and the reply is lost; its
-effect comes long after the caller has given up, even when that process is gone; a LIST takes several pages, between
-which others go on; a read returns a flipped bit.
+effect comes long after the caller has given up, even when that process is gone; a write hangs until its caller's
+timeout, and has its effect before that or after; a LIST takes several pages, between which others go on; a read returns
+a flipped bit.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ class StoreFaults:
     late: float = 0.0
     """The caller gives up; the effect comes later."""
     late_max_s: float = 60.0
+    hang: float = 0.0
+    """The caller hears nothing until its timeout; the effect comes within twice that time."""
+    hang_s: float = 20.0
     slow: float = 0.0
     slow_max_s: float = 10.0
     pages: float = 0.0
@@ -187,6 +191,11 @@ class SimulatedStore:
             self._disk.later(self._rng.random() * faults.late_max_s, effect)
             raise MayHaveHappenedError(f"simulated: {what} timed out", object_name=name)
         strike -= faults.late
+        if strike < faults.hang:
+            self._disk.later(self._rng.random() * 2 * faults.hang_s, effect)
+            self._scheduler.sleep(faults.hang_s)
+            raise MayHaveHappenedError(f"simulated: {what} had no answer", object_name=name)
+        strike -= faults.hang
         answer = effect()
         if strike < faults.lost:
             raise MayHaveHappenedError(f"simulated: the reply to {what} was lost", object_name=name)

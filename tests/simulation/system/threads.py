@@ -20,7 +20,7 @@ from varve.spark_integration.snapshot_watch import POLL_S, SnapshotWatch
 from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.object_store import ObjectStore
 
-BESIDE: Final = ("varve-pack", "varve-materialize")
+BESIDE: Final = ("varve-pack", "varve-materialize", "varve-claim")
 """Prefixes of the names of threads that run beside the one that hands the work over."""
 SCHEDULER: Scheduler | None = None
 """Of the simulation that runs in this process."""

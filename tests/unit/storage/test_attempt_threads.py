@@ -75,6 +75,18 @@ def test_a_call_that_is_given_up_is_replaced_and_ends_when_it_returns(gate: thre
     threads.close()
 
 
+def test_who_waits_for_a_call_hears_that_it_was_dropped(gate: threading.Event) -> None:
+    threads = AttemptThreads(1, NAME)
+    hung = threads.submit(hang(gate))
+    until(hung.running)
+    waiting = threads.submit(lambda: 1)
+    threads.close()
+    refused = threads.submit(lambda: 2)
+    assert wait([waiting, refused], 20).not_done == set()
+    assert waiting.cancelled()
+    assert refused.cancelled()
+
+
 def test_a_call_that_has_not_begun_is_forgotten(gate: threading.Event) -> None:
     threads = AttemptThreads(1, NAME)
     hung = threads.submit(hang(gate))
