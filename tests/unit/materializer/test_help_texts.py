@@ -17,7 +17,17 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 DEFAULT = re.compile(r"\[default: ([^]]*)\]")
-NONE = frozenset({"no limit", "what is kept stays", "none", "all", "the newest", "that of this user"})
+NONE = frozenset(
+    {
+        "no limit",
+        "what is kept stays",
+        "none",
+        "all",
+        "the newest",
+        "that of this user",
+        "the names and addresses of this machine",
+    }
+)
 """How a default that is no value is told."""
 FIELDS = {
     name: field.default
