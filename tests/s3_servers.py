@@ -6,13 +6,16 @@ takes a location of its own.
 
 from __future__ import annotations
 
+import threading
 import uuid
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import boto3
 import pytest
+from moto.s3.responses import S3Response
 from moto.server import ThreadedMotoServer
 
 from benchmarks import ceph
@@ -64,8 +67,19 @@ class S3Server:
 
 @pytest.fixture(scope="session")
 def moto_server() -> Iterator[S3Server]:
-    """moto on a free port."""
+    """moto on a free port, one PUT after another: between moto's look for an object and its writing others may come."""
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    writing, put_object = threading.Lock(), S3Response.put_object
+
+    def alone(response: S3Response) -> Any:
+        with writing:
+            return put_object(response)
+
+    with patch.object(S3Response, "put_object", alone):
+        yield from _running(server)
+
+
+def _running(server: ThreadedMotoServer) -> Iterator[S3Server]:
     server.start()
     try:
         host, port = server.get_host_and_port()
