@@ -30,6 +30,7 @@ from varve.storage.open_store import local_directory, open_store
 from varve.storage.records import KEY_HASH, SnapshotFile, Tile
 from varve.storage.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
 from varve.storage.snapshots import SnapshotReader
+from varve.storage.start_decision import next_restore
 from varve.storage.state_copy import StateCopy, share_state
 from varve.storage.upload import Uploader
 
@@ -95,7 +96,10 @@ def is_location(restore: str | int | None) -> bool:
 def find_start(
     location: str, own: ObjectStore, query_id: str | None, storage_options: Mapping[str, Any] | None = None
 ) -> StateOrigin | None:
-    """What a query is to start from that is told to start from a location; None if it has begun.
+    """What a query is to start from that is told to start from a location; None if it is to go on from the job's state.
+
+    So it is if the query has begun, and if an operator has chosen a checkpoint since (`varve restore`): the option may
+    have been left set, and what it names be gone.
 
     Args:
         location: See the module.
@@ -105,7 +109,10 @@ def find_start(
 
     Raises as `find_origin`; the message says so if an earlier start has brought the state into the job already.
     """
-    newest = _newest_of(own)
+    reader = _reader_of(own)
+    if reader is not None and next_restore(reader.head()) is not None:
+        return None
+    newest = None if reader is None else reader.newest()
     if newest is not None and newest.source is None and newest.query_id == query_id:
         return None
     try:
@@ -120,13 +127,12 @@ def find_start(
         raise type(error)(problem, **error.context) from error
 
 
-def _newest_of(store: ObjectStore) -> Commit | None:
-    """The newest commit of the job at the store's root; None if it has none, or there is no job."""
+def _reader_of(store: ObjectStore) -> ChainReader | None:
+    """Of the chain of the job at the store's root; None if there is no job."""
     try:
-        reader = ChainReader(store, read_job(store).job_id)
+        return ChainReader(store, read_job(store).job_id)
     except MissingObjectError:
         return None
-    return reader.newest()
 
 
 def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:

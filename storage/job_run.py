@@ -25,7 +25,7 @@ from varve.storage.import_plan import GoOn, UseImport, check_slot, decide_import
 from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
 from varve.storage.records import ORIGIN
-from varve.storage.start_decision import newest_commit
+from varve.storage.start_decision import newest_commit, next_restore
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class JobRun:
             InvalidRequestError: the job's chain is behind the source's numbers.
         """
         fence = self._chain.take_over()
-        if fence.chosen_ahead and fence.restore is not None and not chosen_ahead:
+        if next_restore(fence) is not None and not chosen_ahead:
             return fence
         newest = None if fence.commit == ORIGIN else self.reader.read_commit(fence.commit).commit
         decision = decide_import(newest, source_of(source), self.record.job_id, query_id)

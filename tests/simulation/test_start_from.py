@@ -12,6 +12,8 @@ from tests.materializer_world import CONFIG, World
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
+from varve.materializer.job_restore import JobRestore
+from varve.materializer.restore_decision import Wanted
 from varve.materializer.state_origin import StateOrigin, find_origin, find_start
 from varve.storage import layout
 from varve.storage.collector import Collector
@@ -22,6 +24,7 @@ from varve.storage.errors import (
     LineageError,
     StateMissingError,
 )
+from varve.storage.job import read_job
 from varve.storage.job_run import JobRun
 from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
@@ -192,6 +195,25 @@ def test_a_start_whose_savepoint_is_gone_says_that_the_state_is_there_already(wo
     other.job.commit(random_batch(world.rng))
     assert find_start("gone", other.store, "other") is None
     other.job.close()
+
+
+def test_what_varve_restore_chose_needs_no_savepoint_that_an_option_still_names(world: World) -> None:
+    """The choice wins over the option, so a query with a new checkpoint location must be able to start."""
+    fill(world)
+    other = Started(world, origin_of(world, native(world)))
+    for _ in range(2):
+        other.job.commit(random_batch(world.rng))
+    chosen = other.job.run.state.base if other.job.run else None
+    assert chosen is not None
+    other.job.close()
+    with pytest.raises(InvalidRequestError, match="no savepoint 'gone'"):
+        find_start("gone", other.store, "a new query")
+    command = JobRestore("other", other.store, read_job(other.store), None, clock=world.clock, tokens=TOKENS)
+    command.to_checkpoint(Wanted(chosen.seq))
+    assert find_start("gone", other.store, "a new query") is None
+    command.cancel()
+    with pytest.raises(InvalidRequestError, match="no savepoint 'gone'"):
+        find_start("gone", other.store, "a new query")
 
 
 def test_a_job_whose_numbers_are_behind_is_refused(world: World) -> None:
