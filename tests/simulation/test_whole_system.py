@@ -27,7 +27,9 @@ from tests.simulation.system.simulation import simulate
 ROOT = Path(__file__).resolve().parents[2]
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
 SHORT, PARTS = 1_000, 4 if os.environ.get("CI") else 1
-"""Seeds of a test, and how many such tests."""
+"""Seeds of a test, and how many such tests: 4,000 under CI."""
+SHORT_STEPS_MIN = 500_000
+"""Steps of such a test: 2,000,000 under CI."""
 LONG = 2
 LONG_STEPS = 20_000
 PROCESSES = 2
@@ -41,7 +43,7 @@ def start(first: int, seeds: int, *more: str) -> subprocess.Popen[str]:
 
 
 def check(running: list[subprocess.Popen[str]]) -> str:
-    """Wait for them; what they said."""
+    """Wait for them; what they said, if nothing has failed."""
     said = [process.communicate()[0] for process in running]
     text = "\n".join(said)
     print(text)  # noqa: T201  with the seeds that failed
@@ -49,15 +51,25 @@ def check(running: list[subprocess.Popen[str]]) -> str:
     return text
 
 
+def ran(text: str) -> tuple[int, int]:
+    """Seeds and steps of all processes."""
+    lines = [tuple(map(int, line)) for line in re.findall(r"^(\d+) seeds, \d+ failed, (\d+) steps", text, re.MULTILINE)]
+    assert len(lines) == PROCESSES, text
+    return sum(seeds for seeds, _ in lines), sum(steps for _, steps in lines)
+
+
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
     share = SHORT // PROCESSES
     text = check([start(BASE + part * SHORT + number * share, share) for number in range(PROCESSES)])
+    assert ran(text)[0] == SHORT
+    assert ran(text)[1] >= SHORT_STEPS_MIN
     counts = {what: int(number) for what, number in re.findall(r"([\w: ]+): (\d+)", text.replace(", ", "\n"))}
     for what in (
         *("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"),
-        *("set back", "set back to a savepoint", "cloned", "rules changed", "hedged"),
+        *("set back", "set back to a savepoint", "cloned", "rules changed", "encrypted", "log elsewhere", "hedged"),
+        *("standby: caught up", "standby: held", "began caught up"),
     ):
         assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
 
@@ -65,7 +77,8 @@ def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
 @pytest.mark.timeout(1800)
 def test_no_long_simulation_breaks_an_invariant() -> None:
     share = LONG // PROCESSES
-    check([start(BASE + number * share, share, "--steps", str(LONG_STEPS)) for number in range(PROCESSES)])
+    text = check([start(BASE + number * share, share, "--steps", str(LONG_STEPS)) for number in range(PROCESSES)])
+    assert ran(text) >= (LONG, LONG * LONG_STEPS)
 
 
 @pytest.mark.parametrize("what", MUTATIONS)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
+from tests.simulation.system.hosts import POLICY
 from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
@@ -124,7 +125,10 @@ class DriverRun:
         plan = job_plan(
             parallelism, options.backend, changelog=options.changelog, chained=options.chained, ruled=options.ruled
         )
-        config = plan.config
+        config = dataclasses.replace(plan.config, **system.stored.settings())
+        if options.local_copies:
+            own = {"local_directories": POLICY.directories, "local_flush_interval_ms": POLICY.flush_interval_ms}
+            config = dataclasses.replace(config, recover_from_local=True, **own)
         if self.source is not None:
             config = dataclasses.replace(config, restore=self.source, claim_mode=CLONE)
         return dataclasses.replace(plan, job=system.name, checkpoint_location=system.name, config=config)

@@ -193,6 +193,7 @@ class Executor:
         assert outcome.summary is not None
         if outcome.summary.error is None:
             self._oracle.finished(model, outcome.rows)
+            self._oracle.count(f"began {outcome.summary.restored.replace('-', ' ')}")
 
     def _state(self, worker: Worker, task: TaskRequest) -> OperatorState:
         request = task.batch.operator

@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.system.actors import DriverRun, MaterializerLife, collect, read
 from tests.simulation.system.cluster import Cluster, Executor
+from tests.simulation.system.hosts import stand_by
 from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.operating import Choice, choose, restore
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
 from tests.simulation.system.spark import SparkError
+from tests.simulation.system.storage import Stored
 from varve.storage import layout
 from varve.storage.errors import (
     CorruptDataError,
@@ -62,8 +64,13 @@ class SimulatedJob:
         self._numbers: dict[str, int] = {}
         self._restore: Choice | None = None
         """What an operator sets the stopped job back to."""
-        self._checked_seq = 0
         chance = random.Random(f"cluster {self._prefix}{system.seed}")
+        self.stored = Stored(self.options.encrypted, self.options.log_elsewhere)
+        if source and chance.random() < 0.5:
+            self.stored = Stored(chance.random() < 0.5, chance.random() < 0.5)
+        for what, is_so in self.stored._asdict().items():
+            if is_so:
+                system.count(what.replace("_", " "))
         self.cluster = Cluster(system.scheduler, chance, system.tokens, system.options, self._new_executor)
 
     @property
@@ -102,17 +109,23 @@ class SimulatedJob:
             return
         if not isinstance(error, VarveError):
             raise error
-        if self.source and isinstance(error, (StateMissingError, InvalidRequestError)) and self._lacks_source(run):
+        if self.source and isinstance(error, (StateMissingError, InvalidRequestError)):
+            if not self._lacks_source(run):
+                self.scheduler.fail(f"a run that does not need its source cannot start: {error} (I11)")
             return
         owns = run.epoch >= self.oracle.owner()
-        spoilt = self.system.faults.flips > 0 and isinstance(error, CorruptDataError)
+        flips = self.system.faults.flips + self.system.log_faults.flips
+        spoilt = flips > 0 and isinstance(error, CorruptDataError)
         if owns and not spoilt and isinstance(error, (StartError, CorruptDataError)):
             self.scheduler.fail(f"run {run.epoch} owns the chain and cannot go on: {error} (I1, I11)")
         if not isinstance(error, (StartError, CorruptDataError)):
             raise error
 
     def _lacks_source(self, run: DriverRun) -> bool:
-        """Whether a clone's run may have found that what it was to start from has gone."""
+        """Whether a clone's run may have found that what it was to start from has gone.
+
+        Not if the job has a state of its own, or `varve restore` has chosen one.
+        """
         had_begun = run.found != ORIGIN and self.oracle.commit(run.found).source is None
         if self.oracle.newest == ORIGIN:
             self.abandoned = True
@@ -144,9 +157,15 @@ class SimulatedJob:
         self._start_missing("materializer", options.materializers, lambda p: MaterializerLife(self, p))
         self._start_missing("collector", options.collectors, lambda p: partial(collect, self, p))
         self._start_missing("reader", options.readers, lambda p: partial(read, self, p))
+        if options.local_copies:
+            self._start_missing("standby", min(options.standbys, options.hosts), lambda p: partial(stand_by, self, p))
         self._start_missing("operator", int(self._restore is not None), self._start_restore)
-        if self.oracle.newest.seq > self._checked_seq and rng.random() < 0.1:
-            self._checked_seq = self.oracle.newest.seq
+        if rng.random() < 0.1:
+            self.check_newest()
+
+    def check_newest(self) -> None:
+        """Restore the newest commit as a whole, unless no commit has come since that was done. By the hub."""
+        if self.oracle.unchecked and self.oracle.newest != ORIGIN:
             self.oracle.check_restore(self.oracle.newest)
 
     def _driver_processes(self) -> list[Process]:
@@ -185,10 +204,16 @@ class SimulatedJob:
     def _process(self, place: str) -> Process:
         self._numbers[place] = life = self._numbers.get(place, 0) + 1
         skew_s = (self.system.rng.random() * 2 - 1) * self.options.skew_max_s
-        process = Process(f"{place}.{life}", self.system.directory / place, skew_s)
+        directory = self.system.directory
+        process = Process(f"{place}.{life}", directory / place, directory / f"host-{self._host(place)}", skew_s)
         self.processes.append(process)
         self.note(f"{process.name} starts")
         return process
+
+    def _host(self, place: str) -> str:
+        if self.options.real_rocksdb:  # its threads must not lose their files while another process is killed
+            return place
+        return str(int(place[-1]) % self.options.hosts) if place[-1].isdecimal() else "0"
 
     def _start_driver(self) -> None:
         process = self._process(f"{self._prefix}driver")

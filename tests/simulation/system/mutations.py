@@ -6,10 +6,12 @@ frequent: long stalls, say, for what goes wrong only after one. It says neither 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
@@ -18,7 +20,8 @@ from msgspec.structs import replace as replace_fields
 from tests.simulation.system import simulation, spark
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog import restore
+from varve.changelog import local_copies, restore
+from varve.changelog.local_copies import LocalCopy
 from varve.changelog.unconfirmed_mark import UnconfirmedMark
 from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration import non_keyed_state
@@ -29,6 +32,7 @@ from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.claim import Claim, ClaimRequest
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
+from varve.storage.job_store import JobStore
 from varve.storage.upload import Uploader
 
 
@@ -141,7 +145,7 @@ class _Everything:
         return True
 
 
-def _nothing(_original: Any, *_: Any) -> None:
+def nothing(_original: Any, *_: Any) -> None:
     """Do not do it."""
 
 
@@ -169,6 +173,23 @@ def _fetched_unverified(_original: Any, store: Any, file: Any) -> None:
     file.path.write_bytes(store.get(file.name))
 
 
+def _held_by_many(_original: Any, directory: Path, flags: int = 0) -> LocalCopy | None:
+    try:
+        lock = os.open(directory.with_name(f"{directory.name}.lock"), os.O_RDWR | os.O_CLOEXEC | flags, 0o600)
+    except FileNotFoundError:
+        return None
+    return local_copies.LocalCopy(directory, lock)
+
+
+def _log_in_plain(original: Any, self: JobStore, known: Any) -> Any:
+    stores = original(self, known)
+    return stores._replace(log=stores.log._inner)
+
+
+def _shared_beside_the_chain(original: Any, self: JobStore, name: str) -> Any:
+    return (self._root, layout.name_in_storage(name)) if layout.is_shared(name) else original(self, name)
+
+
 STALLS: Final[dict[str, Any]] = {
     "drivers": 3, "stalls": 0.004, "stall_max_s": 30.0, "step_s": 0.1, "collectors": 2, "steps": 1000
 }  # fmt: skip
@@ -179,12 +200,16 @@ READS: Final[dict[str, Any]] = {
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
 BACK: Final[dict[str, Any]] = {
     "changelog": False, "backend": "rocksdb", "drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "crashes": 0.02,
-    "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000
+    "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000, "restores": 0.0, "clones": 0.0, "confirms": 0.0
 }  # fmt: skip
 """Killed executors come back with what they had on disk."""
 SET_BACK: Final[dict[str, Any]] = {"restores": 0.1, "readers": 2, "changelog": True, "crashes": 0.003, "steps": 1000}
 CLONED: Final[dict[str, Any]] = {
     "clones": 0.2, "materializers": 1, "collectors": 2, "changelog": True, "steps": 1500, "crashes": 0.0, "stalls": 0.0
+}  # fmt: skip
+ON_HOST: Final[dict[str, Any]] = {
+    "local_copies": True, "hosts": 1, "executors": 3, "moves": 0.3, "crashes": 0.01, "backend": "rocksdb",
+    "real_rocksdb": False
 }  # fmt: skip
 FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
@@ -206,7 +231,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "the function outlives an attempt that did not win": (
         Mutation(OperatorState, "_drop_pending", _function_kept, "I3|I4", REDONE),
     ),
-    "a fold before the commit leaves no mark": (Mutation(UnconfirmedMark, "set", _nothing, "I3|I4|I5", BACK),),
+    "a fold before the commit leaves no mark": (Mutation(UnconfirmedMark, "set", nothing, "I3|I4|I5", BACK),),
     "a local copy off the line is caught up": (
         Mutation(
             restore,
@@ -231,17 +256,32 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         Mutation(simulation, "chained_rows", _all_rows, "I2", REDONE | {"chained": True}),
     ),
     "non-keyed state of an attempt that did not win is kept": (
-        Mutation(NonKeyedState, "drop", _nothing, "I3|I4", REDONE),
+        Mutation(NonKeyedState, "drop", nothing, "I3|I4", REDONE),
     ),
     "non-keyed state is not redistributed": (
         Mutation(non_keyed_state, "redistributed", _every_partition_its_own, "I5", {"rescales": True}),
     ),
     "partitions read different broadcast rows": (
-        Mutation(spark, "check_broadcast", _nothing, "I3", {"ruled": True, "disorder": 0.3, "parallelism": 3}),
+        Mutation(spark, "check_broadcast", nothing, "I3", {"ruled": True, "disorder": 0.3, "parallelism": 3}),
     ),
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
     "who finds the slot taken does not look by whom": (
         Mutation(ClaimRequest, "_judged", _refused_is_won, "I", STALLS | {"hang": 0.02, "hedged": True}),
+    ),
+    "two processes use one local copy": (Mutation(local_copies, "_hold", _held_by_many, "I", ON_HOST),),
+    "log data is not encrypted": (
+        Mutation(
+            JobStore,
+            "_as_stored",
+            _log_in_plain,
+            "is not encrypted",
+            {"encrypted": True, "log_elsewhere": True, "inline_bytes_max": 0},
+        ),
+    ),
+    "a clone looks for its source's log beside the chain": (
+        Mutation(
+            JobStore, "_reads", _shared_beside_the_chain, "I", CLONED | {"log_elsewhere": True, "encrypted": False}
+        ),
     ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }

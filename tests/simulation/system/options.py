@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from tests.simulation.system.function import FOLLOWER, KEY_GROUPS, OPERATOR, RULES, Changer, RuledChanger
-from tests.simulation.system.store import StoreFaults
+from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.environment import StreamExecutionEnvironment
 from varve.spark_integration.graph_plan import plan_graph
@@ -85,6 +85,18 @@ class Options:
     """How likely a write hangs, see `StoreFaults`."""
     hedged: bool
     """Claims of commits that have no answer are joined by a second request."""
+    encrypted: bool
+    """The job is; its clone may be stored otherwise."""
+    log_elsewhere: bool
+    """The job's log data is in a storage of its own."""
+    log_faults: StoreFaults
+    """Of that storage."""
+    local_copies: bool
+    """Local recovery is on."""
+    hosts: int
+    """Of the executors."""
+    standbys: int
+    """On as many hosts, with local recovery."""
 
 
 def options_of(seed: int, steps: int = STEPS) -> Options:
@@ -141,6 +153,12 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         confirms=rng.choice([0.0, 0.7, 1.0]),
         hang=rng.choice([0.0, 0.0, 0.005, 0.02]),
         hedged=rng.random() < 0.5,
+        encrypted=rng.random() < 0.2,
+        log_elsewhere=rng.random() < 0.25,
+        log_faults=rng.choice([NO_FAULTS, faults, replace(faults, before=0.05, lost=0.05)]),
+        local_copies=rng.random() < 0.3,
+        hosts=rng.randint(1, 2),
+        standbys=rng.randint(0, 1),
     )
 
 

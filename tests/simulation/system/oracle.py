@@ -12,9 +12,11 @@ import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, KeyState, Rules, Seen, State, key_group
 from tests.simulation.system.scheduler import Scheduler, remove
+from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
 from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.table_rows import table_of
@@ -76,6 +78,7 @@ class Oracle:
         self._counts = counts
         self._source = source
         self.store = JobStore(disk, job)
+        self.names = StoredNames(job, self.store, self.fail)
         self.entries: dict[int, Entry] = {}
         """Everything that ever was in the chain."""
         self.head: Entry | None = None
@@ -99,6 +102,8 @@ class Oracle:
         """The operator is setting the job back: what is acknowledged is not what is on the line."""
         self.chosen: Link | None = None
         """The commit that the operator has chosen for the next batch."""
+        self.unchecked = 0
+        """Commits since one was restored as a whole."""
         self._checks = itertools.count()
 
     def count(self, what: str) -> None:
@@ -134,36 +139,37 @@ class Oracle:
 
     def savepoints(self) -> list[str]:
         """Names of the savepoints there are, holds not among them."""
-        names = [who.removeprefix("savepoint ") for who in self._needed if who.startswith("savepoint ")]
+        names = [unquote(who.removeprefix("savepoint ")) for who in self._needed if who.startswith("savepoint ")]
         return sorted(name for name in names if not layout.is_hold(name))
 
     def put(self, name: str, data: bytes) -> None:
         """An object was written, of whatever job."""
-        job, _, own = name.partition("/")
-        area, _, rest = own.partition("/")
-        if job != self._job:
+        own = self.names.own(name)
+        if own is None:
             return
+        self.names.put(name, own, data)
+        area, _, rest = own.partition("/")
         if area == "chain":
-            self._appended(int(rest), data)
+            self._appended(int(rest), self.store.get(own))
         elif area == "savepoints":
-            savepoint = decode_record(data, Savepoint, name)
+            savepoint = decode_record(self.store.get(own), Savepoint, name)
             self._needed[f"savepoint {rest}"] = frozenset(map(self._stored, savepoint.objects))
             self._check_exist(f"savepoint {rest}")
             self.count("savepoints")
         elif area == "snap":
-            descriptor = decode_record(data, SnapshotDescriptor, name)
+            descriptor = decode_record(self.store.get(own), SnapshotDescriptor, name)
             self.count(descriptor.status)
 
     def deleted(self, name: str) -> None:
         """An object was deleted, of whatever job."""
-        job, _, own = name.partition("/")
-        area, _, rest = own.partition("/")
-        if area == "savepoints" and job == self._job:
+        own = self.names.own(name)
+        area, _, rest = (own or "").partition("/")
+        if area == "savepoints":
             self._needed.pop(f"savepoint {rest}", None)
         for who, names in self._needed.items():
             if name in names:
                 self.fail(f"{name} was deleted, which {who} of {self._job} needs (I7)")
-        if job != self._job:
+        if own is None:
             return
         if area == "chain" and isinstance(self.entries[int(rest)], Fence):
             self.fail(f"fence {rest} was deleted (I7)")
@@ -212,6 +218,7 @@ class Oracle:
             self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
 
     def _committed(self, commit: Commit, stored: StoredCommit) -> None:
+        self.unchecked += 1
         if commit.source is not None:
             self._imported(commit, commit.source.commit)
         else:
@@ -330,8 +337,13 @@ class Oracle:
             self.fail(f"{who} names {sorted(missing)}, which are not there (I1, I7)")
 
     def _stored(self, name: str) -> str:
-        """The object's name from the root of the storage on."""
-        return layout.name_in_storage(name) if layout.is_shared(name) else f"{self._job}/{name}"
+        """The object's name on the disk."""
+        if not layout.is_shared(name):
+            return self.names.on_disk(name)
+        job, _, own = layout.name_in_storage(name).partition("/")
+        assert self._source is not None
+        assert job == self._source._job
+        return self._source.names.on_disk(own)
 
     def _job_id(self) -> str:
         assert self.head is not None
@@ -410,6 +422,7 @@ class Oracle:
 
     def check_restore(self, link: Link) -> None:
         """A commit restores to what the model says (I5, I9). For the hub: the restore must not pause."""
+        self.unchecked = 0
         for operator in self.commit(link).operators:
             found = self._restored(link, operator.uid, operator.key_type)
             expected = self.models[link][operator.uid]

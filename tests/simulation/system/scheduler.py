@@ -15,8 +15,9 @@ import random
 import threading
 import zlib
 from _thread import allocate_lock
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -46,6 +47,8 @@ class Process:
 
     name: str
     directory: Path
+    host: Path | None = None
+    """A directory that it shares with others, and that outlives it."""
     skew_s: float = 0.0
     """Of its wall clock."""
     is_alive: bool = True
@@ -209,19 +212,17 @@ class Scheduler:
         """End a process at once: local files stay as they are. Called by the hub."""
         assert self.current is None
         process.is_alive = False
-        away = process.directory.with_name(f"{process.directory.name}.away")
         for resource in process.resources:
             resource.crash()
         process.resources.clear()
-        if process.directory.exists():
-            process.directory.rename(away)  # what tasks do while they unwind must not touch it
-        for task in [task for task in self._tasks if task.process is process]:
-            task.killed = True
-            self._resume(task)
-            self._hub.acquire()
-        if away.exists():
-            remove(process.directory)
-            away.rename(process.directory)
+        with ExitStack() as stack:
+            for directory in (process.directory, process.host):
+                if directory is not None and directory.exists():
+                    stack.enter_context(_put_away(directory))  # what tasks do while they unwind must not touch it
+            for task in [task for task in self._tasks if task.process is process]:
+                task.killed = True
+                self._resume(task)
+                self._hub.acquire()
 
     def kill_all(self) -> None:
         """End every process."""
@@ -330,6 +331,16 @@ class TaskFuture(Future[Any]):
     def exception(self, timeout: float | None = None) -> BaseException | None:
         self._scheduler.wait_for(self.done, math.inf if timeout is None else timeout)
         return super().exception(0)
+
+
+@contextmanager
+def _put_away(directory: Path) -> Iterator[None]:
+    """While the block runs, the directory is elsewhere; what is made in its place is removed."""
+    away = directory.with_name(f"{directory.name}.away")
+    directory.rename(away)
+    yield
+    remove(directory)
+    away.rename(directory)
 
 
 def remove(directory: Path) -> None:

@@ -8,6 +8,7 @@ on without faults for a while: it must, from whatever it was left in.
 from __future__ import annotations
 
 import logging
+import os
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -19,20 +20,25 @@ from unittest import mock
 
 from tests.simulation.system import threads
 from tests.simulation.system.database import real_rocksdb, simulated_rocksdb
+from tests.simulation.system.hosts import simulated_hosts
 from tests.simulation.system.job import CLONE, JOB, SimulatedJob
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
 from tests.simulation.system.spark import RunCheckpoint, SimulatedExecution, chained_rows, winner_rows
+from tests.simulation.system.storage import KEY_PROVIDER, log_storage
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.materializer import state_origin
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.protocol import Summary
-from varve.storage import hedged_claim, job_run
+from varve.storage import hedged_claim, job_run, log_store
 from varve.storage.claim import Claim, ClaimRequest
+from varve.storage.encryption_key import PROVIDER_VARIABLE
 from varve.storage.records import ORIGIN, Link
 
+CHECKED_EVERY = 6
+"""Commits of a job of which one at least is restored as a whole and compared."""
 QUIET_BATCHES = 3
 LOG_BATCHES_MAX = 12
 """Batches of log that are left when the materializer works without faults (I10)."""
@@ -83,6 +89,7 @@ class Simulation:
         """What happened, to see that the simulation goes far enough."""
         self.rng = random.Random(f"chaos {seed}")
         self.faults = replace(self.options.faults, hang=self.options.hang)
+        self.log_faults = replace(self.options.log_faults, hang=self.options.hang)
         self.quiet = False
         """Nothing goes wrong any more."""
         self._next_look_s = 0.0
@@ -108,6 +115,11 @@ class Simulation:
         """The storage, as that process reaches it."""
         rng = random.Random(f"store {self.seed} {process.name}")
         return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.faults)
+
+    def log_store_of(self, process: Process) -> SimulatedStore:
+        """The storage of logs that are elsewhere."""
+        rng = random.Random(f"log store {self.seed} {process.name}")
+        return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.log_faults)
 
     def checkpoint_of(self, job: str) -> RunCheckpoint:
         """Spark's checkpoint location of a job."""
@@ -135,6 +147,9 @@ class Simulation:
 
     def _on_step(self, task: Task, what: str) -> None:
         self.disk.settle()
+        for job in self.jobs:
+            if job.oracle.unchecked >= CHECKED_EVERY:
+                self.scheduler.orders.append(job.check_newest)
         if self.scheduler.now_s >= self._next_look_s:
             self.scheduler.orders.append(self._look)
         if self.quiet:
@@ -223,7 +238,7 @@ class Simulation:
 
     def _end(self) -> None:
         self._kill_all()
-        self.faults, self.quiet = NO_FAULTS, True
+        self.faults, self.log_faults, self.quiet = NO_FAULTS, NO_FAULTS, True
         self.disk.settle(all_of_them=True)
         self._check_retained()
         self._look()
@@ -260,6 +275,7 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (coordinator, "SnapshotWatch"): WatchOfTasks,
         (coordinator, "SparkCheckpoint"): lambda _spark, location: system.checkpoint_of(location),
         (state_origin, "open_beside"): storage_of_current,
+        (log_store, "open_like"): log_storage(system.log_store_of),
         (coordinator, "winner_rows"): winner_rows,
         (batch_attempt, "BatchExecution"): SimulatedExecution,
         (batch_attempt, "chained_rows"): chained_rows,
@@ -272,6 +288,8 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         logging.disable(logging.CRITICAL)
         stack.enter_context(simulated_threads(system.scheduler))
         stack.enter_context(real_rocksdb() if real else simulated_rocksdb())
+        stack.enter_context(simulated_hosts())
+        stack.enter_context(mock.patch.dict(os.environ, {PROVIDER_VARIABLE: KEY_PROVIDER}))
         for (module, name), value in replaced.items():
             stack.enter_context(mock.patch.object(module, name, value))
         yield

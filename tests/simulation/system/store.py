@@ -123,7 +123,7 @@ class SimulatedStore:
     ) -> None:
         self._disk = disk
         self._scheduler = scheduler
-        self._process = process
+        self.process = process
         self._rng = rng
         self._faults = faults
 
