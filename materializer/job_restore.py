@@ -105,13 +105,18 @@ class JobRestore:
             InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
             VarveError: the storage failed; do it again.
         """
-        head = self._reader.head()
-        if head is None:
-            raise StateMissingError("the job has no checkpoint yet", job=self._job)
         spark = self._location()
-        plan = decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), head.keep_from, spark, wanted)
-        number = 0 if self._dry_run else self._choose(plan.commit.seq).epoch
-        return self._set_back(plan, spark, plan.commit.seq, number)
+        plans = [self._plan(wanted, spark)]
+        number = 0
+        if not self._dry_run:
+
+            def choose() -> int:
+                """A commit of the stopped driver may still arrive, and what was complete before is so no longer."""
+                plans.append(self._plan(wanted, spark))
+                return plans[-1].commit.seq
+
+            number = self._chain().take_over(choose, chosen_ahead=True).epoch
+        return self._set_back(plans[-1], spark, plans[-1].commit.seq, number)
 
     def to_origin(self, origin: StateOrigin) -> RestoreLine:
         """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
@@ -147,8 +152,12 @@ class JobRestore:
         record = self._record
         return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
 
-    def _choose(self, seq: int) -> Fence:
-        return self._chain().take_over(seq, chosen_ahead=True)
+    def _plan(self, wanted: Wanted, spark: SparkLocation | None) -> RestorePlan:
+        """What is to be done as the chain is now."""
+        head = self._reader.head()
+        if head is None:
+            raise StateMissingError("the job has no checkpoint yet", job=self._job)
+        return decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), head.keep_from, spark, wanted)
 
     def _copy(self, origin: StateOrigin) -> Fence:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)

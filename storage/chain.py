@@ -38,6 +38,8 @@ from varve.storage.records import ORIGIN, Fence, Link, decode_entry, encode_entr
 from varve.storage.start_decision import Own, decide_ownership, head_seq, plan_fence
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from varve.storage.chain_reader import ChainReader
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.claim import Claim
@@ -90,11 +92,13 @@ class Chain:
             raise InvariantError("the chain was not taken over")
         return self._fence
 
-    def take_over(self, restore: int | None = None, *, chosen_ahead: bool = False) -> Fence:
+    def take_over(self, restore: int | Callable[[], int] | None = None, *, chosen_ahead: bool = False) -> Fence:
         """Become the chain's owner (START): every older run loses the next slot.
 
         Args:
-            restore: Seq of a commit that the operator explicitly wants a new query to start from.
+            restore: Seq of a commit that the operator explicitly wants a new query to start from; or what reads the
+                chain and chooses one. That is asked again if another entry came in between, so that the choice is of
+                the chain that the fence stands on.
             chosen_ahead: That is for the runs that follow this one, see `plan_fence`.
 
         Raises:
@@ -185,7 +189,7 @@ class Chain:
             return
         raise self._fenced(self._last_seq + 1, self._store.get(name))
 
-    def _claim_fence(self, restore: int | None, *, chosen_ahead: bool) -> Fence | None:
+    def _claim_fence(self, restore: int | Callable[[], int] | None, *, chosen_ahead: bool) -> Fence | None:
         """LIST, read the head, claim the slot above it; None if the slot or the head is gone."""
         seq = head_seq(self._reader.list_seqs())
         head = self._reader.read_all([seq])[0] if seq else None
@@ -196,7 +200,7 @@ class Chain:
             job_id=self._reader.job_id,
             token=self._tokens.token(),
             now_ms=self._clock.now_ms(),
-            restore=restore,
+            restore=restore() if callable(restore) else restore,
             chosen_ahead=chosen_ahead,
             begins_after=self._begins_after,
         )

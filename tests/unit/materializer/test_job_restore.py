@@ -1,0 +1,88 @@
+"""Setting a job back while a request of its stopped driver is still on its way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.committing_job import CommittingJob
+from tests.manual_clock import ManualClock
+from tests.materializer_world import IDLE
+from varve.materializer.job_restore import JobRestore
+from varve.materializer.restore_decision import Wanted
+from varve.storage.chain_reader import ChainReader
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.clock import SystemTokens
+from varve.storage.errors import MayHaveHappenedError, StateMissingError
+from varve.storage.job import read_job
+from varve.storage.memory_store import MemoryStore
+from varve.storage.records import Commit
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class SlowToArrive(MemoryStore):
+    """Put-if-absents while `holds` is set arrive before the next one after that."""
+
+    holds = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._late: list[Callable[[], object]] = []
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        if self.holds:
+            self._late.append(lambda: MemoryStore.put_if_absent(self, name, data))
+            raise MayHaveHappenedError("timed out", object_name=name)
+        late, self._late = self._late, []
+        for arrive in late:
+            arrive()
+        return super().put_if_absent(name, data)
+
+
+@pytest.fixture
+def store() -> SlowToArrive:
+    """A job whose last commit, of batch 6, has not arrived when it is stopped."""
+    store = SlowToArrive()
+    job = CommittingJob(store, ManualClock(), policy=CommitPolicy(retained=2, full_every=1))
+    job.start()
+    for _ in range(6):
+        job.commit(IDLE)  # a full entry, which needs nothing older
+    store.holds = True
+    with pytest.raises(MayHaveHappenedError):
+        job.commit(IDLE)
+    store.holds = False
+    job.close()
+    return store
+
+
+def restore(store: SlowToArrive) -> JobRestore:
+    return JobRestore("job", store, read_job(store), None, clock=ManualClock(), tokens=SystemTokens())
+
+
+def complete(store: SlowToArrive) -> list[int]:
+    """Seqs of the commits that the job can go back to."""
+    reader = ChainReader(store, read_job(store).job_id)
+    head = reader.head()
+    assert head is not None
+    entries = [reader.read(seq).entry for seq in reader.list_seqs()]
+    return [entry.seq for entry in entries if isinstance(entry, Commit) and entry.needs_from >= head.keep_from]
+
+
+def test_what_is_complete_no_longer_when_the_fence_is_put_is_not_chosen(store: SlowToArrive) -> None:
+    """The job would refuse to start."""
+    oldest = complete(store)[0]
+    with pytest.raises(StateMissingError, match="no checkpoint that is still complete is the one asked for"):
+        restore(store).to_checkpoint(Wanted(seq=oldest))
+    assert oldest not in complete(store)
+    head = ChainReader(store, read_job(store).job_id).head()
+    assert isinstance(head, Commit), "nothing was chosen"
+
+
+def test_the_newest_is_the_one_that_is_there_when_the_fence_is_put(store: SlowToArrive) -> None:
+    newest = complete(store)[-1]
+    done = restore(store).to_checkpoint(Wanted())
+    assert (done.seq, done.batch) == (newest + 1, 6)
+    assert complete(store)[-1] == newest + 1
