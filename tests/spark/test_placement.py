@@ -226,25 +226,35 @@ def test_with_the_settings_of_the_page_only_partitions_of_a_lost_executor_move_a
             job.go_on(replaced_after)
             assert driver.wait(1200) == 0, job.log()
     job.check_rows()
+    try:
+        check_loss(job, partitions, executors, killed_after, replaced_after)
+    except AssertionError:
+        wait_ms = 1000 * int(settings["spark.locality.wait.process"].removesuffix("s"))
+        if any(one["operators_ms"] >= wait_ms for one in job.statistics()[WARM_UP:]):
+            pytest.skip("on so slow a machine a task may have given its executor up, as the page says")
+        raise
+
+
+def check_loss(job: ClusterJob, partitions: int, executors: int, killed_after: int, replaced_after: int) -> None:
+    """What moved when an executor was killed and replaced, and that partitions were evenly spread all the time."""
     homes, statistics = job.homes()[WARM_UP:], job.statistics()[WARM_UP:]
-    wait_ms = 1000 * int(settings["spark.locality.wait.process"].removesuffix("s"))
-    if any(one["operators_ms"] >= wait_ms for one in statistics):
-        pytest.skip("on so slow a machine a task may have given its executor up, as the page says")
     killed, replaced = killed_after - WARM_UP, replaced_after - WARM_UP
     spread = [sorted(one["partitions_of_executors"], reverse=True) for one in statistics]
     assert all(found == shares(partitions, executors) for found in [*spread[: killed + 1], *spread[replaced + 1 :]])
     assert all(found in (shares(partitions, n) for n in (executors - 1, executors)) for found in spread)
     assert all(home == homes[0] for home in homes[: killed + 1])
     lost = moved(homes[killed], homes[killed + 1])
-    (dead,) = {homes[0][partition] for partition in lost}
-    assert lost == {partition for partition, home in homes[0].items() if home == dead}
-    assert all(dead not in home.values() for home in homes[killed + 1 :])
+    gone = {homes[0][partition] for partition in lost}
+    assert len(gone) == 1
+    assert lost == {partition for partition, home in homes[0].items() if home in gone}
+    assert all(gone.isdisjoint(home.values()) for home in homes[killed + 1 :])
     # A replacement that can be used only after the next batch gets its share from the executors that have taken over.
     after = homes[replaced + 1]
-    (new,) = set(after.values()).difference(homes[0].values())
+    new = set(after.values()).difference(homes[0].values())
+    assert len(new) == 1
     given = moved(homes[killed + 1], after)
-    assert {after[partition] for partition in given} <= {new}
-    assert new in homes[killed + 1].values() or len(given) == partitions // executors
+    assert {after[partition] for partition in given} <= new
+    assert not new.isdisjoint(homes[killed + 1].values()) or len(given) == partitions // executors
     assert sum(one["moved_partitions"] for one in statistics[1:]) == 2 * (len(lost) + len(given))
     assert all(home == after for home in homes[replaced + 1 :])
     assert stays(homes, partitions) >= 0.95

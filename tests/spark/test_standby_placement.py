@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.spark.test_placement import ROOT, WAIT, ClusterJob, moved
+from tests.spark.test_placement import ONE_KEY, ROOT, WAIT, ClusterJob, moved
 from tests.standalone_cluster import StandaloneCluster, host_name, standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(1500)]
 HOSTS = 3
-BATCHES, KILLED_AFTER = 8, 5
+BATCHES, KILLED_AFTER = 9, ONE_KEY
 
 
 @contextmanager

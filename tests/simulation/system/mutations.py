@@ -27,12 +27,13 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.spark_integration import non_keyed_state
 from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.state_worker import OperatorState
-from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout
+from varve.storage import adopt_decision, base_decision, chain, collector, download, job_run, layout, prepared_object
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.claim import Claim, ClaimRequest
 from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
 from varve.storage.job_store import JobStore
+from varve.storage.prepared_object import PreparedObject
 from varve.storage.upload import Uploader
 
 
@@ -169,6 +170,10 @@ def _refused_is_won(_original: Any, _self: ClaimRequest, _found: bytes) -> Claim
     return Claim(won=True, body=None)
 
 
+def _prepared_for_each_attempt(_original: Any, store: Any, name: str, content: Any) -> PreparedObject:
+    return PreparedObject(store, name, content)
+
+
 def _fetched_unverified(_original: Any, store: Any, file: Any) -> None:
     file.path.write_bytes(store.get(file.name))
 
@@ -267,6 +272,9 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "uploads are not awaited": (Mutation(Uploader, "submit_bytes", _never_uploaded, "I1", {"inline_bytes_max": 0}),),
     "who finds the slot taken does not look by whom": (
         Mutation(ClaimRequest, "_judged", _refused_is_won, "I", STALLS | {"hang": 0.02, "hedged": True}),
+    ),
+    "each attempt of an upload is encrypted anew": (
+        Mutation(prepared_object, "prepare", _prepared_for_each_attempt, "written again", {"encrypted": True}),
     ),
     "two processes use one local copy": (Mutation(local_copies, "_hold", _held_by_many, "I", ON_HOST),),
     "log data is not encrypted": (

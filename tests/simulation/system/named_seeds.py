@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from msgspec.structs import replace as replace_fields
 
-from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation, nothing
+from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.spark import Answer
-from varve.materializer import state_origin
 from varve.storage import base_decision, job_run
 
 if TYPE_CHECKING:
@@ -71,9 +70,6 @@ STALLED_BEFORE_ACK: Final[dict[str, Any]] = PLAIN | {
     "restores": 0.15, "clones": 0.0, "readers": 0, "steps": 800, "step_s": 0.1, "stalls": 0.01, "stall_max_s": 20.0,
     "crashes": 0.0, "drivers": 1
 }  # fmt: skip
-SET_BACK_CLONE: Final[dict[str, Any]] = PLAIN | {
-    "clones": 0.02, "restores": 0.05, "readers": 2, "steps": 1500, "step_s": 0.1, "stalls": 0.0, "crashes": 0.004
-}  # fmt: skip
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
         39, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
@@ -94,18 +90,8 @@ NAMED: Final[dict[str, NamedSeed]] = {
             PLAIN | {"clones": 0.2, "crashes": 0.01},
         ),
     ),
-    "set back by varve restore, a query did not start, because its option named a savepoint that was gone": NamedSeed(
-        76,
-        Mutation(
-            state_origin,
-            "choice_of",
-            nothing,
-            r"a run that does not need its source cannot start: there is no savepoint .*\(I11\)",
-            SET_BACK_CLONE,
-        ),
-    ),
     "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
-        302,
+        240,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),

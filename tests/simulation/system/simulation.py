@@ -40,6 +40,8 @@ from varve.storage.records import ORIGIN, Link
 CHECKED_EVERY = 6
 """Commits of a job of which one at least is restored as a whole and compared."""
 QUIET_BATCHES = 3
+WRITTEN_ONCE = ("seg", "pack", "snapdata", "savepointdata")
+"""Areas whose names are each for one object only."""
 LOG_BATCHES_MAX = 12
 """Batches of log that are left when the materializer works without faults (I10)."""
 QUIET_STEPS = 6000
@@ -87,6 +89,8 @@ class Simulation:
         """What processes said, if anybody wants to know."""
         self.counts: dict[str, int] = {}
         """What happened, to see that the simulation goes far enough."""
+        self._written: dict[str, bytes] = {}
+        """What was ever written under names that are for one object only."""
         self.rng = random.Random(f"chaos {seed}")
         self.faults = replace(self.options.faults, hang=self.options.hang)
         self.log_faults = replace(self.options.log_faults, hang=self.options.hang)
@@ -136,6 +140,9 @@ class Simulation:
         self.counts[what] = self.counts.get(what, 0) + 1
 
     def _on_put(self, name: str, data: bytes) -> None:
+        area = name.partition("/")[2].partition("/")[0]
+        if area in WRITTEN_ONCE and self._written.setdefault(name, data) != data:
+            self.scheduler.fail(f"{name} was written again with other bytes")
         for job in self.jobs:
             job.oracle.put(name, data)
 
