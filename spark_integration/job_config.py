@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from varve.changelog.local_copies import LocalRecovery
 from varve.materializer.config import MaterializerConfig
+from varve.spark_integration.executor_share import workers_per_executor
 from varve.spark_integration.materializer_options import MATERIALIZER_OPTIONS
 from varve.spark_integration.options import JOB_OPTIONS, ROCKSDB_OPTIONS
 from varve.spark_integration.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
@@ -75,7 +76,7 @@ class JobConfig:
     upload_attempts_max: int
     """Attempts of one upload, the first included."""
     upload_in_flight_max_bytes: int
-    """Bytes that one state worker has handed to uploads and not yet seen done (back-pressure above)."""
+    """Bytes that an executor's state workers have handed to uploads and not yet seen done (back-pressure above)."""
     checkpoint_interval_ms: int | None
     """Milliseconds between the starts of batches, if the query has no trigger; None: as Spark does."""
     retained_checkpoints: int
@@ -157,7 +158,7 @@ class JobConfig:
 
     @property
     def upload_policy(self) -> UploadPolicy:
-        """Limits of a state worker's uploads."""
+        """Limits of the driver's uploads, and of those of all state workers of an executor together."""
         return UploadPolicy(
             uploads=self.upload_threads,
             in_flight_bytes=self.upload_in_flight_max_bytes,
@@ -165,6 +166,16 @@ class JobConfig:
             deadline_s=self.upload_deadline_ms / 1000,
             backoff=Backoff(attempts=self.upload_attempts_max, initial_s=0.2, maximum_s=5.0),
         )
+
+    def worker_uploads(self, parallelism: int, executors: int) -> UploadPolicy:
+        """Limits of a state worker's uploads, of which what is in flight is its part of the executor's.
+
+        Args:
+            parallelism: State workers of the job.
+            executors: That share them.
+        """
+        policy, workers = self.upload_policy, workers_per_executor(parallelism, executors)
+        return replace(policy, in_flight_bytes=max(1, policy.in_flight_bytes // workers))
 
     @property
     def download_policy(self) -> DownloadPolicy:

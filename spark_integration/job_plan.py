@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.input_watermarks import InputDelay
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.operator_plan import OperatorPlan
+    from varve.storage.upload import UploadPolicy
 
 WATERMARK_DELAY: str = "spark.watermarkDelayMs"
 """Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""
@@ -63,6 +64,11 @@ class JobPlan:
     def backend_options(self) -> dict[str, Any]:
         """What a state worker needs to open its stores."""
         return self.config.backend_options(len(self.operators), self.parallelism, self.executors)
+
+    @property
+    def upload_policy(self) -> UploadPolicy:
+        """Limits of a state worker's uploads."""
+        return self.config.worker_uploads(self.parallelism, self.executors)
 
     @property
     def output_schema(self) -> StructType:

@@ -45,7 +45,7 @@ def operator_request(
         function_hash=function_hash,
         task_name=operator.name,
         job_parameters=dict(config.job_parameters),
-        upload=config.upload_policy,
+        upload=plan.upload_policy,
         downloads=config.download_policy,
         local_recovery=config.local_recovery,
         preemptive_persist_threshold_bytes=config.preemptive_persist_threshold_bytes,

@@ -163,11 +163,12 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ConfigOption(
         key="state.changelog.dstl.dfs.upload.max-in-flight",
         type=MEMORY_SIZE,
-        default=_UPLOADS.in_flight_bytes,
+        default=256 * _MIB,
         at_least=_MIB,
         field="upload_in_flight_max_bytes",
-        description="Bytes that one state worker has handed to uploads and not yet seen done; above it the function "
-        "waits.",
+        description="Bytes that all state workers of the job on one executor have handed to uploads and not yet seen "
+        "done. Each has an equal part; above it the function waits, until what is larger can go alone. Attempts that "
+        "hang count until they end.",
     ),
     ConfigOption(
         key="state.changelog.dstl.dfs.batch.persist-size-threshold",

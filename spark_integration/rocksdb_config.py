@@ -7,12 +7,12 @@ default. The memory budget is on unless something says otherwise: see `memory_bu
 from __future__ import annotations
 
 import logging
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.rocksdb_memory import WORKER_MEMORY_MIN_BYTES
 from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.spark_integration.executor_share import workers_per_executor
 from varve.spark_integration.rocksdb_settings import (
     MANAGED,
     PER_EXECUTOR,
@@ -24,13 +24,12 @@ from varve.spark_integration.rocksdb_settings import (
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from varve.spark_integration.option_levels import OptionLevel
     from varve.spark_integration.option_types import ConfigOption
 
 _log: Final = logging.getLogger(__name__)
-_LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)")
 SIZES_OF_A_STORE: Final = tuple(
     option.key
     for option in ROCKSDB_OPTIONS
@@ -58,7 +57,7 @@ class MemoryBudget:
         """
         if self.per_worker_bytes is not None:
             return self.per_worker_bytes
-        workers = -(-parallelism // executors)
+        workers = workers_per_executor(parallelism, executors)
         if self.per_executor_bytes // workers < WORKER_MEMORY_MIN_BYTES:
             needed = PER_EXECUTOR.type.show(workers * WORKER_MEMORY_MIN_BYTES)
             raise InvalidRequestError(
@@ -104,23 +103,6 @@ def memory_budget(levels: Sequence[OptionLevel]) -> MemoryBudget | None:
         per_worker_bytes=_value(PER_WORKER, levels),
         write_buffer_ratio=_value(WRITE_BUFFER_RATIO, levels),
     )
-
-
-def expected_executors(conf: Callable[[str, str], str | None]) -> int:
-    """How many executors the application has for certain, as its configuration says; at least 1.
-
-    Args:
-        conf: Answers a key of Spark's configuration, or the default that it is given.
-    """
-    master = conf("spark.master", "") or ""
-    cluster = _LOCAL_CLUSTER.match(master)
-    if cluster:
-        return max(1, int(cluster.group(1)))
-    if master.startswith("local"):
-        return 1
-    dynamic = (conf("spark.dynamicAllocation.enabled", "false") or "").lower() == "true"
-    key = "spark.dynamicAllocation.minExecutors" if dynamic else "spark.executor.instances"
-    return max(1, int(conf(key, "1") or 1))
 
 
 def _is_set(key: str, levels: Sequence[OptionLevel]) -> bool:

@@ -32,7 +32,6 @@ from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.worker_figures import NOTHING_READ, UploadRecorder
 from varve.spark_integration.working_stores import WorkingStores
-from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
@@ -40,7 +39,7 @@ from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.open_store import open_store
 from varve.storage.records import ORIGIN
 from varve.storage.tile_cover import key_range
-from varve.storage.upload import ATTEMPTS_AT_ONCE, Uploader
+from varve.storage.upload import Uploader, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -70,6 +69,8 @@ class StateWorker:
         self._operators: dict[str, OperatorState] = {}
         self._stores: dict[str, ObjectStore] = {}
         self._working_stores = WorkingStores()
+        self._upload_room: UploadRoom | None = None
+        """Of all operators, and of uploads that earlier attempts have given up."""
         self._batches = 0
         # The usual thresholds cost more than the row loop itself; `idle` collects, these bound a long batch.
         gc.set_threshold(*_GC_THRESHOLDS)
@@ -90,8 +91,15 @@ class StateWorker:
         if state is None or not state.serves(request):
             if state is not None:
                 state.close()
+            self._upload_room = self._upload_room or UploadRoom(request.upload)
             state = OperatorState(
-                request, self._partition, self._home, self._job_store(request), self._working_stores, self._clock
+                request,
+                self._partition,
+                self._home,
+                self._job_store(request),
+                self._working_stores,
+                self._clock,
+                upload_room=self._upload_room,
             )
             self._operators[request.operator] = state
         return state.begin(task, function)
@@ -117,6 +125,9 @@ class StateWorker:
         for state in self._operators.values():
             state.close()
         self._operators.clear()
+        if self._upload_room is not None:
+            self._upload_room.close()
+            self._upload_room = None
 
     def _job_store(self, request: OperatorRequest) -> ObjectStore:
         key = f"{request.storage_url} {request.job}"
@@ -138,7 +149,10 @@ class OperatorState:
         store: ObjectStore,
         stores: WorkingStores,
         clock: Clock,
+        *,
+        upload_room: UploadRoom | None = None,
     ) -> None:
+        """`upload_room` is what it shares with other operators, if there are any."""
         self.request = request
         self.partition = partition
         self.clock = clock
@@ -164,7 +178,7 @@ class OperatorState:
         self._backend: KeyedStateBackend | None = None
         self._store: WorkingStore | None = None
         self._pending: Attempt | None = None
-        self._upload_threads: AttemptThreads | None = None
+        self._upload_room = upload_room or UploadRoom(request.upload)
         self._epoch: int | None = None
         """The driver's run that the function was made for."""
         directory = home.state_directory(request.job_id, request.operator, self.low, self.high)
@@ -247,10 +261,8 @@ class OperatorState:
 
     def uploader(self) -> Uploader:
         """An uploader within the job's limits. Attempts that hang are of the process, however many batches fail."""
-        limit = ATTEMPTS_AT_ONCE * self.request.upload.uploads
-        if self._upload_threads is None or self._upload_threads.limit != limit:
-            self._upload_threads = AttemptThreads(limit)
-        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, threads=self._upload_threads)
+        self._upload_room.resize(self.request.upload)
+        return Uploader(self.job_store, self.clock, self.request.upload, self.uploads, self._upload_room)
 
     def aborted(self, attempt: Attempt) -> None:
         """The attempt will never be confirmed."""

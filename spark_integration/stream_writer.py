@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.custom_store import check_factory
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.element_sinks import OutputSinks
+from varve.spark_integration.executor_share import expected_executors
 from varve.spark_integration.file_sink import FileSink, check_format
 from varve.spark_integration.graph_plan import plan_graph, side_output_of
 from varve.spark_integration.hadoop_files import HadoopDirectory
@@ -21,7 +22,6 @@ from varve.spark_integration.job_plan import (
     take_option,
 )
 from varve.spark_integration.option_levels import own_key, read_level, session_level
-from varve.spark_integration.rocksdb_config import expected_executors
 from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
 from varve.spark_integration.source_marker import settle_heartbeat

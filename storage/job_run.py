@@ -26,7 +26,7 @@ from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
 from varve.storage.records import ORIGIN
 from varve.storage.start_decision import newest_commit, next_restore
-from varve.storage.upload import Uploader
+from varve.storage.upload import Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
-    from varve.storage.upload import UploadPolicy
 
     AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
 
@@ -93,7 +92,8 @@ class JobRun:
         self.reader = ChainReader(store, record.job_id)
         self._claims = HedgedClaims(store, clock) if hedges_claims(store.url) else None
         self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after, self._claims)
-        self._uploads = uploads
+        self._uploads = uploads or UploadPolicy()
+        self._upload_room = UploadRoom(self._uploads)
         self._packs = PackUpload(store, tokens, policy)
         self._state: ChainState | None = None
         self._sent_s: float | None = None
@@ -236,7 +236,7 @@ class JobRun:
         )
         if gathered is None:
             return facts
-        with Uploader(self.store, self._clock, self._uploads) as uploader:
+        with Uploader(self.store, self._clock, self._uploads, room=self._upload_room) as uploader:
             upload = uploader.submit_bytes(gathered.name, gathered.body)
         upload.result()
         return msgspec.structs.replace(facts, results=gathered.results)
@@ -253,5 +253,6 @@ class JobRun:
     def close(self) -> None:
         """End background work; the chain needs no goodbye."""
         self._packs.close()
+        self._upload_room.close()
         if self._claims is not None:
             self._claims.close()

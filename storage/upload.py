@@ -20,7 +20,6 @@ from varve.storage.local_file import check_source
 from varve.storage.prepared_object import Preparation
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
     from types import TracebackType
     from typing import Self
@@ -39,7 +38,8 @@ class UploadPolicy:
     uploads: int = 4
     """Objects uploaded at the same time; each may have two attempts running."""
     in_flight_bytes: int = 64 << 20
-    """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone."""
+    """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone, see
+    `ByteBudget`."""
     hedge_after_s: float = 10.0
     """An attempt without an answer for so long is joined by a second one."""
     deadline_s: float = 120.0
@@ -78,6 +78,27 @@ class UploadObserver(Protocol):
         ...
 
 
+class UploadRoom:
+    """Threads of attempts and bytes in flight that several uploaders share, also when they follow one another.
+
+    So what earlier uploads have left behind, attempts that were given up and still hang, counts for the later ones
+    (I10). See `AttemptThreads` and `ByteBudget` for how much of it is borne before these wait. `close` it.
+    """
+
+    def __init__(self, policy: UploadPolicy) -> None:
+        self.threads = AttemptThreads(ATTEMPTS_AT_ONCE * policy.uploads)
+        self.budget = ByteBudget(policy.in_flight_bytes)
+
+    def resize(self, policy: UploadPolicy) -> None:
+        """Other limits from now on."""
+        self.threads.limit = ATTEMPTS_AT_ONCE * policy.uploads
+        self.budget.resize(policy.in_flight_bytes)
+
+    def close(self) -> None:
+        """Attempts end by the store's own timeouts; nobody needs their outcome."""
+        self.threads.close()
+
+
 class Uploader:
     """Uploads to one store from a bounded number of threads; use it as a context manager or `close()` it.
 
@@ -90,17 +111,16 @@ class Uploader:
         clock: Clock,
         policy: UploadPolicy | None = None,
         observer: UploadObserver | None = None,
-        threads: AttemptThreads | None = None,
+        room: UploadRoom | None = None,
     ) -> None:
-        """`threads` run the attempts; an uploader has its own unless it shares those of others."""
+        """`room` is what it shares with others; else it has one of its own."""
         self._store = store
         self._clock = clock
         self._observer = observer
         self._policy = policy or UploadPolicy()
-        self._budget = ByteBudget(self._policy.in_flight_bytes)
         self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
-        self._own_threads = None if threads else AttemptThreads(ATTEMPTS_AT_ONCE * self._policy.uploads)
-        self._attempts = threads or cast("AttemptThreads", self._own_threads)
+        self._own_room = None if room else UploadRoom(self._policy)
+        self._room = room or cast("UploadRoom", self._own_room)
         self._closed = threading.Event()
         self._abandoned: Future[None] = Future()
 
@@ -125,7 +145,7 @@ class Uploader:
         """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
         self._closed.set()
         self._uploads.shutdown(wait=True)
-        self._close_threads()
+        self._close_room()
 
     def abandon(self) -> None:
         """Give up what is not done: its futures fail or are cancelled, and its objects may or may not appear.
@@ -136,12 +156,11 @@ class Uploader:
             self._abandoned.set_result(None)
         self._closed.set()
         self._uploads.shutdown(wait=True, cancel_futures=True)
-        self._close_threads()
+        self._close_room()
 
-    def _close_threads(self) -> None:
-        # Late losers end by the store's own timeouts; nobody needs their outcome.
-        if self._own_threads is not None:
-            self._own_threads.close()
+    def _close_room(self) -> None:
+        if self._own_room is not None:
+            self._own_room.close()
 
     def __enter__(self) -> Self:
         return self
@@ -155,14 +174,16 @@ class Uploader:
         if self._closed.is_set():
             raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
         submitted_s = self._clock.monotonic_s()
-        if not self._budget.take(size_bytes, self._policy.deadline_s):
+        budget = self._room.budget
+        if not budget.take(size_bytes, self._policy.deadline_s):
             raise DidNotHappenError(
-                f"{self._budget.taken_bytes} bytes of other uploads are in flight, and none was done within "
-                f"{self._policy.deadline_s:g} s; see whether the storage answers, then try again",
+                f"{budget.taken_bytes} bytes of other uploads are in flight, {budget.given_up_bytes} were given up and "
+                f"still hang, and none was done within {self._policy.deadline_s:g} s; see whether the storage answers, "
+                "then try again",
                 object_name=name,
             )
-        upload = _Upload(self._store, name, content, lambda: self._budget.give_back(size_bytes))
-        race = _Race(upload, self._attempts, self._policy, self._clock, self._abandoned, submitted_s)
+        upload = _Upload(self._store, name, content, size_bytes, budget)
+        race = _Race(upload, self._room.threads, self._policy, self._clock, self._abandoned, submitted_s)
         if self._observer is not None:
             self._observer.queued(size_bytes)
         try:
@@ -188,32 +209,45 @@ def _succeeded(future: Future[None]) -> bool:
 class _Upload:
     """One object to upload; its bytes are given back when its last attempt has let go of them."""
 
-    def __init__(self, store: ObjectStore, name: str, content: bytes | Path, give_back: Callable[[], None]) -> None:
+    def __init__(
+        self, store: ObjectStore, name: str, content: bytes | Path, size_bytes: int, budget: ByteBudget
+    ) -> None:
+        """Of `budget`, the bytes have been taken."""
         self.name = name
         self._object = Preparation(store, name, content)
-        self._give_back = give_back
+        self._size_bytes = size_bytes
+        self._budget = budget
         self._lock = threading.Lock()
-        self._holders = 1
+        self._attempts = 0
+        """That have not ended."""
+        self._is_over = False
+        """Nobody waits for it any more."""
 
     def attempt(self, threads: AttemptThreads) -> Future[None]:
         """Start one attempt."""
         with self._lock:
-            self._holders += 1
+            self._attempts += 1
         started = threads.submit(lambda: self._object.ready().put())
-        started.add_done_callback(lambda _: self.end())
+        started.add_done_callback(lambda _: self._attempt_ended())
         return started
 
     def end(self) -> None:
-        """One holder less."""
+        """Nobody waits for it any more; attempts may still hold its bytes."""
         with self._lock:
-            self._holders -= 1
-            last = self._holders == 0
-        if not last:
-            return
-        try:
-            self._object.close()
-        finally:
-            self._give_back()
+            self._is_over = True
+            if self._attempts:
+                self._budget.give_up(self._size_bytes)
+                return
+        self._object.close()
+        self._budget.give_back(self._size_bytes)
+
+    def _attempt_ended(self) -> None:
+        with self._lock:
+            self._attempts -= 1
+            if self._attempts or not self._is_over:
+                return
+        self._object.close()
+        self._budget.give_back(self._size_bytes, given_up=True)
 
 
 class _Race:
@@ -265,7 +299,7 @@ class _Race:
                 raise self._late()
             timeout_s = min(self._policy.hedge_after_s, left_s)
             ended, _ = wait({*self._running, self._abandoned}, timeout=timeout_s, return_when=FIRST_COMPLETED)
-            if self._abandoned in ended:
+            if self._abandoned in ended or any(attempt.cancelled() for attempt in ended):  # or the room was closed
                 raise self._given_up()
             if not ended:
                 self._start()  # slow: a second one joins

@@ -134,6 +134,24 @@ def test_hanging_threads_are_bounded_and_go_when_the_storage_comes_back(
     assert job.yielded(0, add(0)) == [101]
 
 
+def test_what_hung_uploads_hold_counts_for_later_batches_until_they_end(job: WorkerJob, store: Unsteady) -> None:
+    """And stops none of them."""
+    job.commit({0: add(1)})
+    room = job._workers[0]._upload_room
+    assert room is not None
+    held = [room.budget.given_up_bytes]
+    for _ in range(3):
+        fail(job, store)
+        held.append(room.budget.given_up_bytes)
+    assert held[0] == 0
+    assert held == sorted(set(held))
+    job.commit({0: add(100)})
+    assert room.budget.given_up_bytes == held[-1]
+    store.gate.set()
+    assert eventually(lambda: room.budget.given_up_bytes == 0, 20)
+    assert room.budget.taken_bytes == 0
+
+
 def test_what_comes_late_is_garbage(job: WorkerJob, store: Unsteady) -> None:
     job.commit({0: add(1)})
     fail(job, store)

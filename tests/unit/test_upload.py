@@ -11,11 +11,12 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
 from tests.state_worker_setup import eventually
+from varve.storage import byte_budget
 from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
-from varve.storage.upload import UploadEnd, Uploader, UploadPolicy
+from varve.storage.upload import UploadEnd, Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -152,17 +153,48 @@ def test_submitting_blocks_while_too_many_bytes_are_in_flight(store: ScriptedSto
 
 
 def test_bytes_stay_in_flight_until_a_late_attempt_lets_go_of_them(store: ScriptedStore, gate: threading.Event) -> None:
-    """The upload is done, but its first attempt still holds the data in memory."""
-    store.script["put"].append(waiting(gate))
-    with Uploader(store, SystemClock(), policy(in_flight_bytes=100, hedge_after_s=0.02)) as uploader:
-        uploader.submit_bytes("a", b"x" * 60).result(10)
-        later = threading.Thread(target=lambda: uploader.submit_bytes("b", b"y" * 60).result(10))
-        later.start()
-        later.join(0.2)
-        assert later.is_alive()
+    """The upload is done, but its first attempt still holds the data: the next one goes alone, others wait for it."""
+    alone = threading.Event()
+    store.script["put"].extend([waiting(gate), lambda: None, waiting(alone), waiting(alone)])
+    room = UploadRoom(policy(in_flight_bytes=100))
+    with Uploader(store, SystemClock(), policy(hedge_after_s=0.05), room=room) as uploader:
+        uploader.submit_bytes("a", b"x" * 60).result(20)
+        assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 60)
+        second = uploader.submit_bytes("b", b"y" * 60)
+        third = threading.Thread(target=lambda: uploader.submit_bytes("c", b"z").result(20))
+        third.start()
+        third.join(0.2)
+        assert third.is_alive()
+        alone.set()
+        assert second.result(20) is None
+        third.join(20)
+        assert not third.is_alive()
         gate.set()
-        later.join(10)
-        assert not later.is_alive()
+        assert eventually(lambda: room.budget.given_up_bytes == 0, 20)
+    assert room.budget.taken_bytes == 0
+    room.close()
+
+
+def test_what_an_earlier_uploader_has_left_behind_counts_for_the_next(
+    store: ScriptedStore, gate: threading.Event
+) -> None:
+    """A state worker makes an uploader for each attempt of a batch."""
+    limits = policy(in_flight_bytes=100, uploads=2, hedge_after_s=0.02)
+    room, clock = UploadRoom(limits), ManualClock()
+    store.script["put"].extend([waiting(gate)] * 2)
+    first = Uploader(store, clock, limits, room=room)
+    lost = first.submit_bytes("a", b"x" * 80)
+    assert eventually(lambda: len(store.calls) == 2, 20)
+    first.abandon()
+    assert isinstance(lost.exception(20), MayHaveHappenedError)
+    assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 80)
+    with Uploader(store, clock, limits, room=room) as second:
+        assert second.submit_bytes("b", b"y" * 80).result(20) is None
+        assert eventually(lambda: room.budget.taken_bytes == 0, 20)
+    assert room.budget.given_up_bytes == 80
+    gate.set()
+    assert eventually(lambda: room.budget.given_up_bytes == 0, 20)
+    room.close()
 
 
 def test_a_cancelled_upload_gives_its_bytes_back(store: ScriptedStore, gate: threading.Event) -> None:
@@ -225,6 +257,58 @@ def test_a_byte_budget_serves_first_come_first(gate: threading.Event) -> None:
     small.join(5)
     assert order == ["large", "small"]
     assert budget.taken_bytes == 100
+
+
+def test_an_upload_whose_shared_room_is_closed_is_given_up(store: ScriptedStore, gate: threading.Event) -> None:
+    room = UploadRoom(policy())
+    room.threads.limit = 1
+    store.script["put"].append(waiting(gate))
+    with Uploader(store, SystemClock(), policy(), room=room) as uploader:
+        running = uploader.submit_bytes("a", b"x")
+        assert eventually(lambda: store.calls == ["put"], 20)
+        waits = uploader.submit_bytes("b", b"y")
+        assert eventually(lambda: len(room.threads._waiting) == 1, 20)
+        room.close()
+        assert isinstance(waits.exception(20), MayHaveHappenedError)
+        gate.set()
+        assert running.result(20) is None
+
+
+def test_given_up_bytes_count_and_one_amount_goes_beside_them() -> None:
+    budget = ByteBudget(100)
+    assert budget.take(60)
+    budget.give_up(60)
+    assert budget.take(40), "all of it fits"
+    assert not budget.take(1, 0.01)
+    budget.give_back(40)
+    assert budget.take(90), "it goes alone"
+    assert not budget.take(1, 0.01)
+    budget.give_back(60, given_up=True)
+    assert budget.take(10)
+    assert (budget.taken_bytes, budget.given_up_bytes) == (100, 0)
+
+
+def test_so_many_amounts_may_hang_and_then_what_does_not_fit_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a storage that never answers would take all memory; one that answers late stops nothing before that."""
+    monkeypatch.setattr(byte_budget, "GIVEN_UP_MAX", 3)
+    budget = ByteBudget(100)
+    for _ in range(3):
+        assert budget.take(50, 0.01)
+        budget.give_up(50)
+    assert not budget.take(50, 0.01)
+    budget.give_back(50, given_up=True)
+    assert budget.take(50, 0.01)
+
+
+def test_a_byte_budget_can_be_resized() -> None:
+    budget = ByteBudget(100)
+    assert budget.take(80)
+    assert not budget.take(50, 0.01)
+    budget.resize(130)
+    assert budget.take(50, 0.01)
+    budget.resize(100)
+    budget.give_back(50)
+    assert not budget.take(50, 0.01)
 
 
 def test_abandoned_uploads_end_at_once_and_their_futures_fail(store: ScriptedStore, gate: threading.Event) -> None:
@@ -293,14 +377,15 @@ def test_an_observer_hears_of_a_hedge(store: ScriptedStore, gate: threading.Even
 
 
 def test_submitting_fails_at_the_deadline_if_nothing_in_flight_is_done(
-    store: ScriptedStore, gate: threading.Event
+    store: ScriptedStore, gate: threading.Event, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A storage that hangs for ever must not hang the job."""
+    """A storage that hangs for ever must not hang the job, nor take ever more memory."""
+    monkeypatch.setattr(byte_budget, "GIVEN_UP_MAX", 1)
     store.script["put"].extend([waiting(gate)] * 2)
     limits = policy(in_flight_bytes=100, hedge_after_s=0.02, deadline_s=0.2)
     with Uploader(store, SystemClock(), limits) as uploader:
         lost = uploader.submit_bytes("a", b"x" * 60)
-        with pytest.raises(DidNotHappenError, match="none was done within") as raised:
+        with pytest.raises(DidNotHappenError, match="and none was done within") as raised:
             uploader.submit_bytes("b", b"y" * 60)
         assert raised.value.context["object_name"] == "b"
         assert isinstance(lost.exception(10), MayHaveHappenedError)

@@ -12,7 +12,6 @@ from varve.spark_integration.predefined_options import PredefinedOptions
 from varve.spark_integration.rocksdb_config import (
     SIZES_OF_A_STORE,
     MemoryBudget,
-    expected_executors,
     memory_budget,
     rocksdb_options,
 )
@@ -93,20 +92,3 @@ def test_a_budget_that_is_too_small_says_what_is_needed() -> None:
     budget = MemoryBudget(per_executor_bytes=64 * MIB, per_worker_bytes=None, write_buffer_ratio=0.5)
     with pytest.raises(InvalidRequestError, match="at least 80 mb"):
         budget.worker_bytes(parallelism=40, executors=2)
-
-
-@pytest.mark.parametrize(
-    ("conf", "expected"),
-    [
-        ({}, 1),
-        ({"spark.master": "local[8]", "spark.executor.instances": "9"}, 1),
-        ({"spark.master": "local-cluster[3, 1, 1024]"}, 3),
-        ({"spark.master": "yarn"}, 1),
-        ({"spark.master": "yarn", "spark.executor.instances": "6"}, 6),
-        ({"spark.master": "yarn", "spark.executor.instances": "6", "spark.dynamicAllocation.enabled": "true"}, 1),
-        ({"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.minExecutors": "2"}, 2),
-        ({"spark.dynamicAllocation.enabled": "true", "spark.dynamicAllocation.minExecutors": "0"}, 1),
-    ],
-)
-def test_executors_are_counted_only_if_they_are_certain(conf: dict[str, str], expected: int) -> None:
-    assert expected_executors(conf.get) == expected
