@@ -24,6 +24,7 @@ from varve.changelog.descriptors import (
     ValueStateDescriptor,
 )
 from varve.changelog.expiry import Expiry, ReadRules
+from varve.changelog.generic_types import refuse_declared, refuse_stored
 from varve.changelog.list_state import ListOverlay, ListStateHandle
 from varve.changelog.map_state import MapOverlay, MapStateHandle
 from varve.changelog.overlay import NO_KEY, KeyContext, Overlay
@@ -60,13 +61,21 @@ class KeyedStateBackend:
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
         known: States that the operator has in any partition, at their newest schemas.
+        generic_types: States may hold pickled objects.
 
     Raises:
         InvalidRequestError: The key type cannot be that of a key.
+        IncompatibleError: A stored state holds pickled objects, and none may.
     """
 
     def __init__(
-        self, store: WorkingStore, key_type: TypeInformation, operator: str, known: Sequence[StateSchema] = ()
+        self,
+        store: WorkingStore,
+        key_type: TypeInformation,
+        operator: str,
+        known: Sequence[StateSchema] = (),
+        *,
+        generic_types: bool = True,
     ) -> None:
         if not key_type.hashable:
             raise InvalidRequestError(
@@ -97,6 +106,9 @@ class KeyedStateBackend:
         store.revert()  # what an earlier backend declared and never folded never was
         for schema in known:
             store.register(schema)
+        self._generic_types = generic_types
+        if not generic_types:
+            refuse_stored(store.schemas, operator)
 
     def begin_batch(self, now: BatchTime) -> None:
         """A batch begins, at this time; before handles of states with TTL are made."""
@@ -151,7 +163,8 @@ class KeyedStateBackend:
         """Handle of a value state; a state that was asked for before is the same state.
 
         Raises (as do the other four):
-            InvalidRequestError: Not the descriptor of such a state, or the name is taken by a state of another schema.
+            InvalidRequestError: Not the descriptor of such a state, the name is taken by a state of another schema, or
+                its values would be pickled and must not be.
             IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
@@ -299,6 +312,8 @@ class KeyedStateBackend:
     ) -> O:
         if not isinstance(descriptor, kind):
             raise InvalidRequestError(f"{descriptor!r} is not a {kind.__name__}", operator=self._context.operator)
+        if not self._generic_types:
+            refuse_declared(descriptor, self._context.operator)
         name = descriptor.name
         if name in self._undeclared:  # it was removed, and is declared only now
             self._undeclared.discard(name)

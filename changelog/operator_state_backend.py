@@ -16,6 +16,7 @@ import msgspec
 
 from varve.changelog.broadcast_state import BroadcastCells, BroadcastStateHandle, ReadOnlyBroadcastStateHandle
 from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, schema_of
+from varve.changelog.generic_types import refuse_declared, refuse_sections
 from varve.changelog.operator_list_state import ListCells, OperatorListState
 from varve.changelog.operator_state import OperatorStateStore
 from varve.changelog.schema_history import change, stored_conversion
@@ -53,6 +54,9 @@ class OperatorStateBackend(OperatorStateStore):
         operator: The operator's uid, for errors.
         sections: The state to begin with.
         shares: By name of a state: what of it is kept, instead, if nobody asks for it until `settle`.
+        generic_types: States may hold pickled objects.
+
+    Raises `IncompatibleError` if a state holds pickled objects, and none may.
     """
 
     def __init__(
@@ -60,14 +64,20 @@ class OperatorStateBackend(OperatorStateStore):
         operator: str,
         sections: Iterable[StateSection] = (),
         shares: Mapping[str, Sequence[StateSection]] | None = None,
+        *,
+        generic_types: bool = True,
     ) -> None:
         self._operator = operator
+        self._generic_types = generic_types
         self._shares = dict(shares or {})
         self._restored: dict[str, list[StateSection]] = {}
         """What nobody has asked for yet, by name; raw state has a name of its own."""
         for section in sections:
             self._restored.setdefault(section.name, []).append(section)
         self._cells: dict[str, ListCells | BroadcastCells] = {}
+        if not generic_types:
+            for restored in self._restored.values():
+                refuse_sections(restored, operator)
 
     def get_broadcast_state(self, state_descriptor: MapStateDescriptor) -> BroadcastState[Any, Any]:
         return BroadcastStateHandle(self._broadcast_cells(state_descriptor))
@@ -178,6 +188,8 @@ class OperatorStateBackend(OperatorStateStore):
         """The cells of a state that was asked for before; None if it was not."""
         if not isinstance(descriptor, wanted):
             raise InvalidRequestError(f"{descriptor!r} is not a {wanted.__name__}", operator=self._operator)
+        if not self._generic_types:
+            refuse_declared(descriptor, self._operator)
         ttl = descriptor.get_ttl_config()
         if ttl is not None and ttl.is_enabled():
             raise InvalidRequestError(

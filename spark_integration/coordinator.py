@@ -16,6 +16,7 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.generic_types import refuse_stored
 from varve.changelog.schema_history import words
 from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_start, is_location
 from varve.materializer.supervised_process import SupervisedMaterializer
@@ -426,6 +427,8 @@ class Coordinator:
             )
         for request in self._requests:
             old = before.get(request.operator)
+            if old is not None and not request.generic_types:
+                refuse_stored(old.states, request.operator)
             if old is not None and old.key_type != request.key_type:
                 states = ", ".join(f"{state.name!r} ({words(state)})" for state in old.states) or "none"
                 raise InvalidRequestError(

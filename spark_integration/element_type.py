@@ -174,9 +174,16 @@ class _TypedWriter(ElementWriter):
         return self._elements.encode(rows)
 
 
+class UndeclaredElements(TypedElements):
+    """Elements of which nothing is known: any objects. Otherwise the same as those that were declared to be pickled."""
+
+    def __init__(self) -> None:
+        super().__init__(as_type(Types.PICKLED_BYTE_ARRAY()))
+
+
 def pickled_elements() -> TypedElements:
     """Elements of which nothing is known."""
-    return TypedElements(as_type(Types.PICKLED_BYTE_ARRAY()))
+    return UndeclaredElements()
 
 
 def united_elements(one: ElementType, other: ElementType) -> ElementType:
@@ -190,7 +197,7 @@ def united_elements(one: ElementType, other: ElementType) -> ElementType:
         if columns[0] == columns[1]:
             return RowElements(StructType([StructField(f.name, f.dataType) for f in one.schema.fields]))
     elif one == other:
-        return one
+        return other if isinstance(other, UndeclaredElements) else one
     raise InvalidRequestError(
         "streams that are united have elements of one type, not "
         f"{one.schema.simpleString()} and {other.schema.simpleString()}; map them to one type before"

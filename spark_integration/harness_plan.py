@@ -16,6 +16,7 @@ from varve.spark_integration.graph_plan import plan_graph
 from varve.spark_integration.input_branches import BranchedPreparation
 from varve.spark_integration.job_config import resolve
 from varve.spark_integration.job_plan import JobPlan
+from varve.spark_integration.kept_state import check_generic_types
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN
 from varve.spark_integration.state_backends import HashMapStateBackend, StateBackend
 from varve.spark_integration.streams import DataStream
@@ -120,6 +121,8 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
             "these with a SparkSession",
             operator=operator.uid,
         )
+    config = resolve([environment.code_level()])
+    check_generic_types(JOB, graph.operators, (), allowed=config.generic_types)
     preparation = graph.preparation
     takes_timestamps = operator.timestamp_column is None
     if takes_timestamps:
@@ -134,7 +137,7 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
         parallelism=operator.parallelism or settings.parallelism,
         watermark_delay_ms=graph.watermark_delay_ms,
         input_delays=graph.input_delays,
-        config=resolve([environment.code_level()]),
+        config=config,
     )
     said = [side.transformation.elements for side in sides]
     tags = [tag.tag_id for tag in settings.side_outputs]

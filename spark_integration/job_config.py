@@ -115,6 +115,8 @@ class JobConfig:
     """Number of key groups; never changes for a job."""
     parallelism: int | None
     """Partitions of each operator; None: `spark.sql.shuffle.partitions` (`JobPlan.parallelism` has the number)."""
+    generic_types: bool
+    """State may hold pickled objects."""
     job_parameters: Mapping[str, str] = field(repr=False)
     """What functions read with `get_job_parameter`; not shown, because people put anything there."""
     worker_idle_timeout_ms: int

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.descriptors import ValueStateDescriptor
 from varve.changelog.functions import Function, ReduceFunction
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.kept_state import KeepsState, KeptState, state_of_elements
 from varve.spark_integration.row_values import row_values
 from varve.spark_integration.stream_functions import FilterFunction, FlatMapFunction, MapFunction, method_of
 
@@ -71,12 +72,15 @@ class KeyedFilter(KeyedFunction):
         return (value,) if self._filter(value) else None
 
 
-class KeyedReduce(KeyedFunction):
+class KeyedReduce(KeyedFunction, KeepsState):
     """Combines the elements of a key, and gives the combination so far after each of them."""
 
     def __init__(self, function: Any, elements: ElementType) -> None:
         super().__init__(function)
         self._elements = elements
+
+    def kept_states(self) -> tuple[KeptState, ...]:
+        return (state_of_elements(REDUCE_STATE, self._elements.state_type, self._elements),)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)

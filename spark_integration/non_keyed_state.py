@@ -52,6 +52,7 @@ class NonKeyedState:
 
     def __init__(self, request: OperatorRequest, partition: int, store: ObjectStore) -> None:
         self._operator = request.operator
+        self._generic_types = request.generic_types
         self._job_id = request.job_id
         self._store = store
         low, high = key_range(partition, request.parallelism, request.max_parallelism)
@@ -67,9 +68,11 @@ class NonKeyedState:
 
     @property
     def backend(self) -> OperatorStateBackend:
-        """The state as the function sees it."""
+        """The state as the function sees it. Raises `IncompatibleError` for a type that the job does not allow."""
         if self._backend is None:
-            self._backend = OperatorStateBackend(self._operator, self._begin, self._shares)
+            self._backend = OperatorStateBackend(
+                self._operator, self._begin, self._shares, generic_types=self._generic_types
+            )
         return self._backend
 
     def is_at(self, batch: BatchRequest) -> bool:

@@ -21,6 +21,7 @@ from varve.spark_integration.element_columns import value_column
 from varve.spark_integration.function_shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.grouped_function import GroupedFunction
+from varve.spark_integration.kept_state import KeepsState
 from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from varve.changelog.wire_type import WireType
     from varve.spark_integration.broadcast_input import BroadcastInput
     from varve.spark_integration.initial_state import InitialState
+    from varve.spark_integration.kept_state import KeptState
     from varve.spark_integration.map_side_combine import MapSideCombine
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
@@ -74,6 +76,8 @@ class OperatorPlan:
     """The function reads a broadcast stream beside another one; None: it does not."""
     initial_state: InitialState | None = field(default=None, repr=False)
     """Rows that come with the job's first batch; None: none."""
+    kept: tuple[KeptState, ...] = ()
+    """States that hold what is the user's, but for those that the user's function declares."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -274,6 +278,7 @@ def plan_operator(
         has_timers=_has_timers(function),
         vectorized=isinstance(function, VectorizedProcessFunction),
         prepare=prepare,
+        kept=function.kept_states() if isinstance(function, KeepsState) else (),
     )
 
 

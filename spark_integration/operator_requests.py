@@ -51,6 +51,7 @@ def operator_request(
         preemptive_persist_threshold_bytes=config.preemptive_persist_threshold_bytes,
         inline_bytes_max=config.inline_bytes_per_task(tasks),
         idle_timeout_s=config.worker_idle_timeout_ms / 1000,
+        generic_types=config.generic_types,
         vectorized=operator.vectorized,
         broadcast=operator.broadcast is not None,
         inbox=inbox,

@@ -288,6 +288,14 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "`spark.sql.shuffle.partitions`, but not above `pipeline.max-parallelism`.",
     ),
     ConfigOption(
+        key="pipeline.generic-types",
+        type=BOOLEAN,
+        default=True,
+        field="generic_types",
+        description="Let state hold pickled objects, which run code of whoever wrote them when they are read. Off: a "
+        "job with such a state, declared, stored or by default, is refused (docs/security.md).",
+    ),
+    ConfigOption(
         key="pipeline.heartbeat.enabled",
         type=BOOLEAN,
         default=None,

@@ -89,6 +89,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Where the keys of an encrypted job come from; keys themselves never travel."""
     states: tuple[StateSchema, ...] = ()
     """The operator's states at the base of the run's first batch: all partitions count schema versions from there."""
+    generic_types: bool = True
+    """State may hold pickled objects; else a state of such a type is refused."""
     vectorized: bool = False
     """The function is a `VectorizedProcessFunction`."""
     broadcast: bool = False

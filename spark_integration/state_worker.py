@@ -194,10 +194,11 @@ class OperatorState:
             request.max_parallelism,
             request.key_type,
             request.changelog,
-        ) and (mine.backend, mine.backend_options, mine.local_recovery) == (
+        ) and (mine.backend, mine.backend_options, mine.local_recovery, mine.generic_types) == (
             request.backend,
             request.backend_options,
             request.local_recovery,
+            request.generic_types,
         )
 
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
@@ -324,8 +325,11 @@ class OperatorState:
         if self._backend is None:
             if self._store is None:
                 raise InvariantError("no store after the base was reached", operator=self.request.operator)
-            key_type = parse_type_string(self.request.key_type)
-            self._backend = KeyedStateBackend(self._store, key_type, self.request.operator, self.request.states)
+            request = self.request
+            key_type, known = parse_type_string(request.key_type), request.states
+            self._backend = KeyedStateBackend(
+                self._store, key_type, request.operator, known, generic_types=request.generic_types
+            )
         return self._backend
 
     def _open_runner(self, restored_checkpoint: int | None) -> OperatorRunner:

@@ -21,6 +21,7 @@ from varve.spark_integration.job_plan import (
     missing_checkpoint_location,
     take_option,
 )
+from varve.spark_integration.kept_state import check_generic_types
 from varve.spark_integration.option_levels import own_key, read_level, session_level
 from varve.spark_integration.side_by_side import side_by_side
 from varve.spark_integration.sinks import ForeachBatchSink, Sink
@@ -208,6 +209,7 @@ class StreamWriter:
         if config.has_custom_backend:
             check_factory(config.backend_type, dict(config.custom_backend_options))
         graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
+        check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
         for operator in graph.operators:
             if (operator.parallelism or 1) > config.max_parallelism:
                 raise InvalidRequestError(

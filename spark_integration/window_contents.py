@@ -14,6 +14,7 @@ from varve.changelog.descriptors import MapStateDescriptor
 from varve.changelog.functions import Function, ReduceFunction
 from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
 from varve.changelog.types import Types
+from varve.spark_integration.kept_state import KeptState, state_of_accumulators, state_of_elements
 from varve.spark_integration.row_values import row_values
 
 if TYPE_CHECKING:
@@ -74,6 +75,10 @@ class ContentsPlan(ABC):
             sessions: The windows are sessions.
         """
 
+    @abstractmethod
+    def kept_state(self) -> KeptState:
+        """The state that the contents are in."""
+
     def close(self) -> None:  # noqa: B027  there may be no function
         """Close the user's function."""
 
@@ -86,6 +91,9 @@ class ReducedContents(ContentsPlan):
     value_type: TypeLike
     elements: ElementType | None = field(default=None, repr=False)
     """Of the stream; None: they are values of the type."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_elements(CONTENTS_STATE, self.value_type, self.elements)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del sessions
@@ -111,12 +119,16 @@ class AggregatedContents(ContentsPlan):
     """An accumulator of an `AggregateFunction`."""
 
     function: AggregateFunction[Any, Any, Any]
-    accumulator_type: TypeLike
+    accumulator_type: TypeLike | None
+    """None: any objects, pickled."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_accumulators(CONTENTS_STATE, self.accumulator_type)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del sessions
         self.function.open(runtime_context)
-        held = aggregating(runtime_context, CONTENTS_STATE, self.accumulator_type, self.function)
+        held = aggregating(runtime_context, CONTENTS_STATE, self.kept_state().kind, self.function)
         return _Accumulated(held, self.function.get_result, shared=shared)
 
     def close(self) -> None:
@@ -130,6 +142,9 @@ class ListedContents(ContentsPlan):
     element_type: TypeLike = field(repr=False)
     elements: ElementType | None = field(default=None, repr=False)
     """Of the stream; None: they are values of the type."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_elements(CONTENTS_STATE, self.element_type, self.elements)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del shared

@@ -21,6 +21,7 @@ from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.timer_state import TimeDomain
 from varve.changelog.types import Types
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.kept_state import KeepsState, KeptState
 from varve.spark_integration.window_emission import WindowEmission
 from varve.spark_integration.windows import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
 from varve.storage.errors import InvalidRequestError
@@ -41,7 +42,7 @@ SESSIONS_STATE: Final = "window-sessions"
 """Begin of each session → its end."""
 
 
-class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
+class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
     """Base of the operators.
 
     Args:
@@ -72,6 +73,9 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any]):
         self._plan = plan
         self._emission = WindowEmission(function, merges=self._merges)
         self._late_output = late_output
+
+    def kept_states(self) -> tuple[KeptState, ...]:
+        return (self._plan.kept_state(),)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._contents = self._plan.open(runtime_context, shared=self._shares, sessions=self._merges)

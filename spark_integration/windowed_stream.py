@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 from pyspark.sql.types import StructType
 
 from varve.changelog.functions import AggregateFunction, ReduceFunction
-from varve.changelog.types import Types, as_type
+from varve.changelog.types import as_type
 from varve.spark_integration.checkpointed_function import refuse_checkpointed
 from varve.spark_integration.declared_elements import elements_of
 from varve.spark_integration.operator_plan import check_uid
@@ -171,7 +171,7 @@ class WindowedStream:
             name: See `KeyedStream.process`.
         """
         check_function(aggregate_function, AggregateFunction, "aggregate", callables=False)
-        kind = as_type(Types.PICKLED_BYTE_ARRAY() if accumulator_type is None else accumulator_type)
+        kind = None if accumulator_type is None else as_type(accumulator_type)
         return self._windowed(AggregatedContents(aggregate_function, kind), window_function, output_type, uid, name)
 
     def apply(

@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_columns, typed_values, values_of
 from varve.changelog import collection_types as collection
+from varve.changelog.generic_types import is_generic
 from varve.changelog.msgpack_span import end_of
+from varve.changelog.stamped_type import StampedType
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.changelog.wire_type import WireType
 from varve.storage.errors import CorruptDataError, VarveError
@@ -52,6 +54,13 @@ def test_what_is_frozen_thaws_to_the_value(typed: tuple[WireType, Any]) -> None:
     assert plain(kind.thaw(again)) == plain(value)
     if kind.hashable:  # equal sets, say, may be pickled in another order
         assert plain(again) == plain(stored)
+
+
+@given(any_types(3))
+def test_a_type_is_generic_if_any_part_of_it_is_pickled(kind: WireType) -> None:
+    """No field of these types has that name."""
+    assert is_generic(kind) == ("pickled" in kind.notation())
+    assert is_generic(StampedType(kind)) == is_generic(kind)
 
 
 def test_a_pickled_set_may_have_another_order_and_is_the_same_set() -> None:

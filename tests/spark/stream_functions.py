@@ -96,3 +96,28 @@ class Unlucky(MapFunction):
         if value == 13:
             raise ArithmeticError(f"{value} is unlucky")
         return value
+
+
+class Bomb:
+    """Goes off when it is unpickled: then there is a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._path,)
+
+
+class KeepBomb(MapFunction[int, int]):
+    """Keeps something dangerous, and looks at it when it has some already."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = str(path)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self._kept = runtime_context.get_state(ValueStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
+
+    def map(self, value: int) -> int:
+        self._kept.value()
+        self._kept.update(Bomb(Path(self._path)))
+        return value

@@ -9,8 +9,15 @@ import pytest
 from pyspark.sql import Row
 
 from tests.counting_harness import BACKENDS
-from varve import Types, ValueStateDescriptor
-from varve.datastream import KeyedProcessFunction, RuntimeContext
+from varve import ListStateDescriptor, Types, ValueStateDescriptor
+from varve.datastream import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+    KeyedProcessFunction,
+    RuntimeContext,
+)
+from varve.storage.errors import IncompatibleError, InvalidRequestError, UserFunctionError
 from varve.testing import OperatorHarness
 
 VARIABLE = "VARVE_TEST_UNPICKLED"
@@ -55,3 +62,52 @@ def test_only_a_read_unpickles(backend: str, monkeypatch: pytest.MonkeyPatch) ->
         assert os.environ[VARIABLE] == "no"
         harness.process_element(("1", 1))
     assert os.environ[VARIABLE] == "yes"
+
+
+class KeepInList(KeyedProcessFunction[str, Row, Any], CheckpointedFunction):
+    """The same in a list of the instance."""
+
+    def initialize_state(self, context: FunctionInitializationContext) -> None:
+        store = context.get_operator_state_store()
+        self.kept = store.get_list_state(ListStateDescriptor("kept", Types.PICKLED_BYTE_ARRAY()))
+
+    def snapshot_state(self, context: FunctionSnapshotContext) -> None:
+        """It is there."""
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Any:
+        self.kept.add(Bomb())
+        yield value.v
+
+
+NONE: dict[str, Any] = {"options": {"pipeline.generic-types": "false"}}
+
+
+@pytest.mark.parametrize("function", [Keep, KeepInList])
+def test_a_declared_state_is_refused_before_any_element(function: Any) -> None:
+    with (
+        OperatorHarness.of_function(function(), "k", "k string, v bigint", "v bigint", **NONE) as harness,
+        pytest.raises(UserFunctionError) as caught,
+    ):
+        harness.process_element(("a", 0))
+    assert isinstance(caught.value.__cause__, InvalidRequestError)
+    assert "'kept' is declared as" in str(caught.value.__cause__)
+
+
+@pytest.mark.parametrize("function", [Keep, KeepInList])
+@pytest.mark.parametrize("backend", sorted(BACKENDS))
+def test_a_stored_state_is_refused_and_nothing_unpickled(
+    function: Any, backend: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, "no")
+    with OperatorHarness.of_function(
+        function(), "k", "k string, v bigint", "v bigint", backend=BACKENDS[backend]
+    ) as harness:
+        harness.process_batch([("a", 0), ("b", 0)])
+        harness.materialize()
+        snapshot = harness.snapshot()
+    with (
+        OperatorHarness.restore(snapshot, **NONE) as harness,
+        pytest.raises(IncompatibleError, match="'kept' is stored"),
+    ):
+        harness.process_element(("a", 1))
+    assert os.environ[VARIABLE] == "no"

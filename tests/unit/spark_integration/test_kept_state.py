@@ -1,0 +1,151 @@
+"""States that reduce and windows keep by themselves: which would hold pickled objects, and what is said of them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from varve.changelog.functions import AggregateFunction
+from varve.changelog.types import Types
+from varve.datastream import ProcessWindowFunction, WindowFunction
+from varve.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from varve.spark_integration import kept_state
+from varve.spark_integration.collection_source import collection_source
+from varve.spark_integration.declared_elements import elements_of
+from varve.spark_integration.element_type import UndeclaredElements, united_elements
+from varve.spark_integration.harness_plan import HarnessSettings, harness_plan, harness_program
+from varve.spark_integration.kept_state import OF_ACCUMULATOR, OF_ELEMENTS, check_generic_types
+from varve.spark_integration.operator_plan import OperatorPlan
+from varve.storage.errors import InvalidRequestError
+
+PICKLED = Types.PICKLED_BYTE_ARRAY()
+TUMBLING = TumblingEventTimeWindows.of(5)
+
+
+class Count(AggregateFunction[Any, int, int]):
+    """Counts."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
+
+
+class Apply(WindowFunction[Any, Any, Any, Any]):
+    """Gives nothing."""
+
+    def apply(self, key: Any, window: Any, inputs: Any) -> Any:
+        return []
+
+
+class Process(ProcessWindowFunction[Any, Any, Any, Any]):
+    """Gives nothing."""
+
+    def process(self, key: Any, context: Any, elements: Any) -> Any:
+        return []
+
+
+OPERATORS: dict[str, Callable[[Any], Any]] = {
+    "reduce": lambda keyed: keyed.reduce(max),
+    "reduced windows": lambda keyed: keyed.window(TUMBLING).reduce(max),
+    "applied windows": lambda keyed: keyed.window(EventTimeSessionWindows.with_gap(5)).apply(Apply(), Types.LONG()),
+    "processed windows": lambda keyed: (
+        keyed.window(GlobalWindows.create()).trigger(CountTrigger.of(3)).process(Process(), Types.LONG())
+    ),
+    "counted windows": lambda keyed: keyed.count_window(3).reduce(max),
+}
+"""What keeps elements."""
+
+
+def planned(build: Callable[[Any], Any], input_type: Any = None, **options: Any) -> OperatorPlan:
+    program = harness_program(build, (input_type,))
+    return harness_plan(program, HarnessSettings(options=options)).job.operators[0]
+
+
+def keyed(stream: Any) -> Any:
+    return stream.key_by(lambda value: value, Types.LONG())
+
+
+@pytest.mark.parametrize("what", OPERATORS)
+def test_elements_that_nobody_declared_are_kept_pickled_with_a_warning(
+    what: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    operate = OPERATORS[what]
+    with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
+        plan = planned(lambda stream: operate(keyed(stream.map(lambda value: value))).uid("mine"), Types.LONG())
+    (state,) = plan.kept
+    assert (state.kind, state.undeclared) == (PICKLED, OF_ELEMENTS)
+    (warning,) = caplog.messages
+    for part in ("job harness", repr(state.name), "'mine'", OF_ELEMENTS, "docs/security.md", "pipeline.generic-types"):
+        assert part in warning
+
+
+@pytest.mark.parametrize("what", OPERATORS)
+@pytest.mark.parametrize("declared", [Types.LONG(), PICKLED, Types.TUPLE([Types.LONG(), PICKLED])], ids=str)
+def test_what_is_declared_is_kept_as_such_without_a_word(
+    what: str, declared: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    operate = OPERATORS[what]
+    with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
+        (state,) = planned(lambda stream: operate(keyed(stream.map(lambda value: value, declared)))).kept
+    assert (state.kind, state.undeclared) == (declared, "")
+    assert caplog.messages == []
+
+
+def test_filters_and_time_stamps_declare_nothing() -> None:
+    plan = planned(lambda stream: keyed(stream.filter(bool)).reduce(max))
+    assert plan.kept[0].undeclared == OF_ELEMENTS
+
+
+def test_an_accumulator_is_declared_by_itself(caplog: pytest.LogCaptureFixture) -> None:
+    def windows(accumulator_type: Any) -> OperatorPlan:
+        return planned(lambda stream: keyed(stream).window(TUMBLING).aggregate(Count(), None, accumulator_type))
+
+    with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
+        assert windows(Types.LONG()).kept[0].kind == Types.LONG()
+        assert caplog.messages == []
+        (state,) = windows(None).kept
+    assert (state.kind, state.undeclared) == (PICKLED, OF_ACCUMULATOR)
+    assert OF_ACCUMULATOR in caplog.messages[0]
+
+
+@pytest.mark.parametrize("what", OPERATORS)
+@pytest.mark.parametrize("declared", [None, PICKLED, Types.LIST(PICKLED)], ids=str)
+def test_where_no_generic_type_is_allowed_none_is_declared_or_not(what: str, declared: Any) -> None:
+    operate = OPERATORS[what]
+    with pytest.raises(InvalidRequestError, match=r"pipeline\.generic-types=false does not allow"):
+        planned(lambda stream: operate(keyed(stream)), declared, **{"pipeline.generic-types": "false"})
+    planned(lambda stream: operate(keyed(stream)), Types.LONG(), **{"pipeline.generic-types": "false"})
+
+
+def test_elements_in_flight_may_be_anything_all_the_same() -> None:
+    planned(
+        lambda stream: stream.map(str).key_by(lambda text: text, Types.STRING()).map(len),
+        **{"pipeline.generic-types": "false"},
+    )
+
+
+def test_a_collection_is_stored_until_it_is_processed() -> None:
+    untyped, typed = (collection_source(elements_of(kind), [1]) for kind in (None, Types.LONG()))
+    check_generic_types("job", [], [untyped, typed], allowed=True)
+    check_generic_types("job", [], [typed], allowed=False)
+    with pytest.raises(InvalidRequestError, match=r"from_collection would be pickled.*type_info"):
+        check_generic_types("job", [], [typed, untyped], allowed=False)
+
+
+def test_a_union_is_undeclared_if_one_of_its_streams_is() -> None:
+    declared, undeclared = elements_of(PICKLED), elements_of(None)
+    assert declared == undeclared
+    for one, other in ((declared, undeclared), (undeclared, declared)):
+        assert isinstance(united_elements(one, other), UndeclaredElements)
+    assert not isinstance(united_elements(declared, declared), UndeclaredElements)
