@@ -151,15 +151,22 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
         ruled=rng.random() < 0.3,
         disorder=rng.choice([0.0, 0.05]),
         confirms=rng.choice([0.0, 0.7, 1.0]),
-        hang=rng.choice([0.0, 0.0, 0.005, 0.02]),
-        hedged=rng.random() < 0.5,
-        encrypted=rng.random() < 0.2,
-        log_elsewhere=rng.random() < 0.25,
-        log_faults=rng.choice([NO_FAULTS, faults, replace(faults, before=0.05, lost=0.05)]),
-        local_copies=rng.random() < 0.3,
-        hosts=rng.randint(1, 2),
-        standbys=rng.randint(0, 1),
+        **_places(rng, faults),
     )
+
+
+def _places(rng: random.Random, faults: StoreFaults) -> dict[str, Any]:
+    """Where and how the state is stored, drawn after all else."""
+    return {
+        "hang": rng.choice([0.0, 0.0, 0.005, 0.02]),
+        "hedged": rng.random() < 0.5,
+        "encrypted": rng.random() < 0.2,
+        "log_elsewhere": rng.random() < 0.25,
+        "log_faults": rng.choice([NO_FAULTS, faults, replace(faults, before=0.05, lost=0.05)]),
+        "local_copies": rng.random() < 0.3,
+        "hosts": rng.randint(1, 2),
+        "standbys": rng.randint(0, 1),
+    }
 
 
 @lru_cache(maxsize=32)
