@@ -33,6 +33,7 @@ JOB_OPTION_NAMES: Final = frozenset(
         "metrics.reporter.prom.host",
         "metrics.reporter.prom.port",
         "parallelism.default",
+        "pipeline.generic-types",
         "pipeline.global-job-parameters",
         "pipeline.heartbeat.enabled",
         "pipeline.max-parallelism",
