@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from varve.changelog.rocksdb_store import RocksDBStore
 
 _PARTS: Final = 32
-"""With each batch one part of the key groups that there were is taken over ahead."""
+"""Whenever nobody waits, one part of the key groups that there were is taken over."""
 
 
 class LazyGroups(dict[int, dict[Any, Any]]):

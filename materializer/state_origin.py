@@ -110,9 +110,10 @@ def find_start(
     Raises as `find_origin`; the message says so if an earlier start has brought the state into the job already.
     """
     reader = _reader_of(own)
-    if reader is not None and next_restore(reader.head()) is not None:
+    head = None if reader is None else reader.head()
+    if next_restore(head) is not None:
         return None
-    newest = None if reader is None else reader.newest()
+    newest = None if reader is None else reader.newest_under(head)
     if newest is not None and newest.source is None and newest.query_id == query_id:
         return None
     try:

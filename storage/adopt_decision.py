@@ -101,10 +101,8 @@ def _first_possible(
 ) -> tuple[Sequence[SnapshotDescriptor], list[SnapshotDescriptor]]:
     """Those that are looked at, and the possible ones among them: `count`, and what touches the same tiles.
 
-    All, if there are no more. What shares a tile is decided together: it excludes one another, or needs one another.
+    What shares a tile is decided together: it excludes one another, or needs one another.
     """
-    if len(new) <= count:
-        return new, [c for c in new if _is_possible(c, view, cover, tile_files)]
     seen: list[SnapshotDescriptor] = []
     possible: list[SnapshotDescriptor] = []
     operator, reach = "", 0

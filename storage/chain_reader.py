@@ -139,7 +139,11 @@ class ChainReader:
 
     def newest(self) -> Commit | None:
         """The newest commit on the head's line; None if it has none. Errors as `head` and `read_commit`."""
-        link = newest_commit(self.head())
+        return self.newest_under(self.head())
+
+    def newest_under(self, head: Entry | None) -> Commit | None:
+        """The newest commit on this entry's line, be it itself; None if it has none. Errors as `read_commit`."""
+        link = newest_commit(head)
         return None if link == ORIGIN else self.read_commit(link).commit
 
     def load_line(self, link: Link, max_parallelism: int) -> Line:

@@ -39,7 +39,7 @@ from varve.storage.records import (
     Tile,
     encode_entry,
 )
-from varve.storage.segment_index import SegmentIndex, parted
+from varve.storage.segment_index import SegmentIndex, counted
 from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
@@ -259,10 +259,8 @@ def _log(
         index = SegmentIndex.of(segments) if known is None else known
     if cover.tiles is state.view.tiles:
         return segments, index
-    is_same = cover.operators() == cover_of(state.view).operators()
-    counting = index.still_counting(cover, draft.tiles if is_same else cover.tiles)
-    log, dropped = parted(segments, counting)
-    return log, index.only(counting) if dropped else index
+    log, _, index = counted(segments, index, cover_of(state.view), cover, draft.tiles)
+    return log, index
 
 
 def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[Commit, SegmentIndex]:

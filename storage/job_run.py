@@ -24,7 +24,6 @@ from varve.storage.hedged_claim import HedgedClaims, hedges_claims
 from varve.storage.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
 from varve.storage.job import open_or_create_job
 from varve.storage.pack_upload import PackUpload
-from varve.storage.records import ORIGIN
 from varve.storage.start_decision import newest_commit, next_restore
 from varve.storage.upload import Uploader, UploadPolicy, UploadRoom
 
@@ -180,7 +179,7 @@ class JobRun:
         fence = self._chain.take_over()
         if next_restore(fence) is not None and not chosen_ahead:
             return fence
-        newest = None if fence.commit == ORIGIN else self.reader.read_commit(fence.commit).commit
+        newest = self.reader.newest_under(fence)
         decision = decide_import(newest, source_of(source), self.record.job_id, query_id)
         if isinstance(decision, GoOn):
             return fence

@@ -19,7 +19,7 @@ from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
 from varve.storage.image_refs import joined_images, kept_images, own_images
 from varve.storage.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
-from varve.storage.segment_index import SegmentIndex, parted
+from varve.storage.segment_index import SegmentIndex, counted
 from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
@@ -167,15 +167,12 @@ def kept_after(
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
     dropped: Sequence[SegmentRef] = ()
     images = kept_images(view.images, commit)
-    is_same = operators == cover.operators()
-    is_changed = bool(commit.tiles) or not is_same
+    is_changed = bool(commit.tiles) or operators != cover.operators()
     if is_changed or _holds_back(view, images):
         index = SegmentIndex.of(segments) if index is None else index
         if is_changed:
-            cover = _changed_cover(cover, commit, operators) if planned is None else planned
-            counting = index.still_counting(cover, commit.tiles if is_same else cover.tiles)
-            segments, dropped = parted(segments, counting)
-            index = index.only(counting) if dropped else index
+            before, cover = cover, _changed_cover(cover, commit, operators) if planned is None else planned
+            segments, dropped, index = counted(segments, index, before, cover, commit.tiles)
         needs_from = _lowest_slot(view.full.seq, cover.tiles, index, images)
     return Kept(cover, segments, images, dropped, index, needs_from)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import compress
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -123,6 +123,37 @@ class SegmentIndex:
         found: list[list[int]] = np.stack([codes, lows, highs], axis=1)[first].tolist()
         oldest = [cover.oldest_over(self.operators[code], low, high) for code, low, high in found]
         return np.array(oldest, np.int64)[which]
+
+
+class Counted(NamedTuple):
+    """What of some segments counts, and what does not."""
+
+    segments: tuple[SegmentRef, ...]
+    dropped: tuple[SegmentRef, ...]
+    segment_index: SegmentIndex
+    """Of `segments`."""
+
+
+def counted(
+    segments: tuple[SegmentRef, ...],
+    index: SegmentIndex,
+    before: TileCover,
+    cover: TileCover,
+    changed: Sequence[Tile],
+) -> Counted:
+    """Which of the segments, all of which counted under the cover `before`, count under `cover`.
+
+    Args:
+        segments: In order.
+        index: Of the segments.
+        before: The cover until now.
+        cover: The new one.
+        changed: Its tiles that are not in `before`.
+    """
+    is_same = cover.operators() == before.operators()
+    counting = index.still_counting(cover, changed if is_same else cover.tiles)
+    left, dropped = parted(segments, counting)
+    return Counted(left, dropped, index.only(counting) if dropped else index)
 
 
 def parted(

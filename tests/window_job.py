@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from varve.changelog.functions import AggregateFunction
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.timer_firing import TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
@@ -18,6 +19,22 @@ if TYPE_CHECKING:
     from varve.spark_integration.window_contents import ContentsPlan
     from varve.spark_integration.window_operator import WindowOperator
     from varve.spark_integration.windows import WindowAssigner
+
+
+class Count(AggregateFunction[Any, int, int]):
+    """Counts."""
+
+    def create_accumulator(self) -> int:
+        return 0
+
+    def add(self, value: Any, accumulator: int) -> int:
+        return accumulator + 1
+
+    def get_result(self, accumulator: int) -> int:
+        return accumulator
+
+    def merge(self, acc_a: int, acc_b: int) -> int:
+        return acc_a + acc_b
 
 
 class Element(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.functions import AggregateFunction
+from tests.window_job import Count
 from varve.changelog.types import Types
 from varve.datastream import ProcessWindowFunction, WindowFunction
 from varve.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
@@ -23,22 +23,6 @@ from varve.storage.errors import InvalidRequestError
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 TUMBLING = TumblingEventTimeWindows.of(5)
-
-
-class Count(AggregateFunction[Any, int, int]):
-    """Counts."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 class Apply(WindowFunction[Any, Any, Any, Any]):

@@ -37,6 +37,12 @@ def both(host: str, *copies: tuple[int, int, int]) -> StandbyRecord:
     return record(host, sums=copies, counts=copies)
 
 
+def of_sums(host: str, parallelism: int, *copies: tuple[int, int, int]) -> StandbyRecord:
+    """What is told of a job with one operator."""
+    own = OperatorCopies(operator="sums", parallelism=parallelism, copies=copies)
+    return StandbyRecord(job_id="0123", host=host, names=(host,), operators=(own,))
+
+
 def told(*records: StandbyRecord) -> StandbyCopies:
     return StandbyCopies(records, OPERATORS)
 
@@ -137,18 +143,7 @@ def test_no_even_choice_gives_more_partitions_a_copy(seed: int) -> None:
     before = next_placement(Placement(), partitions, executors(*names), SALT)
     left = executors(*rng.sample(names, rng.randint(2, 3)))
     records = tuple(
-        StandbyRecord(
-            job_id="0123",
-            host=name,
-            names=(name,),
-            operators=(
-                OperatorCopies(
-                    operator="sums",
-                    parallelism=partitions,
-                    copies=tuple((p, p + 1, rng.randint(1, 3)) for p in range(partitions) if rng.random() < 0.4),
-                ),
-            ),
-        )
+        of_sums(name, partitions, *((p, p + 1, rng.randint(1, 3)) for p in range(partitions) if rng.random() < 0.4))
         for name in names
     )
     after = next_placement(before, partitions, left, SALT, StandbyCopies(records, operators))
@@ -179,21 +174,7 @@ def test_thousands_of_partitions_are_placed_by_their_copies() -> None:
     names = [f"h{n}" for n in range(50)]
     rng = random.Random(7)
     chosen = {p: rng.sample(names, 2) for p in range(4096)}
-    records = tuple(
-        StandbyRecord(
-            job_id="0123",
-            host=name,
-            names=(name,),
-            operators=(
-                OperatorCopies(
-                    operator="sums",
-                    parallelism=4096,
-                    copies=tuple((p, p + 1, 5) for p, own in chosen.items() if name in own),
-                ),
-            ),
-        )
-        for name in names
-    )
+    records = tuple(of_sums(name, 4096, *((p, p + 1, 5) for p, own in chosen.items() if name in own)) for name in names)
     copies = StandbyCopies(records, frozenset({("sums", 4096)}))
     placement = next_placement(Placement(), 4096, executors(*names), SALT, copies)
     assert unevenness(hosts(placement), 50) <= 1

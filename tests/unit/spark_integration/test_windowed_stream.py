@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from varve.changelog.functions import AggregateFunction, Function
+from tests.window_job import Count
+from varve.changelog.functions import Function
 from varve.changelog.types import Types, as_type
 from varve.datastream import (
     AllWindowFunction,
@@ -42,22 +43,6 @@ from varve.spark_integration.windowed_stream import AllWindowedStream, WindowedS
 from varve.storage.errors import InvalidRequestError
 
 ELEMENTS = TypedElements(as_type(Types.LONG()))
-
-
-class Count(AggregateFunction[Any, int, int]):
-    """Counts."""
-
-    def create_accumulator(self) -> int:
-        return 0
-
-    def add(self, value: Any, accumulator: int) -> int:
-        return accumulator + 1
-
-    def get_result(self, accumulator: int) -> int:
-        return accumulator
-
-    def merge(self, acc_a: int, acc_b: int) -> int:
-        return acc_a + acc_b
 
 
 class Apply(WindowFunction[Any, Any, Any, Any]):
