@@ -43,7 +43,6 @@ if TYPE_CHECKING:
     from varve.changelog.changes import StateChanges
     from varve.changelog.cleanup import StateActivity
     from varve.changelog.rocksdb_store import RocksDBStore
-    from varve.changelog.working_store import WorkingStore
     from varve.storage.records import Link, StateSchema
 
 _TABLES: dict[str, type[HashMapTable[Any]]] = {
@@ -237,26 +236,10 @@ class HashMapStore:
             ],
         )
 
-    def load_from(self, source: WorkingStore) -> None:
-        """Take over the rows of this store's key groups, and the version, from another store.
-
-        Only for an empty store: what it holds already would be mixed with the other's.
-        """
-        self._take_back()
-        self._check_whole()
-        self._torn = True
-        for schema in source.schemas:
-            table = self._table(schema, HashMapTable)
-            load, groups = table.load, table.groups
-            for row in table_of(source, schema).items():
-                if row[0] in groups:
-                    load(row)
-        self._version = source.version
-        self._torn = False
-        self._confirm()
-
     def load_later(self, source: RocksDBStore, release: Callable[[], None]) -> None:
-        """The same, but rows are taken over when their key groups are asked for, and some whenever nobody waits.
+        """Take over the version of a store of the same key groups, and its rows: timers now, others when asked for.
+
+        Some are also taken over whenever nobody waits. Only for an empty store.
 
         Args:
             source: Must not change.

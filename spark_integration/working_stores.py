@@ -20,7 +20,7 @@ from varve.changelog.table_store import StoreTarget
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from varve.changelog.restore import RestoreTarget
@@ -72,13 +72,10 @@ class WorkingStores:
         passing = directory.with_name(f"{directory.name}.passing")
         try:
             source = self.restore_copy(request, target, view, reader, passing)
-            if request.backend == "hashmap":
-                return _filled_later(target, source)
-            made = self.filled(request, target, source, directory)
+            made = self.filled(request, target, source, directory, lambda: shutil.rmtree(passing, ignore_errors=True))
         except BaseException:
             shutil.rmtree(passing, ignore_errors=True)
             raise
-        shutil.rmtree(passing, ignore_errors=True)
         return made
 
     def _replayed(
@@ -107,25 +104,45 @@ class WorkingStores:
         return restore_copy(view, target, reader, directory, options, downloads=request.downloads, reuse=reuse)
 
     def filled(
-        self, request: OperatorRequest, target: RestoreTarget, source: RocksDBStore, directory: Path
+        self,
+        request: OperatorRequest,
+        target: RestoreTarget,
+        source: RocksDBStore,
+        directory: Path,
+        release: Callable[[], None] = lambda: None,
     ) -> WorkingStore:
-        """A store of the request's kind with the state of a RocksDB store, which is closed.
+        """A store of the request's kind with the state of a RocksDB store, which is closed when it is needed no more.
 
-        Raises `VarveError` if a custom store cannot be made.
+        A hashmap store takes the state over from it by and by; any other kind does so at once.
+
+        Args:
+            request: Says the kind.
+            target: Whose state.
+            source: Must not be used by anybody else from now on.
+            directory: For the new store's files.
+            release: Gives the source's files up; called after it was closed.
+
+        Raises:
+            VarveError: a custom store cannot be made.
         """
+
+        def close() -> None:
+            source.close()
+            release()
+
+        if request.backend == "hashmap":
+            return _filled_later(target, source, close)
         try:
             made = _new_store(request, target, directory)
             try:
-                if isinstance(made, HashMapStore):
-                    made.load_from(source)
-                elif source.version != ORIGIN:
+                if source.version != ORIGIN:
                     copy_store(source, made)
             except BaseException:
                 made.close()
                 raise
             return made
         finally:
-            source.close()
+            close()
 
     def _copy_options(self, request: OperatorRequest) -> RocksDBOptions | None:
         """Only the RocksDB backend's options are RocksDB's."""
@@ -143,18 +160,13 @@ class WorkingStores:
         return replace(options, memory=self._memory)
 
 
-def _filled_later(target: RestoreTarget, source: RocksDBStore) -> HashMapStore:
-    """A hashmap store that takes the state over from a RocksDB store when it needs it; the files go with that one."""
-
-    def release() -> None:
-        source.close()
-        shutil.rmtree(source.directory, ignore_errors=True)
-
+def _filled_later(target: RestoreTarget, source: RocksDBStore, close: Callable[[], None]) -> HashMapStore:
+    """A hashmap store that takes the state over from a RocksDB store when it needs it."""
     try:
         made = _new_hashmap_store(target)
-        made.load_later(source, release)
+        made.load_later(source, close)
     except BaseException:
-        release()
+        close()
         raise
     return made
 

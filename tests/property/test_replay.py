@@ -201,7 +201,7 @@ def test_a_snapshot_goes_from_either_store_to_the_other(steps: list[BatchChanges
         memory.write_snapshot(root / "from-memory")
         loaded = HashMapStore(operator=OPERATOR, key_type=KEY_TYPE, low=0, high=KEY_GROUPS)
         source = RocksDBStore.open_existing(root / "from-rocksdb", SMALL, read_only=True)
-        loaded.load_from(source)
+        loaded.load_later(source, lambda: None)
         opened = RocksDBStore.open(root / "from-memory", OPERATOR, KEY_TYPE, 0, KEY_GROUPS, SMALL)
         for seq, step in enumerate(steps[half:], half + 1):
             loaded.apply(step.rows(), link(seq))

@@ -13,6 +13,7 @@ from tests.materializer_world import World
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
 from tests.state_worker_setup import filled
 from tests.working_stores import quick_directory
+from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.local_copies import CopyRange, LocalCopies, LocalRecovery
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.working_store import WorkingStore
@@ -91,18 +92,20 @@ class Worker:
         own = self.host.parent / f"{self.host.name}-{self.lives}" / "own"
         self.restorer = BaseRestorer(self.request, 0, KEY_GROUPS, self.counted, own, WorkingStores(), local=self.place)
 
-    def reach(self) -> Reached:
-        """Come to the base of the next batch; the state is what it must be there."""
+    def reach(self, *, reads_all: bool = True) -> Reached:
+        """Come to the base of the next batch; the state is what it must be there. Not `reads_all`: it is left unread."""
         assert self.world.job.run is not None
         link = self.world.job.run.state.view.base
         reached = self.restorer.reach(link, self.store)
         self.store = reached.store
         assert reached.store.version == link
-        assert cells(reached.store) == self.world.job.models[link].cells()
+        assert not reads_all or cells(reached.store) == self.world.job.models[link].cells()
         return reached
 
     def keep_up(self) -> None:
         self.restorer.keep_up(self.store)
+        if self.store is not None:
+            self.store.work_ahead()
 
     def end(self) -> None:
         """The process ends in order."""
@@ -153,6 +156,32 @@ def test_a_worker_that_comes_back_reads_no_snapshot(world: World, backend: str) 
         assert worker.reach().how == ("caught-up" if batches or backend == "hashmap" else "current")
         assert worker.counted.files() == []
     worker.end()
+
+
+def test_a_hashmap_reads_its_local_copy_only_when_it_needs_it(world: World) -> None:
+    world.commit(5)
+    materialize(world)
+    worker = Worker(world, world.directory / "host", "hashmap")
+    worker.reach()
+    worker.come_back()
+    for _ in range(3):
+        store = worker.reach(reads_all=False).store
+        assert isinstance(store, HashMapStore)
+        assert store._source is not None
+        assert not store._source.is_complete
+        world.commit(2)
+        worker.keep_up()
+        worker.reach(reads_all=False)
+        worker.come_back()
+    store = worker.reach(reads_all=False).store
+    for _ in range(KEY_GROUPS):
+        worker.keep_up()
+    assert isinstance(store, HashMapStore)
+    assert store._source is None, "all of it is in memory"
+    world.commit()
+    assert worker.reach().how == "caught-up"
+    worker.end()
+    assert worker.counted.files() == [], "nothing came from the storage but the log"
 
 
 def test_state_of_a_batch_that_was_executed_again_is_thrown_away(world: World) -> None:
@@ -320,7 +349,7 @@ def test_any_order_of_batches_snapshots_restarts_and_moves(seed: int) -> None:
                 world.commit(rng.randint(1, 3), upload=rng.random() < 0.3)
                 is_redone = False
             elif step == "reach":
-                seen.add(worker.reach().how)
+                seen.add(worker.reach(reads_all=rng.random() < 0.5).how)
             elif step == "keep up":
                 worker.keep_up()
             elif step == "fold":

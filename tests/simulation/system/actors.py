@@ -82,7 +82,8 @@ class DriverRun:
 
     def __call__(self) -> None:
         system = self._system
-        session: Any = Session()
+        self._process.directory.mkdir(parents=True, exist_ok=True)
+        session: Any = Session(self._process.directory)
         made = self._coordinator(session)
         run = made._run
         try:

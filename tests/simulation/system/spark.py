@@ -24,6 +24,8 @@ from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.base_decision import SinkCommit, SparkProgress
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.simulation.system.cluster import Cluster
     from tests.simulation.system.location import CheckpointLocation
     from tests.simulation.system.oracle import Oracle
@@ -79,6 +81,9 @@ class SparkContext:
 
     master = "local[2]"
 
+    def __init__(self, directory: Path) -> None:
+        self._temp_dir = str(directory)
+
     def accumulator(self, value: Any, parameter: Any) -> Any:
         return _Accumulator(value, parameter)
 
@@ -103,10 +108,10 @@ class SparkConf:
 
 
 class Session:
-    """A session."""
+    """A session, of a driver that has a directory for what goes with its process."""
 
-    def __init__(self) -> None:
-        self.sparkContext = SparkContext()
+    def __init__(self, directory: Path) -> None:
+        self.sparkContext = SparkContext(directory)
         self.conf = SparkConf()
 
 

@@ -67,19 +67,6 @@ def test_a_replay_that_failed_leaves_no_version() -> None:
         _ = made.version
 
 
-def test_only_the_own_key_groups_are_loaded() -> None:
-    whole = store(0, 4)
-    elements = StateChanges(LIST, [0, 2, 2], ["a", "c", "c"], None, None, [1, 2, 3])
-    whole.apply([puts((0, "a", 1), (1, "b", 2), (2, "c", 3)), elements], Link(7, "t7"))
-    part = store(1, 3)
-    part.load_from(whole)
-    assert list(part.value_table(VALUE).items()) == [(1, "b", 2), (2, "c", 3)]
-    assert list(part.list_table(LIST).items()) == [(2, "c", [2, 3])]
-    assert (part.version, part.schemas) == (Link(7, "t7"), (VALUE, LIST))
-    part.apply([StateChanges(LIST, [2], ["c"], None, None, [4])], Link(8, "t8"))
-    assert whole.list_table(LIST).elements(2, "c") == [2, 3], "nothing is shared with the source"
-
-
 def test_a_table_of_another_kind_is_a_bug() -> None:
     with pytest.raises(InvariantError):
         store().list_table(VALUE)

@@ -49,7 +49,7 @@ def test_every_row_keeps_its_stamp(tmp_path: Path, low: int, high: int) -> None:
     wanted = [source for source in sources if source.low < high and low < source.high]
     store = open_clipped(tmp_path / "made", wanted, operator=OPERATOR, key_type=KEY_TYPE, low=low, high=high)
     memory = HashMapStore(operator=OPERATOR, key_type=KEY_TYPE, low=low, high=high)
-    memory.load_from(store)
+    memory.load_later(store, lambda: None)
     [schema] = store.schemas
     record = record_of(schema)
     assert record is not None

@@ -1,0 +1,49 @@
+"""Another parallelism at every restart, on real Spark: partitions clip what is stored, and rewrite none of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order, kill_state_workers
+from varve.materializer.cli import main
+from varve.storage import layout
+
+pytestmark = pytest.mark.spark
+PARALLELISMS = (2, 3, 8, 1)
+KEYS = 40
+
+
+def snapshot_files(job: KeyedJob) -> dict[str, int]:
+    """Name → time of the last change, of all files of snapshots."""
+    root = job.directory / "state" / "job"
+    found = (path for area in (layout.SNAPSHOTS, layout.SNAPSHOT_FILES) for path in (root / area).rglob("*"))
+    return {str(path.relative_to(root)): path.stat().st_mtime_ns for path in found if path.is_file()}
+
+
+@pytest.mark.fixed_storage  # there is something to materialize
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_job_restarts_with_2_then_3_then_8_partitions_and_then_with_1(
+    spark: SparkSession, tmp_path: Path, backend: str
+) -> None:
+    job = KeyedJob(spark, tmp_path, backend=BACKENDS[backend], changelog=True)
+    materialize = ["materialize", "--once", "--job", "job", "--storage", str(tmp_path / "state")]
+    for number, parallelism in enumerate(PARALLELISMS):
+        job.parallelism = parallelism
+        job.add(*[(f"key-{key}", number) for key in range(0, KEYS, number + 1)], (None, number))
+        job.add(("key-0", 10), (f"new-{number}", 11))
+        before = snapshot_files(job)
+        query = job.run()
+        assert job.rows() == in_order(job.expected), f"with {parallelism} partitions"
+        assert snapshot_files(job) == before, "the restart moves nothing that is stored"
+        assert sum(job.restored(query).values()) == parallelism
+        done = CliRunner().invoke(main, [*materialize, "--working-directory", str(tmp_path / "work")])
+        assert done.exit_code == 0, done.output
+        job.add(("key-1", 12))
+        job.run()  # adopts the snapshots, each of the ranges of this parallelism
+        assert before.keys() != snapshot_files(job).keys()
+        kill_state_workers(spark)
+    assert job.rows() == in_order(job.expected)

@@ -1,0 +1,85 @@
+"""`varve restore` where Spark's checkpoint location is lost, behind the state or ahead of it, on real Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from pyspark.sql import SparkSession
+
+from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
+from tests.spark.test_job_lineage import forget_batches
+from varve.materializer.cli import main
+from varve.storage.errors import GapError, LineageError, RewindError
+
+pytestmark = pytest.mark.spark
+BATCHES = 4
+
+
+@pytest.fixture
+def job(spark: SparkSession, tmp_path: Path) -> KeyedJob:
+    """A job after four batches, one file each, that keeps all of their checkpoints; nothing of it is in memory."""
+    job = KeyedJob(spark, tmp_path, conf={"execution.checkpointing.num-retained": "8"})
+    for batch in range(BATCHES):
+        # After a restore, Spark reads the files of several batches as one, in any order.
+        job.add(*[(key, 10 * batch) for key in (["a", "b"] if batch == 0 else [f"key-{batch}", None][: 3 - batch])])
+    job.run()
+    assert job.rows() == in_order(job.expected)
+    kill_state_workers(spark)
+    return job
+
+
+def restore(job: KeyedJob) -> dict[str, Any]:
+    """What the command prints, which ends well."""
+    place = ["--storage", str(job.directory / "state"), "--spark-checkpoint", str(job.directory / job.checkpoint)]
+    done = CliRunner().invoke(main, ["restore", job.name, *place, "--json"])
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def go_on(job: KeyedJob, batch: int) -> None:
+    """The job goes on behind this batch: everything after it is executed again, and what is new; then once more."""
+    job.received = [(number, rows) for number, rows in job.received if number <= batch]
+    for values in ([("a", 7), ("new", 8)], [("a", 9), ("b", 10), ("new", 11)]):
+        job.add(*values)
+        job.run()
+        assert job.rows() == in_order(job.expected)
+
+
+def test_a_location_that_is_ahead_of_the_state(job: KeyedJob) -> None:
+    chain = job.directory / "state" / "job" / "chain"
+    for path in sorted(chain.iterdir())[-2:]:
+        path.unlink()
+    with pytest.raises(GapError, match="varve restore"):
+        job.run()
+    restored = restore(job)
+    assert restored["batch"] == 1
+    assert {"commits/2", "commits/3", "offsets/2", "offsets/3"} <= set(restored["forgotten"])
+    go_on(job, 1)
+
+
+def test_a_location_that_is_behind_the_state(job: KeyedJob) -> None:
+    forget_batches(job.directory / "checkpoint", 2)
+    with pytest.raises(RewindError, match="varve restore"):
+        job.run()
+    assert restore(job)["batch"] == 1
+    go_on(job, 1)
+
+
+def test_a_location_that_is_lost(job: KeyedJob) -> None:
+    """The state goes on; the new query's source begins where its user says, here with what is new."""
+    shutil.rmtree(job.directory / "checkpoint")
+    fresh = KeyedJob(job.spark, job.directory, source="later", conf=job.conf)
+    fresh.model, fresh.expected = job.model, []
+    fresh.add(("a", 5), ("key-1", 6))
+    with pytest.raises(LineageError, match="varve restore"):
+        fresh.run()
+    restored = restore(fresh)
+    assert (restored["batch"], restored["forgotten"]) == (BATCHES - 1, [])
+    fresh.run()
+    go_on(fresh, 0)
+    assert [batch for batch, _ in fresh.received] == [0, 1, 2]
