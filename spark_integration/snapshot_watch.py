@@ -83,23 +83,27 @@ class SnapshotWatch:
             self._thread.join(self._poll_s + 30)
 
     def _run(self) -> None:
+        self._look()  # at once: a query that processes what there is and ends may not last until the next time
         while not self._stopped.wait(self._poll_s):
             if self._standbys is not None:
                 self._standbys.look()
-            with self._lock:
-                view, floors = self._view, self._floors
-            if view is None:
-                continue
-            try:
-                bases = self._reader.tile_snapshots(view)
-                found = self._reader.candidates(floors)
-            except VarveError as error:
-                _log.warning("looking for snapshots failed, the log stays longer: %s", error)
-                continue
-            with self._lock:
-                self._found = found
-                self._tile_files = {name: frozenset(file.name for file in one.files) for name, one in bases.items()}
-                self._base_sizes = {name: base_size(one) for name, one in bases.items()}
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            view, floors = self._view, self._floors
+        if view is None:
+            return
+        try:
+            bases = self._reader.tile_snapshots(view)
+            found = self._reader.candidates(floors)
+        except VarveError as error:
+            _log.warning("looking for snapshots failed, the log stays longer: %s", error)
+            return
+        with self._lock:
+            self._found = found
+            self._tile_files = {name: frozenset(file.name for file in one.files) for name, one in bases.items()}
+            self._base_sizes = {name: base_size(one) for name, one in bases.items()}
 
 
 def base_size(d: SnapshotDescriptor) -> BaseSize:

@@ -163,8 +163,9 @@ def test_a_hashmap_reads_its_local_copy_only_when_it_needs_it(world: World) -> N
     materialize(world)
     worker = Worker(world, world.directory / "host", "hashmap")
     worker.reach()
-    worker.come_back()
+    assert worker.counted.files()
     for _ in range(3):
+        worker.come_back()
         store = worker.reach(reads_all=False).store
         assert isinstance(store, HashMapStore)
         assert store._source is not None
@@ -172,7 +173,7 @@ def test_a_hashmap_reads_its_local_copy_only_when_it_needs_it(world: World) -> N
         world.commit(2)
         worker.keep_up()
         worker.reach(reads_all=False)
-        worker.come_back()
+    worker.come_back()
     store = worker.reach(reads_all=False).store
     for _ in range(KEY_GROUPS):
         worker.keep_up()

@@ -81,7 +81,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a clone whose first run was killed after the copy never started, because its source had gone on": NamedSeed(
-        55,
+        13,
         Mutation(
             job_run,
             "decide_import",
@@ -91,7 +91,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
-        240,
+        69,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
