@@ -4,7 +4,7 @@ A row counts if its key group is the store's and the segment's seq is above that
 the tile that the key group's base came from. Replay is never logged. It is pure but for the store it fills.
 
 Invariants: I5 (base plus log: every row that counts is applied exactly once, in order for each key group; only the
-end has a version), I10 (at most about `FOLD_ROWS` rows, and one segment more, are in memory at once).
+end has a version), I10 (at most about `FOLD_ROWS` rows of `FOLD_BYTES`, and one segment more, are in memory at once).
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 FOLD_ROWS: Final = 100_000
 """Rows that are gathered before they are written: of several changes of a cell only the last is."""
+FOLD_BYTES: Final = 16 << 20
+"""Stored bytes of these rows: large values are written sooner."""
 
 
 class FlooredSegment(NamedTuple):
@@ -60,7 +62,7 @@ def replay(
     """
     positions: dict[tuple[int, int], dict[str, int]] = {}
     pending: list[Batch] = []
-    used = rows = pending_rows = 0
+    used = rows = pending_rows = pending_bytes = 0
     for segment, floors in segments:
         header = segment.header
         accepted = accepted_key_groups(header, floors, range(low, high))
@@ -76,9 +78,10 @@ def replay(
         added = sum(len(change) for change in changes)
         rows += added
         pending_rows += added
-        if pending_rows >= FOLD_ROWS:
+        pending_bytes += header.stored_bytes
+        if pending_rows >= FOLD_ROWS or pending_bytes >= FOLD_BYTES:
             store.fold(pending, version, last=False)
-            pending, pending_rows = [], 0
+            pending, pending_rows, pending_bytes = [], 0, 0
     store.fold(pending, version, last=True)
     return ReplaySummary(used, rows)
 

@@ -65,6 +65,11 @@ class SegmentHeader(Record, frozen=True, kw_only=True):
         """Rows of all states."""
         return sum(state.rows for state in self.states)
 
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of them, compressed."""
+        return sum(state.length for state in self.states)
+
 
 @dataclass(frozen=True, slots=True)
 class Segment:

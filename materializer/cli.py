@@ -17,6 +17,7 @@ import click
 import msgspec
 from rich.console import Console
 
+from varve.materializer.allocator import give_back_large_blocks
 from varve.materializer.child_process import decode_config
 from varve.materializer.command_output import show_lines
 from varve.materializer.config import MaterializerConfig, parse_properties
@@ -128,6 +129,7 @@ def _run(options: dict[str, Any]) -> int:
         return _ask(config, as_json=options["as_json"])
     if options["once"]:
         _check_job(config)
+    give_back_large_blocks()
     stop = StopSignal()
     stop_on_signals(stop)
     end_late(stop, config.stop_ms / 1_000)

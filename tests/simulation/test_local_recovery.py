@@ -93,7 +93,7 @@ class Worker:
         self.restorer = BaseRestorer(self.request, 0, KEY_GROUPS, self.counted, own, WorkingStores(), local=self.place)
 
     def reach(self, *, reads_all: bool = True) -> Reached:
-        """Come to the base of the next batch; the state is what it must be there. Not `reads_all`: it is left unread."""
+        """Come to the base of the next batch; the state is what it must be there, if it `reads_all` of it."""
         assert self.world.job.run is not None
         link = self.world.job.run.state.view.base
         reached = self.restorer.reach(link, self.store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import zlib
 from typing import TYPE_CHECKING, Any
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
+    from varve.changelog.batch import Batch
     from varve.changelog.segment import Segment
+    from varve.storage.records import Link
 
 Folding = HashMapStore | RocksDBStore
 EVERYTHING = (KeyGroupFloor(0, KEY_GROUPS, 0),)
@@ -138,6 +141,25 @@ def test_parts_of_a_batch_keep_their_elements_even_if_others_come_between(
     model.apply(whole)
     model.apply(other)
     assert cells(store) == model.cells()
+
+
+def test_large_values_are_written_before_there_are_many(store: Folding, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hundreds of megabytes would be in memory at once, if only rows were counted."""
+    monkeypatch.setattr(replay_module, "FOLD_BYTES", 1_000)
+    folds: list[int] = []
+    fold = type(store).fold
+
+    def counting(self: Folding, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
+        folds.append(len(batches))
+        fold(self, batches, version, last=last)
+
+    monkeypatch.setattr(type(store), "fold", counting)
+    rng = random.Random(1)
+    log = [BatchChanges(events={"a": (False, [rng.randbytes(300).hex()])}) for _ in range(10)]
+    replay(store, [FlooredSegment(segment(b, n), EVERYTHING) for n, b in enumerate(log, 1)], link(10), low=0, high=8)
+    assert sum(folds) == len(log)
+    assert max(folds) <= 4
+    assert [value for b in log for value in b.events["a"][1]] == cells(store)["events"]["a"]
 
 
 def failing_log() -> Iterator[FlooredSegment]:
