@@ -32,15 +32,17 @@ BATCH_S = 5.0
 INTERVAL_MS = 600_000
 BATCHES = 90
 WARM_UP = 20
+RETAINED = 3
+"""`execution.checkpointing.num-retained`, if nothing else is said."""
 
 
 class Run:
     """A job that overwrites a part of its keys with every batch, and a materializer."""
 
-    def __init__(self, directory: Path, part: float, **config: object) -> None:
+    def __init__(self, directory: Path, part: float, retained: int = 2, **config: object) -> None:
         self.rng = random.Random(5)
         self.per_batch = int(KEYS * part)
-        self.world = World(directory, parallelism=1, policy=CommitPolicy(retained=2))
+        self.world = World(directory, parallelism=1, policy=CommitPolicy(retained=retained))
         self.sidecar = self.world.sidecar(replace(CONFIG, interval_ms=INTERVAL_MS, **config))  # type: ignore[arg-type]
         for start in range(0, KEYS, KEYS // 10):
             self.commit(range(start, start + KEYS // 10))
@@ -77,6 +79,16 @@ def test_storage_stays_near_the_state_and_one_interval_of_changes(tmp_path: Path
     stored = run.stored()
     changes = part * INTERVAL_MS / 1_000 / BATCH_S
     assert sum(stored) / len(stored) <= 1.3 * (1 + changes)
+    run.world.close()
+
+
+@pytest.mark.parametrize("part", [0.04, 0.005])
+def test_storage_is_never_three_times_the_state_with_the_checkpoints_that_are_retained_by_default(
+    tmp_path: Path, part: float
+) -> None:
+    """Most of it while a base that was rewritten and the one before are both needed: twice the state then, and log."""
+    run = Run(tmp_path, part, RETAINED, log_ratio=DEFAULT_LOG_RATIO)
+    assert max(run.stored()) <= 3.0
     run.world.close()
 
 
