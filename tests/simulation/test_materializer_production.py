@@ -25,6 +25,7 @@ from varve.storage.pins import list_pins
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from varve.materializer.materialize_policy import RangeKey
     from varve.storage.object_store import ObjectStore
 
 PATIENCE_S = 60
@@ -361,3 +362,29 @@ def test_wrong_clocks_and_split_brain_harm_nothing(tmp_path: Path, seed: int) ->
     for sidecar in sidecars:
         assert {e.error_type for e in sidecar.events.of(Failed)} <= {"DidNotHappenError"}
     world.close()
+
+
+def test_a_scrape_during_a_fold_sees_how_far_it_is_and_one_after_it_what_was_skipped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sidecar = world.sidecar(replace(QUIET, parallel=1))  # with one range at a time, what is summed up is one gauge
+    world.commit(2)
+    assert sidecar.fold()
+    world.commit(8)
+    metrics, seen = sidecar.given.metrics, dict[int, list[float]]()
+    replaying = metrics.replaying
+
+    def scraped(job: str, key: RangeKey, part: float | None) -> None:
+        replaying(job, key, part)
+        seen.setdefault(key.low, []).append(metric(sidecar, "varve_replay_progress_ratio"))
+
+    monkeypatch.setattr(metrics, "replaying", scraped)
+    assert sidecar.fold()
+    assert sorted(seen) == [0, 4]
+    for parts in seen.values():
+        assert parts[:-1] == sorted(parts[:-1])
+        assert any(0 < part < 1 for part in parts)
+    before = metric(sidecar, "varve_skipped_materialization_total")
+    assert sidecar.fold()
+    assert metric(sidecar, "varve_skipped_materialization_total") >= before + 2
+    world.check()
