@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
-from tests.lossy_proxy import LossyProxy, Weather
+from tests.lossy_proxy import CALM, LossyProxy, Weather
 from tests.s3_servers import BUCKET, S3Server, skip_without_ceph
 from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
 from tests.spark.test_storage_failures import s3_conf
@@ -59,6 +59,7 @@ def test_a_job_goes_on_when_the_daemons_of_its_storage_were_killed(spark: SparkS
             for timer in returns:
                 timer.join()
         assert not pending
+        proxy.weather = CALM
         kill_state_workers(spark)
         job.add(("a", 1), ("key-1", 2))
         job.run()
