@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from varve.changelog.copy_restore import open_copy, restore_copy
@@ -70,13 +71,13 @@ class WorkingStores:
             return self._replayed(request, target, view, reader, directory)
         # Through a RocksDB store that is thrown away: tiles are its files.
         passing = directory.with_name(f"{directory.name}.passing")
+        release = partial(shutil.rmtree, passing, ignore_errors=True)
         try:
             source = self.restore_copy(request, target, view, reader, passing)
-            made = self.filled(request, target, source, directory, lambda: shutil.rmtree(passing, ignore_errors=True))
         except BaseException:
-            shutil.rmtree(passing, ignore_errors=True)
+            release()
             raise
-        return made
+        return self.filled(request, target, source, directory, release)
 
     def _replayed(
         self, request: OperatorRequest, target: RestoreTarget, view: LineView, reader: ChainReader, directory: Path
@@ -109,7 +110,7 @@ class WorkingStores:
         target: RestoreTarget,
         source: RocksDBStore,
         directory: Path,
-        release: Callable[[], None] = lambda: None,
+        release: Callable[[], object] = lambda: None,
     ) -> WorkingStore:
         """A store of the request's kind with the state of a RocksDB store, which is closed when it is needed no more.
 
@@ -127,8 +128,10 @@ class WorkingStores:
         """
 
         def close() -> None:
-            source.close()
-            release()
+            try:
+                source.close()
+            finally:
+                release()
 
         if request.backend == "hashmap":
             return _filled_later(target, source, close)
