@@ -40,6 +40,11 @@ class S3Server:
         options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
         return {**options, "client_kwargs": {"region_name": "us-east-1"}, **changed}
 
+    def job_conf(self, location: str) -> dict[str, str]:
+        """Options of a job that keeps its checkpoints there."""
+        options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
+        return {"execution.checkpointing.dir": location, **{f"storage.option.{k}": v for k, v in options.items()}}
+
     def new_location(self) -> str:
         """A URL below which nothing is yet."""
         return f"s3://{BUCKET}/{uuid.uuid4().hex}"

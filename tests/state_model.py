@@ -6,6 +6,7 @@ be null), `events` (list, STRING) and `alarms` (timers, in namespaces of STRING)
 
 from __future__ import annotations
 
+import base64
 import zlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,6 +19,7 @@ from varve.changelog.types import Types, as_type
 from varve.storage.records import Link, StateSchema
 
 if TYPE_CHECKING:
+    import random
     from collections.abc import Callable, Sequence
 
     from varve.changelog.working_store import WorkingStore
@@ -39,6 +41,11 @@ GONE = object()
 def key_group(key: str) -> int:
     """The key group of a key, of `KEY_GROUPS`."""
     return zlib.crc32(key.encode()) % KEY_GROUPS
+
+
+def random_text(rng: random.Random, length: int) -> str:
+    """A text of that length, a multiple of four, of which little compresses away."""
+    return base64.b64encode(rng.randbytes(length * 3 // 4)).decode()
 
 
 @dataclass

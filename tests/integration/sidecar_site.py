@@ -49,12 +49,14 @@ class Site:
         for _ in range(count):
             self.job.commit(random_batch(self.rng))
 
-    def commit_until(self, condition: Callable[[], bool]) -> None:
-        deadline = time.monotonic() + PATIENCE_S
+    def commit_until(
+        self, condition: Callable[[], bool], *, patience_s: float = PATIENCE_S, pause_s: float = 0.05
+    ) -> None:
+        deadline = time.monotonic() + patience_s
         while not condition():
             assert time.monotonic() < deadline, self.logs()
             self.commit()
-            time.sleep(0.05)
+            time.sleep(pause_s)
 
     def check(self) -> None:
         """The newest commit restores to what the model says."""

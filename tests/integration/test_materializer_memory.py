@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import random
 import re
 import sys
@@ -13,10 +12,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import Site
-from tests.state_model import BatchChanges
+from tests.state_model import BatchChanges, random_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = [
     pytest.mark.sidecar,
@@ -32,13 +31,6 @@ BUFFERS_MB = 2 * 64
 ALLOCATORS = 2.75
 """What they take for what is asked of them, rows that are being written included."""
 TICK_S = 0.02
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def peak_mb(site: Site, *options: str) -> float:
@@ -60,8 +52,7 @@ def test_a_state_of_hundreds_of_megabytes_is_materialized_in_the_memory_that_is_
     site.commit(2)
     idle = peak_mb(site)
     for batch in range(BATCHES):
-        texts = [base64.b64encode(rng.randbytes(VALUE_BYTES * 3 // 4)).decode() for _ in range(BATCH_KEYS)]
-        changes = {f"key {batch} {number}": (True, [text]) for number, text in enumerate(texts)}
+        changes = {f"key {batch} {n}": (True, [random_text(rng, VALUE_BYTES)]) for n in range(BATCH_KEYS)}
         site.job.commit(BatchChanges(events=changes), upload=True)
         site.job.models = dict(list(site.job.models.items())[-1:])
     state_mb = BATCHES * BATCH_KEYS * VALUE_BYTES / MB

@@ -18,17 +18,9 @@ from varve.materializer.events import Adopted, Materialized, Waiting
 from varve.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable
 
 pytestmark = pytest.mark.sidecar
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 def wait_for(condition: Callable[[], bool], site: Site) -> None:

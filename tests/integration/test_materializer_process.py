@@ -19,17 +19,10 @@ from varve.materializer.events import Adopted, Collected, Materialized
 from varve.storage import fail_point, layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    pass
 
 pytestmark = pytest.mark.sidecar
 MATERIALIZER_FAIL_POINTS = [name for name in fail_point.NAMES if name.startswith("materializer.")]
-
-
-@pytest.fixture
-def site(tmp_path: Path) -> Iterator[Site]:
-    site = Site(tmp_path)
-    yield site
-    site.close()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -7,7 +7,6 @@ rewritten when too much of it is dead, and a full entry follows an adoption soon
 
 from __future__ import annotations
 
-import base64
 import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.materializer_world import CONFIG, World
-from tests.state_model import BatchChanges
+from tests.state_model import BatchChanges, random_text
 from varve.materializer.materialize_policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.layout import SnapshotName
@@ -50,7 +49,7 @@ class Run:
         self.commit([0])
 
     def commit(self, keys: range | list[int]) -> None:
-        texts = {f"key {key}": base64.b64encode(self.rng.randbytes(VALUE_BYTES * 3 // 4)).decode() for key in keys}
+        texts = {f"key {key}": random_text(self.rng, VALUE_BYTES) for key in keys}
         self.world.clock.advance(BATCH_S)
         self.world.wait_for_pack()
         self.world.job.commit(BatchChanges(events={key: (True, [text]) for key, text in texts.items()}))

@@ -128,6 +128,11 @@ class KeyedJob:
         by_batch = dict(self.received)
         return in_order(r for rows in by_batch.values() for r in rows)
 
+    def lose_commits(self, count: int) -> None:
+        """The storage loses its newest entries, which are commits."""
+        for path in sorted((self.directory / "state" / self.name / "chain").iterdir())[-count:]:
+            path.unlink()
+
     def restored(self, query: VarveStreamingQuery) -> dict[str, int]:
         """How the workers came to the base of the run's first batch."""
         return query.checkpoint_statistics.history()[0].restored
@@ -140,6 +145,14 @@ IN_MEMORY = {"confirmed", "current"}
 def in_order(rows: Any) -> list[tuple[Any, ...]]:
     """Rows in an order that does not depend on partitions."""
     return sorted(rows, key=lambda r: (r[0] is None, r[0] or "", *r[1:]))
+
+
+def forget_batches(location: Path, first: int) -> None:
+    """Set a checkpoint location back, as restoring an older copy of it would."""
+    for directory in ("offsets", "commits"):
+        for path in (location / directory).iterdir():
+            if path.name.lstrip(".").split(".")[0].isdecimal() and int(path.name.lstrip(".").split(".")[0]) >= first:
+                path.unlink()
 
 
 def kill_state_workers(spark: SparkSession) -> int:

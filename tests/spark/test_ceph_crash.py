@@ -12,7 +12,6 @@ from benchmarks.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.lossy_proxy import CALM, LossyProxy, Weather
 from tests.s3_servers import BUCKET, S3Server, skip_without_ceph
 from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
-from tests.spark.test_storage_failures import s3_conf
 from varve.storage.errors import RetryableError
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -30,7 +29,7 @@ def test_a_job_goes_on_when_the_daemons_of_its_storage_were_killed(spark: SparkS
     with running_ceph(durable=True) as cluster, LossyProxy(cluster.endpoint_url, 7) as proxy:
         server = S3Server("ceph", proxy.url, ACCESS_KEY, SECRET_KEY)
         cluster.make_bucket(BUCKET)
-        conf = s3_conf(server, proxy, server.new_location())
+        conf = server.job_conf(server.new_location())
         conf |= {"checkpoint.inline-size-max": "0 b", "state.changelog.dstl.dfs.batch.persist-size-threshold": "0 b"}
         job = KeyedJob(spark, tmp_path, changelog=True, conf=conf)
         for batch in range(BATCHES):

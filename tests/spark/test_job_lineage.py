@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.spark.keyed_jobs import KeyedJob, in_order
+from tests.spark.keyed_jobs import KeyedJob, forget_batches, in_order
 from varve.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
 
 pytestmark = pytest.mark.spark
@@ -28,14 +28,6 @@ def job(spark: SparkSession, tmp_path: Path) -> KeyedJob:
 def copy(job: KeyedJob, source: str, target: str) -> None:
     """Copy a directory of the job."""
     shutil.copytree(job.directory / source, job.directory / target)
-
-
-def forget_batches(location: Path, first: int) -> None:
-    """Set a checkpoint location back, as restoring an older copy of it would."""
-    for directory in ("offsets", "commits"):
-        for path in (location / directory).iterdir():
-            if path.name.lstrip(".").split(".")[0].isdecimal() and int(path.name.lstrip(".").split(".")[0]) >= first:
-                path.unlink()
 
 
 def test_a_checkpoint_location_that_was_rolled_back_is_refused(job: KeyedJob) -> None:
@@ -72,9 +64,7 @@ def test_the_checkpoint_location_of_another_query_is_refused(job: KeyedJob, spar
 
 
 def test_storage_that_lost_its_newest_commits_is_refused(job: KeyedJob) -> None:
-    chain = job.directory / "state" / "job" / "chain"
-    for path in sorted(chain.iterdir())[-2:]:
-        path.unlink()
+    job.lose_commits(2)
     with pytest.raises(GapError, match="missing"):
         job.run()
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order, kill_state_workers
-from varve.materializer.cli import main
+from tests.spark.varve_command import command
 from varve.storage import layout
 
 pytestmark = pytest.mark.spark
@@ -31,6 +30,7 @@ def test_a_job_restarts_with_2_then_3_then_8_partitions_and_then_with_1(
 ) -> None:
     job = KeyedJob(spark, tmp_path, backend=BACKENDS[backend], changelog=True)
     materialize = ["materialize", "--once", "--job", "job", "--storage", str(tmp_path / "state")]
+    materialize += ["--working-directory", str(tmp_path / "work")]
     for number, parallelism in enumerate(PARALLELISMS):
         job.parallelism = parallelism
         job.add(*[(f"key-{key}", number) for key in range(0, KEYS, number + 1)], (None, number))
@@ -40,8 +40,7 @@ def test_a_job_restarts_with_2_then_3_then_8_partitions_and_then_with_1(
         assert job.rows() == in_order(job.expected), f"with {parallelism} partitions"
         assert snapshot_files(job) == before, "the restart moves nothing that is stored"
         assert sum(job.restored(query).values()) == parallelism
-        done = CliRunner().invoke(main, [*materialize, "--working-directory", str(tmp_path / "work")])
-        assert done.exit_code == 0, done.output
+        command(*materialize)
         job.add(("key-1", 12))
         [adopting] = job.run().checkpoint_statistics.history()
         assert adopting.log_commits <= 2, "a run of one batch adopts what is there when it begins"

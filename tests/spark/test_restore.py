@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
-from click.testing import CliRunner
 from pyspark.sql import SparkSession
 
-from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
-from tests.spark.test_job_lineage import forget_batches
-from varve.materializer.cli import main
+from tests.spark.keyed_jobs import KeyedJob, forget_batches, in_order, kill_state_workers
+from tests.spark.varve_command import command
 from varve.storage.errors import GapError, LineageError, RewindError
 
 pytestmark = pytest.mark.spark
-BATCHES = 4
+INPUT = ((("a", 0), ("b", 0)), (("key-1", 10), (None, 10)), (("key-2", 20),), (("key-3", 30),))
+"""By batch. After a restore, Spark reads files of several batches as one, in any order: no key is in two of them."""
 
 
 @pytest.fixture
 def job(spark: SparkSession, tmp_path: Path) -> KeyedJob:
     """A job after four batches, one file each, all of which it can go back to, and new input; nothing is in memory."""
     job = KeyedJob(spark, tmp_path, conf={"execution.checkpointing.num-retained": "8"})
-    for batch in range(BATCHES):
-        # After a restore, Spark reads the files of several batches as one, in any order.
-        job.add(*[(key, 10 * batch) for key in (["a", "b"] if batch == 0 else [f"key-{batch}", None][: 3 - batch])])
+    for rows in INPUT:
+        job.add(*rows)
     job.run()
     assert job.rows() == in_order(job.expected)
     kill_state_workers(spark)
@@ -34,12 +31,10 @@ def job(spark: SparkSession, tmp_path: Path) -> KeyedJob:
     return job
 
 
-def restore(job: KeyedJob) -> dict[str, Any]:
+def restore(job: KeyedJob) -> Any:
     """What the command prints, which ends well."""
     place = ["--storage", str(job.directory / "state"), "--spark-checkpoint", str(job.directory / job.checkpoint)]
-    done = CliRunner().invoke(main, ["restore", job.name, *place, "--json"])
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout.splitlines()[-1])
+    return command("restore", job.name, *place)[-1]
 
 
 def go_on(job: KeyedJob, batch: int) -> None:
@@ -53,9 +48,7 @@ def go_on(job: KeyedJob, batch: int) -> None:
 
 
 def test_a_location_that_is_ahead_of_the_state(job: KeyedJob) -> None:
-    chain = job.directory / "state" / "job" / "chain"
-    for path in sorted(chain.iterdir())[-2:]:
-        path.unlink()
+    job.lose_commits(2)
     with pytest.raises(GapError, match="varve restore"):
         job.run()
     restored = restore(job)
@@ -83,6 +76,6 @@ def test_a_location_that_is_lost(job: KeyedJob) -> None:
     with pytest.raises(LineageError, match="varve restore"):
         fresh.run()
     restored = restore(fresh)
-    assert (restored["batch"], restored["forgotten"]) == (BATCHES - 1, [])
+    assert (restored["batch"], restored["forgotten"]) == (len(INPUT) - 1, [])
     go_on(fresh, -1)
     assert [batch for batch, _ in fresh.received] == [0, 1]

@@ -15,17 +15,11 @@ from pyspark.sql import SparkSession
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
+from tests.spark.varve_command import command
 from varve.materializer.cli import main
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
-
-
-def command(*arguments: str) -> list[Any]:
-    """What `varve` prints as JSON lines."""
-    done = CliRunner().invoke(main, [*arguments, "--json"])
-    assert done.exit_code == 0, done.output
-    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def test_a_job_starts_from_a_canonical_savepoint_with_another_backend_and_parallelism(

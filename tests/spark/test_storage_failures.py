@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,26 +17,18 @@ from varve.storage.errors import InvalidRequestError, RetryableError
 pytestmark = pytest.mark.spark
 
 
-def s3_conf(server: S3Server, proxy: LossyProxy, location: str) -> dict[str, str]:
-    return {
-        "execution.checkpointing.dir": location,
-        "storage.option.key": server.key,
-        "storage.option.secret": server.secret,
-        "storage.option.endpoint_url": proxy.url,
-    }
-
-
 @pytest.mark.s3
 @pytest.mark.fixed_storage  # what is asked of the storage, and when, depends on the changelog
 def test_a_storage_that_refuses_is_told_before_the_first_batch_and_in_the_middle_of_a_run(
     spark: SparkSession, tmp_path: Path, moto_server: S3Server
 ) -> None:
     with LossyProxy(moto_server.endpoint_url) as proxy:
-        job = KeyedJob(spark, tmp_path, conf=s3_conf(moto_server, proxy, "s3://no-such-bucket-here/x"))
+        server = replace(moto_server, endpoint_url=proxy.url)
+        job = KeyedJob(spark, tmp_path, conf=server.job_conf("s3://no-such-bucket-here/x"))
         job.add(("a", 1), ("b", 2))
         with pytest.raises(InvalidRequestError, match="bucket does not exist"):
             job.start()
-        job.conf = s3_conf(moto_server, proxy, moto_server.new_location())
+        job.conf = server.job_conf(server.new_location())
         proxy.always = EXPIRED
         with pytest.raises(InvalidRequestError, match="correct key, secret or token"):
             job.start()

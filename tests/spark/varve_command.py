@@ -1,0 +1,17 @@
+"""`varve` in the process of the test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from click.testing import CliRunner
+
+from varve.materializer.cli import main
+
+
+def command(*arguments: str) -> list[Any]:
+    """What `varve` prints as JSON lines; it ends well."""
+    done = CliRunner().invoke(main, [*arguments, "--json"])
+    assert done.exit_code == 0, done.output
+    return [json.loads(line) for line in done.stdout.splitlines()]
