@@ -22,6 +22,7 @@ import click
 from rich.table import Table
 
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
+from varve.changelog.working_store import StoreSize
 from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
 from varve.spark_integration.batch_execution import (
     LOST_BLOCK,
@@ -108,6 +109,7 @@ class Driver:
                 operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, slot=slot, rows_in=100,
                 rows_out=100, mutations=20, inline=data, states=encode_message(STATES), row_bytes_max=50,
                 timings_ms={"process": 3.0, "checkpoint": 1.0}, restored="confirmed",
+                state_size=StoreSize(1_000, 100_000),
             )  # fmt: skip
             answers.append(encode_message(summary))
             notes.append([(OPERATOR, partition, tag)])

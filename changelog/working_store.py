@@ -9,7 +9,9 @@ keys); I9 (a store may vanish at any time and is rebuilt from snapshot and log).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
 
 from varve.changelog.batch import BatchFolder
 
@@ -24,7 +26,8 @@ if TYPE_CHECKING:
     from varve.storage.records import Link, StateSchema
 
 
-class StoreSize(NamedTuple):
+# `gc=False` as in `varve.storage.records`: the driver gets one of each of thousands of partitions.
+class StoreSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """About how much a store holds; None: not known."""
 
     rows: int | None

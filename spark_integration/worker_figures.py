@@ -7,7 +7,7 @@ is the ordinary case, sends nothing.
 from __future__ import annotations
 
 import threading
-from typing import Final, NamedTuple
+from typing import Final
 
 import msgspec
 
@@ -17,7 +17,8 @@ SAMPLES_MAX: Final = 256
 """Uploads of one summary of which size, attempts and latency are told; further ones are only counted."""
 
 
-class UploadFigures(msgspec.Struct, frozen=True, array_like=True):
+# `gc=False` as in `varve.storage.records`: each of thousands of summaries has them.
+class UploadFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The uploads of a worker since its last summary."""
 
     requests: int
@@ -31,7 +32,7 @@ class UploadFigures(msgspec.Struct, frozen=True, array_like=True):
     """How they ended; at most `SAMPLES_MAX`."""
 
 
-class LogRead(NamedTuple):
+class LogRead(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The log that a worker read to bring its state to the base."""
 
     segments: int

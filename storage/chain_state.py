@@ -17,7 +17,7 @@ from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFlo
 from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
 RETAINED_MIN: Final = 2
 """The newest commit and the one before must stay: Spark may ask for the newest batch again."""
@@ -71,8 +71,6 @@ class ChainState:
     """The view of `base`."""
     retained: tuple[int, ...]
     """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
-    packable_bytes: int
-    """Bytes of segments in the view that are still slices of chain entries."""
     index: SegmentIndex = field(repr=False, compare=False)
     """Of the view's segments."""
     adopted_key_groups: int = 0
@@ -89,6 +87,11 @@ class ChainState:
     def commits_since_full(self) -> int:
         """Commits after the newest full entry, up to the base."""
         return len(self.view.path)
+
+    @property
+    def packable_bytes(self) -> int:
+        """Bytes of segments in the view that are still slices of chain entries."""
+        return self.index.inline_bytes()
 
     def packable(self) -> tuple[SegmentRef, ...]:
         """The view's segments that a pack would take up."""
@@ -119,7 +122,10 @@ class ChainState:
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
         view = advance(self.view, stored, kept)
         index = (kept.segment_index or self.index).extended(view.segments[len(kept.segments) :])
-        packable_bytes, log_commits = self._counted(commit, view, kept.dropped, index)
+        added = len(view.segments) - len(kept.segments)
+        # Ordinarily the log is not looked at.
+        is_longer = not commit.is_full and kept.segments is self.view.segments
+        log_commits = self.log_commits + bool(added) if is_longer else index.count_commits()
         return replace(
             self,
             last_seq=commit.seq,
@@ -128,23 +134,10 @@ class ChainState:
             base=commit,
             view=view,
             retained=(*self.retained, commit.needs_from)[-policy.retained :],
-            packable_bytes=packable_bytes,
             index=index,
             log_commits=log_commits,
             adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
         )
-
-    def _counted(
-        self, commit: Commit, view: LineView, dropped: Sequence[SegmentRef], index: SegmentIndex
-    ) -> tuple[int, int]:
-        """`packable_bytes` and `log_commits` after the commit; ordinarily the log is not looked at."""
-        if commit.is_full:
-            return _packable_bytes(view.segments), index.count_commits()
-        added_bytes = sum(part.inline.length for part in commit.parts if part.inline is not None)
-        if dropped:
-            return self.packable_bytes + added_bytes - _packable_bytes(dropped), index.count_commits()
-        has_added = len(view.segments) > len(self.view.segments)
-        return self.packable_bytes + added_bytes, self.log_commits + has_added
 
 
 def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:
@@ -169,7 +162,6 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         base=base,
         view=view,
         retained=tuple(c.needs_from for c in commits[-policy.retained :]),
-        packable_bytes=_packable_bytes(view.segments),
         index=index,
         log_commits=index.count_commits(),
         adopted_key_groups=sum(_adopted_key_groups(c) for c in commits if c.seq > view.full.seq),
@@ -179,7 +171,3 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
 def _adopted_key_groups(commit: Commit) -> int:
     """Of a commit that is not full."""
     return sum(tile.high - tile.low for tile in commit.tiles if tile.snapshot is not None)
-
-
-def _packable_bytes(segments: Iterable[SegmentRef]) -> int:
-    return sum(ref.data.length for ref in packable_of(segments))

@@ -71,8 +71,18 @@ class CommitPlan(NamedTuple):
 
 
 NOTHING_ADOPTED = Adoption()
+LONG_LOG: Final = 1 << 12
+"""References of a full entry that take a few milliseconds to encode."""
 RANGE_OF: Final = attrgetter("operator", "low", "high")
 """Operator and key groups of a floor; one call for thousands of them is `map`'s."""
+
+
+def adopts_now(state: ChainState, pack: Pack | None) -> bool:
+    """Whether the next commit may adopt snapshots.
+
+    With the pack of a long log the one after it does: what it adopts changes the log, which was encoded with the pack.
+    """
+    return pack is None or len(pack.replaced) < LONG_LOG or not state.commits_since_full
 
 
 def plan_commit(
@@ -127,7 +137,8 @@ def plan_commit(
         draft, index = _made_full(draft, state, cover, pack)
     kept = kept_after(state.view, draft, cover, index)
     commit = _with_needs(draft, kept.needs_from, state, policy)
-    return _encoded(commit, blob, kept)
+    encoded_log = pack.replaced_encoded if pack is not None and commit.log is pack.replaced else b""
+    return _encoded(commit, blob, kept, encoded_log)
 
 
 def _check_facts(state: ChainState, facts: BatchFacts) -> None:
@@ -259,8 +270,7 @@ def _log(
         index = SegmentIndex.of(segments) if known is None else known
     if cover.tiles is state.view.tiles:
         return segments, index
-    log, _, index = counted(segments, index, cover_of(state.view), cover, draft.tiles)
-    return log, index
+    return counted(segments, index, cover_of(state.view), cover, draft.tiles)
 
 
 def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[Commit, SegmentIndex]:
@@ -295,8 +305,8 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     return msgspec.structs.replace(draft, needs_from=needs_from, keep_from=keep_from)
 
 
-def _encoded(commit: Commit, blob: bytes, kept: Kept) -> CommitPlan:
-    body = encode_entry(commit, blob)
+def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes) -> CommitPlan:
+    body = encode_entry(commit, blob, encoded_log)
     if len(body) > ENTRY_BYTES_MAX:
         raise InvalidRequestError(
             f"the entry has {len(body)} bytes, {len(commit.log)} log references among them, above the limit of "

@@ -16,7 +16,7 @@ import msgspec
 from varve.storage import layout
 from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
-from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, plan_commit
+from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, adopts_now, plan_commit
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
 from varve.storage.gathered_segments import gather
@@ -213,7 +213,7 @@ class JobRun:
         state = self.state
         pack = self._packs.take(state.slot)
         facts = self._gathered(facts, state.slot)
-        adopted = adoption(state.view, state.floors)
+        adopted = adoption(state.view, state.floors) if adopts_now(state, pack) else NOTHING_ADOPTED
         plan = plan_commit(state, facts, self._policy, token, adopted, pack)
         fail_point("driver.before_commit")
         self._sent_s = self._chain.append(plan)

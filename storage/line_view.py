@@ -140,8 +140,6 @@ class Kept(NamedTuple):
     cover: TileCover
     segments: tuple[SegmentRef, ...]
     images: tuple[ImageRef, ...]
-    dropped: Sequence[SegmentRef]
-    """What does not count any more; not told of a full entry, whose log is what counts."""
     segment_index: SegmentIndex | None
     """Of `segments`, if it was needed or given."""
     needs_from: int
@@ -165,23 +163,22 @@ def kept_after(
         return _kept_by_full(commit, planned, index)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
-    dropped: Sequence[SegmentRef] = ()
     images = kept_images(view.images, commit)
     is_changed = bool(commit.tiles) or operators != cover.operators()
     if is_changed or _holds_back(view, images):
         index = SegmentIndex.of(segments) if index is None else index
         if is_changed:
             before, cover = cover, _changed_cover(cover, commit, operators) if planned is None else planned
-            segments, dropped, index = counted(segments, index, before, cover, commit.tiles)
+            segments, index = counted(segments, index, before, cover, commit.tiles)
         needs_from = _lowest_slot(view.full.seq, cover.tiles, index, images)
-    return Kept(cover, segments, images, dropped, index, needs_from)
+    return Kept(cover, segments, images, index, needs_from)
 
 
 def _kept_by_full(commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None) -> Kept:
     cover = _checked(TileCover(commit.tiles), commit) if planned is None else planned
     index = SegmentIndex.of(commit.log) if index is None else index
     needs_from = _lowest_slot(commit.seq, cover.tiles, index, commit.images)
-    return Kept(cover, commit.log, commit.images, (), index, needs_from)
+    return Kept(cover, commit.log, commit.images, index, needs_from)
 
 
 def cover_of(view: LineView) -> TileCover:

@@ -17,7 +17,7 @@ import msgspec
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
 from varve.storage.frame import blob_offset, frame, frame_pieces, unframe
-from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef
+from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef, encode_log
 from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
@@ -57,6 +57,8 @@ class Pack(NamedTuple):
     """These with `refs` in place of what was packed, see `replace_packed`."""
     replaced_index: SegmentIndex | None = None
     """Of `replaced`; made with the pack, because the commit does not wait for that."""
+    replaced_encoded: bytes = b""
+    """`replaced` as `encode_entry` takes it, for the same reason."""
     size_bytes: int = 0
     """Of the object."""
 
@@ -118,7 +120,12 @@ def plan_pack(
     packed = frozenset(ref for run in runs for ref in run)
     pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied), size_bytes=len(body))
     replaced = replace_packed(segments, pack)
-    return pack._replace(planned_from=segments, replaced=replaced, replaced_index=SegmentIndex.of(replaced))
+    return pack._replace(
+        planned_from=segments,
+        replaced=replaced,
+        replaced_index=SegmentIndex.of(replaced),
+        replaced_encoded=encode_log(replaced),
+    )
 
 
 def encode_pack(header: PackHeader, blob: bytes) -> bytes:

@@ -9,12 +9,15 @@ contains its writer's token verbatim, which is what `varve.storage.claim` looks 
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
 from varve.storage.errors import CorruptDataError
 from varve.storage.frame import frame, unframe
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 VERSION: Final = 1
 ENTRY_VERSION: Final = 2
@@ -384,9 +387,15 @@ _KINDS: Final[dict[type[Any], bytes]] = {
 _NEWEST: Final = {b"JOBR": JOB_STORAGE_VERSION}
 
 
-def encode_entry(entry: Entry, blob: bytes = b"") -> bytes:
-    """A chain entry as an object body; `blob` holds the inline segments."""
-    return frame(_ENTRY_KIND, _entry_version(entry), msgspec.json.encode(entry), blob)
+def encode_log(log: Sequence[SegmentRef]) -> bytes:
+    """The log of a full entry ahead of the rest of it, for `encode_entry`; an empty one is left out there, as here."""
+    return msgspec.json.encode(log) if log else b""
+
+
+def encode_entry(entry: Entry, blob: bytes = b"", encoded_log: bytes = b"") -> bytes:
+    """A chain entry as an object body; `blob` holds the inline segments, `encoded_log` is that of the entry's log."""
+    written = msgspec.structs.replace(entry, log=msgspec.Raw(encoded_log)) if encoded_log else entry
+    return frame(_ENTRY_KIND, _entry_version(entry), msgspec.json.encode(written), blob)
 
 
 def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview]:

@@ -44,6 +44,8 @@ class SegmentIndex:
     """`seq_last`."""
     slots: Numbers
     """Of the objects."""
+    inline: Numbers
+    """Bytes, if they are a slice of a chain entry, which a pack takes up; 0 if not."""
 
     @staticmethod
     def of(segments: Sequence[SegmentRef]) -> SegmentIndex:
@@ -57,6 +59,8 @@ class SegmentIndex:
         operators = tuple(dict.fromkeys(uids))
         codes = {uid: code for code, uid in enumerate(operators)}
         slots = {name: _slot(name) for name in set(names)}
+        is_inline = {name: name.startswith(layout.CHAIN) for name in slots}
+        lengths = column(map(attrgetter("data.length"), segments), np.int64)
         return SegmentIndex(
             operators,
             column(map(codes.__getitem__, uids), np.int32),
@@ -64,6 +68,7 @@ class SegmentIndex:
             column(map(attrgetter("high"), segments), np.int32),
             column(map(attrgetter("seq_last"), segments), np.int64),
             column(map(slots.__getitem__, names), np.int64),
+            lengths * column(map(is_inline.__getitem__, names), np.int64),
         )
 
     def extended(self, segments: Sequence[SegmentRef]) -> SegmentIndex:
@@ -98,9 +103,13 @@ class SegmentIndex:
         """Commits, or packed runs of them, whose segments a restore replays."""
         return len(np.unique(self.seqs))
 
+    def inline_bytes(self) -> int:
+        """Of the segments that are slices of chain entries."""
+        return int(self.inline.sum())
+
     def columns(self) -> tuple[Numbers, ...]:
         """All of them, in the order of the fields."""
-        return self.codes, self.lows, self.highs, self.seqs, self.slots
+        return self.codes, self.lows, self.highs, self.seqs, self.slots, self.inline
 
     def _touched(self, cover: TileCover, changed: Sequence[Tile]) -> Numbers:
         """For each segment whether it touches a changed tile, or its operator has no tiles."""
@@ -126,10 +135,10 @@ class SegmentIndex:
 
 
 class Counted(NamedTuple):
-    """What of some segments counts, and what does not."""
+    """What of some segments counts."""
 
     segments: tuple[SegmentRef, ...]
-    dropped: tuple[SegmentRef, ...]
+    """If that is all of them, the very tuple."""
     segment_index: SegmentIndex
     """Of `segments`."""
 
@@ -152,18 +161,9 @@ def counted(
     """
     is_same = cover.operators() == before.operators()
     counting = index.still_counting(cover, changed if is_same else cover.tiles)
-    left, dropped = parted(segments, counting)
-    return Counted(left, dropped, index.only(counting) if dropped else index)
-
-
-def parted(
-    segments: tuple[SegmentRef, ...], counting: Numbers
-) -> tuple[tuple[SegmentRef, ...], tuple[SegmentRef, ...]]:
-    """The segments for which it is true, and the others. If there are no others, the very tuple comes back."""
     if counting.all():
-        return segments, ()
-    others: list[int] = np.flatnonzero(~counting).tolist()
-    return tuple(compress(segments, counting.tolist())), tuple(segments[i] for i in others)
+        return Counted(segments, index)
+    return Counted(tuple(compress(segments, counting.tolist())), index.only(counting))
 
 
 def _slot(name: str) -> int:

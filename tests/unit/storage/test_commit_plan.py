@@ -17,7 +17,6 @@ from varve.storage.batch_result import (
 from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
 from varve.storage.commit_plan import Adoption, plan_commit
 from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.line_view import advance
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import (
     ORIGIN,
@@ -314,9 +313,9 @@ class TestTiles:
             plan_commit(driver.state, facts, driver.job.policy, "t")
         allowed = msgspec.structs.replace(facts, dropped=frozenset({"second"}))
         plan = plan_commit(driver.state, allowed, driver.job.policy, "t")
-        view = advance(driver.state.view, plan.stored, plan.kept)
-        assert {t.operator for t in view.tiles} == {s.operator for s in view.segments} == {OPERATOR}
-        assert {s.operator for s in plan.kept.dropped} == {"second"}
+        state = driver.state.after(plan.stored, driver.job.policy, plan.kept)
+        assert {t.operator for t in state.view.tiles} == {s.operator for s in state.view.segments} == {OPERATOR}
+        assert state.packable_bytes == sum(ref.data.length for ref in state.view.segments)
 
     def test_a_rescaled_operator_needs_no_new_tiles(self) -> None:
         driver = ChainJob().driver(0)
