@@ -1,5 +1,7 @@
 """A driver process on a cluster whose tasks are copied and whose executors come and go: one run of a job of tokens.
 
+It has two chained operators, `UID` and `FOLLOWING`; what pauses them is in directories of these names.
+
 `python -m tests.spark.fault_driver <directory> <master> <scenario> [key=value ...]`. The input lies in
 `<directory>/input`; the rows of each batch that the sink has got are written to `<directory>/sink`. The scenario says
 what happens between and in batches; pauses of the function and settings of Spark come from the test.
@@ -7,6 +9,7 @@ what happens between and in batches; pauses of the function and settings of Spar
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import sys
@@ -22,9 +25,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, UID
-from tests.spark.token_functions import TOKEN_OUTPUT, Tokens, note, wait_for
+from tests.spark.token_functions import FOLLOWED_OUTPUT, TOKEN_OUTPUT, FollowingTokens, Tokens, note, wait_for
 from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
 
+FOLLOWING = "following"
 EXECUTOR = "CoarseGrainedExecutorBackend"
 RUN_S = 900.0
 """Longer than any run: the row may come late on a slow machine."""
@@ -99,10 +103,12 @@ def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> N
     env = StreamExecutionEnvironment.get_execution_environment(spark)
     env.set_state_backend(EmbeddedRocksDBStateBackend()).enable_changelog_state_backend(True).set_parallelism(2)
     env.configure("execution.checkpointing.dir", str(directory / "state")).configure("materializer.mode", "off")
-    notes, sunk = directory / "notes", directory / "sink"
-    for path in (notes, sunk):
-        path.mkdir(exist_ok=True)
-    pauses: dict[int, str] = {int(v): kind for v, kind in json.loads(os.environ["FAULT_PAUSES"]).items()}
+    notes = {uid: directory / "notes" / uid for uid in (UID, FOLLOWING)}
+    sunk = directory / "sink"
+    for path in (*notes.values(), sunk):
+        path.mkdir(parents=True, exist_ok=True)
+    told: dict[str, dict[str, str]] = json.loads(os.environ["FAULT_PAUSES"])
+    pauses = {uid: {int(v): kind for v, kind in found.items()} for uid, found in told.items()}
 
     def sink(rows: DataFrame, batch: int) -> None:
         found: list[tuple[Any, ...]] = [tuple(row) for row in rows.collect()]
@@ -110,18 +116,20 @@ def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> N
         if sorted(found) != sorted(again):
             sys.exit(f"batch {batch}: two reads gave {found} and {again}")
         (sunk / f"{batch}.json").write_text(json.dumps(found))
-        for row in found:
-            note(notes, "sunk", row[1]).touch()
+        for row, path in itertools.product(found, notes.values()):
+            note(path, "sunk", row[1]).touch()
         after_batch(scenario, batch)
 
     if scenario == "executors":
-        for v in pauses:
-            threading.Thread(target=kill_in_pause, args=(notes, v), daemon=True).start()
+        for uid, v in ((uid, v) for uid, found in pauses.items() for v in found):
+            threading.Thread(target=kill_in_pause, args=(notes[uid], v), daemon=True).start()
     stream = spark.readStream.schema(INPUT).option("maxFilesPerTrigger", 1).json(str(directory / "input"))
-    tokens = env.from_dataframe(stream).key_by("k").process(Tokens(notes, pauses), TOKEN_OUTPUT, uid=UID)
+    first, second = Tokens(notes[UID], pauses[UID]), FollowingTokens(notes[FOLLOWING], pauses[FOLLOWING])
+    tokens = env.from_dataframe(stream).key_by("k").process(first, TOKEN_OUTPUT, uid=UID)
+    followed = tokens.key_by("k").process(second, FOLLOWED_OUTPUT, uid=FOLLOWING)
 
     def run() -> None:
-        writer = tokens.foreach_batch(sink).query_name("job").trigger(availableNow=True)
+        writer = followed.foreach_batch(sink).query_name("job").trigger(availableNow=True)
         writer.option("checkpointLocation", str(directory / "checkpoint")).start().awaitTermination()
 
     run_to_the_end(run)

@@ -1,6 +1,6 @@
 """Speculation, and executors that come, go and die, on clusters of real processes: state right, output right.
 
-The function is never twice the same, see `tests.spark.token_functions`.
+The functions of both chained operators are never twice the same, see `tests.spark.token_functions`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,17 @@ from typing import Any
 
 import pytest
 
+from tests.spark.fault_driver import FOLLOWING
 from tests.spark.keyed_jobs import UID
-from tests.spark.token_functions import UNTIL_RELEASED, UNTIL_SECOND, UNTIL_SUNK, check_chains, check_state, note
+from tests.spark.token_functions import (
+    UNTIL_RELEASED,
+    UNTIL_SECOND,
+    UNTIL_SUNK,
+    check_chains,
+    check_following,
+    check_state,
+    note,
+)
 from tests.standalone_cluster import standalone_cluster
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
@@ -38,11 +47,11 @@ def write_input(directory: Path, batches: int) -> list[list[tuple[str, int]]]:
 
 
 def run_driver(
-    directory: Path, master: str, scenario: str, pauses: Mapping[int, str], conf: Mapping[str, str]
+    directory: Path, master: str, scenario: str, pauses: Mapping[str, Mapping[int, str]], conf: Mapping[str, str]
 ) -> list[dict[str, Any]]:
     """One run of `tests.spark.fault_driver` to its end; what Spark's listeners were told."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *(p for p in sys.path if p)])}
-    environment |= {"PYSPARK_PYTHON": sys.executable, "FAULT_PAUSES": json.dumps(dict(pauses))}
+    environment |= {"PYSPARK_PYTHON": sys.executable, "FAULT_PAUSES": json.dumps(pauses)}
     settings = [f"{key}={value}" for key, value in conf.items()]
     command = [sys.executable, "-m", "tests.spark.fault_driver", str(directory), master, scenario, *settings]
     with (directory / "driver.log").open("ab") as log:
@@ -61,8 +70,9 @@ def check(directory: Path, batches: list[list[tuple[str, int]]]) -> None:
     """Each batch is in the sink, and the state that is stored is that of the rows there."""
     files = sorted((directory / "sink").glob("*.json"), key=lambda path: int(path.stem))
     assert len(files) == len(batches)
-    newest = check_chains([row for path in files for row in json.loads(path.read_text())], batches)
-    check_state(directory / "state", newest, UID)
+    rows = [row for path in files for row in json.loads(path.read_text())]
+    check_state(directory / "state", check_chains(rows, batches), UID)
+    check_state(directory / "state", check_following(rows), FOLLOWING)
 
 
 def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
@@ -72,8 +82,11 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_path: Path) -> None:
     """Spark copies a task only to another host, so the workers have hosts of their own."""
     batches = write_input(tmp_path, 6)
-    # The copy is first; both end together, which leaves two answers that both are complete.
-    pauses = {12: UNTIL_SUNK, 31: UNTIL_SECOND, 42: UNTIL_SECOND, 53: UNTIL_SUNK}
+    # The copy is first; or both end together, which leaves two answers that both are complete.
+    pauses = {
+        UID: {12: UNTIL_SUNK, 31: UNTIL_SECOND, 42: UNTIL_SECOND, 53: UNTIL_SUNK},
+        FOLLOWING: {2: UNTIL_SECOND, 21: UNTIL_SUNK, 32: UNTIL_SECOND, 54: UNTIL_SUNK},
+    }
     conf = {
         "spark.speculation": "true",
         "spark.speculation.interval": "100ms",
@@ -85,16 +98,17 @@ def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_
     }
     with standalone_cluster(tmp_path / "cluster", workers=2) as cluster:
         events = run_driver(tmp_path, cluster.url, "speculation", pauses, conf)
-    for v in pauses:
-        assert note(tmp_path / "notes", "second", v).exists(), "the task was not copied"
-    assert sum(event["Task Info"]["Speculative"] for event in of_kind(events, "TaskStart")) >= len(pauses)
+    paused = [(uid, v) for uid, found in pauses.items() for v in found]
+    for uid, v in paused:
+        assert note(tmp_path / "notes" / uid, "second", v).exists(), f"the task of {uid} was not copied"
+    assert sum(event["Task Info"]["Speculative"] for event in of_kind(events, "TaskStart")) >= len(paused)
     check(tmp_path, batches)
 
 
 def test_executors_that_come_go_and_die_leave_state_and_output_right(tmp_path: Path) -> None:
     """Idle ones go and others come (dynamic allocation); one is killed while it executes, with its shuffle files."""
     batches = write_input(tmp_path, 6)
-    pauses = {42: UNTIL_RELEASED}
+    pauses = {UID: {42: UNTIL_RELEASED}, FOLLOWING: {51: UNTIL_RELEASED}}
     conf = {
         "spark.dynamicAllocation.enabled": "true",
         "spark.dynamicAllocation.shuffleTracking.enabled": "true",
@@ -109,8 +123,9 @@ def test_executors_that_come_go_and_die_leave_state_and_output_right(tmp_path: P
         "spark.executor.memory": "512m",
     }
     events = run_driver(tmp_path, "local-cluster[2,1,1024]", "executors", pauses, conf)
-    assert note(tmp_path / "notes", "killed", 42).exists()
-    assert note(tmp_path / "notes", "second", 42).exists()
-    assert len(of_kind(events, "ExecutorRemoved")) >= 2
-    assert len(of_kind(events, "ExecutorAdded")) >= 4
+    for uid, v in ((UID, 42), (FOLLOWING, 51)):
+        assert note(tmp_path / "notes" / uid, "killed", v).exists()
+        assert note(tmp_path / "notes" / uid, "second", v).exists()
+    assert len(of_kind(events, "ExecutorRemoved")) >= 3
+    assert len(of_kind(events, "ExecutorAdded")) >= 5
     check(tmp_path, batches)

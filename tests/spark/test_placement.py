@@ -204,12 +204,16 @@ def recommended() -> dict[str, str]:
     return {key: value for key, value in settings.items() if not key.startswith("spark.varve.")}
 
 
-def test_with_the_settings_of_the_page_only_partitions_of_a_lost_executor_move_and_the_replacement_gets_its_share(
-    tmp_path: Path,
+@pytest.mark.parametrize("form", ["hash join", "merge join"])
+def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_gets_its_share(
+    tmp_path: Path, form: str
 ) -> None:
+    """With the settings of the page, and with Spark's own; the form of the join follows from them."""
     partitions, executors, killed_after, replaced_after = 7, 3, 9, 19
     settings = recommended()
     assert set(settings) == {"spark.shuffle.reduceLocality.enabled", "spark.locality.wait.process"}
+    if form == "merge join":
+        del settings["spark.shuffle.reduceLocality.enabled"]
     with standalone_cluster(tmp_path / "cluster") as cluster:
         job = ClusterJob(
             tmp_path, cluster.url, executors, {**settings, "spark.varve.parallelism.default": str(partitions)}

@@ -2,7 +2,8 @@
 
 For each row it draws a random token, yields it with the token before, and keeps it. So the rows of a key that the sink
 has got form a chain, from batch to batch, if and only if each batch was executed on the state whose rows the sink has
-got (I2), and on nothing else (I3).
+got (I2), and on nothing else (I3). A second one behind it keeps what it was given as well, which shows whether it was
+given just the rows whose state was committed.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import varve
 from varve import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
 
 TOKEN_OUTPUT = "k string, v long, n long, previous string, token string"
+FOLLOWED_OUTPUT = f"{TOKEN_OUTPUT}, given string, own_previous string, own string"
 WAIT_S = 120.0
 
 UNTIL_SUNK = "until the batch is in the sink"
@@ -29,8 +31,8 @@ UNTIL_RELEASED = "until the test says so"
 LOSE_SHUFFLE = "delete all shuffle files, and die"
 
 
-class Tokens(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
-    """See the module.
+class PausedFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
+    """A function that is paused at some rows.
 
     Args:
         notes: A directory that all processes and the test share.
@@ -41,19 +43,10 @@ class Tokens(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
         self.notes = notes
         self.pauses = dict(pauses)
 
-    def open(self, runtime_context: RuntimeContext) -> None:
-        self.n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
-        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
-
-    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
-        if value.v in self.pauses:
-            self._pause(value.v)
-        n, previous, token = (self.n.value() or 0) + 1, self.token.value() or "", uuid.uuid4().hex
-        self.n.update(n)
-        self.token.update(token)
-        yield value.k, value.v, n, previous, token
-
-    def _pause(self, v: int) -> None:
+    def pause_at(self, v: int) -> None:
+        """Do what is to be done at this row, if it is the first execution that comes to it."""
+        if v not in self.pauses:
+            return
         mine = note(self.notes, f"process-{os.getpid()}", v)
         mine.write_text(os.environ["SPARK_LOCAL_DIRS"])
         try:
@@ -68,6 +61,36 @@ class Tokens(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
                     path.unlink(missing_ok=True)
             os.kill(os.getpid(), signal.SIGKILL)
         wait_for(note(self.notes, {UNTIL_SUNK: "sunk", UNTIL_SECOND: "second"}.get(kind, "released"), v))
+
+
+class Tokens(PausedFunction):
+    """See the module."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
+        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        self.pause_at(value.v)
+        n, previous, token = (self.n.value() or 0) + 1, self.token.value() or "", uuid.uuid4().hex
+        self.n.update(n)
+        self.token.update(token)
+        yield value.k, value.v, n, previous, token
+
+
+class FollowingTokens(PausedFunction):
+    """Behind `Tokens`: it draws tokens, too, and yields with them the token that it was given with the row before."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.given = runtime_context.get_state(ValueStateDescriptor("given", Types.STRING()))
+        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
+
+    def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
+        self.pause_at(value.v)
+        given, previous, token = self.given.value() or "", self.token.value() or "", uuid.uuid4().hex
+        self.given.update(value.token)
+        self.token.update(token)
+        yield (*value, given, previous, token)
 
 
 def note(notes: Path, what: str, v: int) -> Path:
@@ -103,6 +126,20 @@ def check_chains(rows: Iterable[Sequence[Any]], batches: Sequence[Sequence[tuple
         newest[key] = found[-1][4]
     expected = sorted(row for batch in batches for row in batch)
     assert sorted((r[0], r[1]) for found in by_key.values() for r in found) == expected
+    return newest
+
+
+def check_following(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
+    """The second operator's batches were executed each on the one before, too; the newest token of each key.
+
+    Args:
+        rows: What the sink holds, as `FOLLOWED_OUTPUT`; each key once per batch. That of the first is `check_chains`.
+    """
+    newest: dict[str, str] = {}
+    for row in sorted(rows, key=lambda r: (r[0], r[2])):
+        assert row[5] == row[3], f"{row[0]}: the state of the second operator is not of what the first one gave: {row}"
+        assert row[6] == newest.get(row[0], ""), f"{row[0]}: the state is not that of the output: {row}"
+        newest[row[0]] = row[7]
     return newest
 
 
