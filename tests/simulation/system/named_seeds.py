@@ -15,7 +15,11 @@ from msgspec.structs import replace as replace_fields
 from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.spark import Answer
+from tests.simulation.system.store import NO_FAULTS, StoreFaults
+from varve.materializer import state_origin
+from varve.materializer.job_restore import JobRestore
 from varve.storage import base_decision, job_run
+from varve.storage.chain_state import CommitPolicy
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,6 +64,18 @@ def _choice_is_not_for_batch_0(
     return original(spark, newest, parent, sink, restore, rules)
 
 
+def _planned_once(original: Any, self: JobRestore, wanted: Any, spark: Any) -> Any:
+    """What was complete when the command began is chosen, whatever has come before its fence."""
+    plans = vars(self).setdefault("plans", [])
+    if not plans:
+        plans.append(original(self, wanted, spark))
+    return plans[0]
+
+
+def _nothing_chosen(_original: Any, _fence: Any) -> None:
+    """A query looks for what its option names also if an operator has chosen something else."""
+
+
 PLAIN: Final[dict[str, Any]] = {
     "ruled": False, "confirms": 0.0, "real_rocksdb": False, "hang": 0.0, "hedged": False, "encrypted": False,
     "log_elsewhere": False, "local_copies": False
@@ -69,6 +85,15 @@ ALONE: Final[dict[str, Any]] = PLAIN | {"restores": 0.0, "clones": 0.0}
 STALLED_BEFORE_ACK: Final[dict[str, Any]] = PLAIN | {
     "restores": 0.15, "clones": 0.0, "readers": 0, "steps": 800, "step_s": 0.1, "stalls": 0.01, "stall_max_s": 20.0,
     "crashes": 0.0, "drivers": 1
+}  # fmt: skip
+LATE_COMMITS: Final[dict[str, Any]] = PLAIN | {
+    "restores": 0.3, "clones": 0.0, "readers": 0, "crashes": 0.0, "stalls": 0.0, "step_s": 0.1, "steps": 800,
+    "drivers": 1, "changelog": True, "faults": StoreFaults(late=0.2, late_max_s=6.0), "takeovers": 0.0,
+    "policy": CommitPolicy(full_every=1, path_max=1), "forges": False, "disorder": 0.0
+}  # fmt: skip
+SAVEPOINTS_GO: Final[dict[str, Any]] = PLAIN | {
+    "restores": 0.1, "clones": 0.3, "readers": 2, "crashes": 0.0, "stalls": 0.0, "step_s": 0.1, "steps": 1500,
+    "drivers": 1, "changelog": True, "faults": NO_FAULTS
 }  # fmt: skip
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
@@ -95,6 +120,13 @@ NAMED: Final[dict[str, NamedSeed]] = {
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
+    ),
+    "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": NamedSeed(
+        5568, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
+    ),
+    "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
+        208,
+        Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
 }
 """What a seed has found → the seed."""
