@@ -81,11 +81,12 @@ def of_kind(events: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
 
 def test_of_a_task_and_its_speculative_copy_only_one_is_in_state_and_output(tmp_path: Path) -> None:
     """Spark copies a task only to another host, so the workers have hosts of their own."""
-    batches = write_input(tmp_path, 6)
-    # The copy is first; or both end together, which leaves two answers that both are complete.
+    batches = write_input(tmp_path, 7)
+    # The copy is first; or both end together, which leaves two answers that both are complete. An execution that waits
+    # for the sink keeps its host busy, so no other task of its batch can be copied.
     pauses = {
         UID: {12: UNTIL_SUNK, 31: UNTIL_SECOND, 42: UNTIL_SECOND, 53: UNTIL_SUNK},
-        FOLLOWING: {2: UNTIL_SECOND, 21: UNTIL_SUNK, 32: UNTIL_SECOND, 54: UNTIL_SUNK},
+        FOLLOWING: {2: UNTIL_SECOND, 21: UNTIL_SUNK, 32: UNTIL_SECOND, 64: UNTIL_SUNK},
     }
     conf = {
         "spark.speculation": "true",
