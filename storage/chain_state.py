@@ -122,10 +122,9 @@ class ChainState:
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
         view = advance(self.view, stored, kept)
         index = (kept.segment_index or self.index).extended(view.segments[len(kept.segments) :])
-        added = len(view.segments) - len(kept.segments)
-        # Ordinarily the log is not looked at.
-        is_longer = not commit.is_full and kept.segments is self.view.segments
-        log_commits = self.log_commits + bool(added) if is_longer else index.count_commits()
+        has_kept_all = not commit.is_full and kept.segments is self.view.segments  # the log need not be looked at
+        has_added = len(view.segments) > len(kept.segments)
+        log_commits = self.log_commits + has_added if has_kept_all else index.count_commits()
         return replace(
             self,
             last_seq=commit.seq,

@@ -167,7 +167,7 @@ def _check_names(state: CopiedState, slot: int) -> None:
     names = [file.name for tile in state.tiles for file in tile.files]
     names += [ref.data.name for ref in (*state.log, *state.images)]
     for name in names:
-        if not layout.is_shared(name) and (name.startswith(layout.CHAIN) or layout.object_slot(name) != slot):
+        if not layout.is_shared(name) and (layout.is_chain(name) or layout.object_slot(name) != slot):
             raise InvariantError(f"the import at {slot} names an object of another slot", object_name=name)
     if any(tile.snapshot is not None for tile in state.tiles):
         raise InvariantError(f"the import at {slot} names a snapshot, which is the source's")

@@ -126,6 +126,11 @@ def chain(seq: int) -> str:
     return f"{CHAIN}{_number(seq)}"
 
 
+def is_chain(name: str) -> bool:
+    """Whether it is the name of an entry of the job's own chain."""
+    return name.startswith(CHAIN)
+
+
 def chain_seq(name: str) -> int:
     """The seq of a chain entry's name."""
     return int(name.removeprefix(CHAIN))

@@ -72,7 +72,7 @@ class PackFrame(NamedTuple):
 
 def is_packable(ref: SegmentRef | ImageRef) -> bool:
     """Whether the reference points into a chain entry: what stands there is worth packing."""
-    return ref.data.name.startswith(layout.CHAIN)
+    return layout.is_chain(ref.data.name)
 
 
 def packable_of(refs: Iterable[SegmentRef]) -> list[SegmentRef]:

@@ -59,7 +59,7 @@ class SegmentIndex:
         operators = tuple(dict.fromkeys(uids))
         codes = {uid: code for code, uid in enumerate(operators)}
         slots = {name: _slot(name) for name in set(names)}
-        is_inline = {name: name.startswith(layout.CHAIN) for name in slots}
+        is_inline = {name: layout.is_chain(name) for name in slots}
         lengths = column(map(attrgetter("data.length"), segments), np.int64)
         return SegmentIndex(
             operators,

@@ -31,8 +31,8 @@ UNTIL_RELEASED = "until the test says so"
 LOSE_SHUFFLE = "delete all shuffle files, and die"
 
 
-class PausedFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
-    """A function that is paused at some rows.
+class TokenFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
+    """A function that draws a token for each row and keeps it, and is paused at some rows.
 
     Args:
         notes: A directory that all processes and the test share.
@@ -42,6 +42,15 @@ class PausedFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
     def __init__(self, notes: Path, pauses: Mapping[int, str]) -> None:
         self.notes = notes
         self.pauses = dict(pauses)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
+
+    def draw(self) -> tuple[str, str]:
+        """The key's token before, "" if there was none, and the new one."""
+        previous, token = self.token.value() or "", uuid.uuid4().hex
+        self.token.update(token)
+        return previous, token
 
     def pause_at(self, v: int) -> None:
         """Do what is to be done at this row, if it is the first execution that comes to it."""
@@ -63,34 +72,32 @@ class PausedFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
         wait_for(note(self.notes, {UNTIL_SUNK: "sunk", UNTIL_SECOND: "second"}.get(kind, "released"), v))
 
 
-class Tokens(PausedFunction):
+class Tokens(TokenFunction):
     """See the module."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
         self.n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))
-        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
         self.pause_at(value.v)
-        n, previous, token = (self.n.value() or 0) + 1, self.token.value() or "", uuid.uuid4().hex
+        n = (self.n.value() or 0) + 1
         self.n.update(n)
-        self.token.update(token)
-        yield value.k, value.v, n, previous, token
+        yield value.k, value.v, n, *self.draw()
 
 
-class FollowingTokens(PausedFunction):
+class FollowingTokens(TokenFunction):
     """Behind `Tokens`: it draws tokens, too, and yields with them the token that it was given with the row before."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
         self.given = runtime_context.get_state(ValueStateDescriptor("given", Types.STRING()))
-        self.token = runtime_context.get_state(ValueStateDescriptor("token", Types.STRING()))
 
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
         self.pause_at(value.v)
-        given, previous, token = self.given.value() or "", self.token.value() or "", uuid.uuid4().hex
+        given = self.given.value() or ""
         self.given.update(value.token)
-        self.token.update(token)
-        yield (*value, given, previous, token)
+        yield (*value, given, *self.draw())
 
 
 def note(notes: Path, what: str, v: int) -> Path:

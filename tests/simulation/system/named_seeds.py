@@ -82,18 +82,17 @@ PLAIN: Final[dict[str, Any]] = {
 }  # fmt: skip
 """Without what came to the simulation later, and the same run each time."""
 ALONE: Final[dict[str, Any]] = PLAIN | {"restores": 0.0, "clones": 0.0}
-STALLED_BEFORE_ACK: Final[dict[str, Any]] = PLAIN | {
-    "restores": 0.15, "clones": 0.0, "readers": 0, "steps": 800, "step_s": 0.1, "stalls": 0.01, "stall_max_s": 20.0,
-    "crashes": 0.0, "drivers": 1
+ONE_DRIVER: Final[dict[str, Any]] = PLAIN | {"drivers": 1, "crashes": 0.0, "step_s": 0.1}
+STALLED_BEFORE_ACK: Final[dict[str, Any]] = ONE_DRIVER | {
+    "restores": 0.15, "clones": 0.0, "readers": 0, "steps": 800, "stalls": 0.01, "stall_max_s": 20.0
 }  # fmt: skip
-LATE_COMMITS: Final[dict[str, Any]] = PLAIN | {
-    "restores": 0.3, "clones": 0.0, "readers": 0, "crashes": 0.0, "stalls": 0.0, "step_s": 0.1, "steps": 800,
-    "drivers": 1, "changelog": True, "faults": StoreFaults(late=0.2, late_max_s=6.0), "takeovers": 0.0,
+LATE_COMMITS: Final[dict[str, Any]] = ONE_DRIVER | {
+    "restores": 0.3, "clones": 0.0, "readers": 0, "steps": 800, "stalls": 0.0, "changelog": True,
+    "faults": StoreFaults(late=0.2, late_max_s=6.0), "takeovers": 0.0,
     "policy": CommitPolicy(full_every=1, path_max=1), "forges": False, "disorder": 0.0
 }  # fmt: skip
-SAVEPOINTS_GO: Final[dict[str, Any]] = PLAIN | {
-    "restores": 0.1, "clones": 0.3, "readers": 2, "crashes": 0.0, "stalls": 0.0, "step_s": 0.1, "steps": 1500,
-    "drivers": 1, "changelog": True, "faults": NO_FAULTS
+SAVEPOINTS_GO: Final[dict[str, Any]] = ONE_DRIVER | {
+    "restores": 0.1, "clones": 0.3, "readers": 2, "steps": 1500, "stalls": 0.0, "changelog": True, "faults": NO_FAULTS
 }  # fmt: skip
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(

@@ -15,7 +15,7 @@ from varve.storage.batch_result import (
     files_to_rewrite,
 )
 from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
-from varve.storage.commit_plan import Adoption, plan_commit
+from varve.storage.commit_plan import Adoption, adopts_now, plan_commit
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import (
@@ -124,6 +124,34 @@ class TestFullEntries:
         assert [(r.low, r.high, r.seq_first, r.seq_last) for r in full.log] == [(0, 4, 2, 4), (4, 8, 2, 4)]
         assert {r.data.name for r in full.log} == {layout.pack(5, "p")}
         assert (full.needs_from, driver.commit(4).commit.keep_from) == (5, 5)
+
+    def test_a_log_that_was_encoded_with_its_pack_makes_the_same_entry(self) -> None:
+        driver = ChainJob(CommitPolicy(full_every=2)).driver(0)
+        driver.commit(0)
+        pack, facts = pack_for(driver), driver.facts(1, two())
+        assert pack.replaced_encoded
+        bodies = [
+            plan_commit(driver.state, facts, driver.job.policy, "t", pack=given).body
+            for given in (pack, pack._replace(replaced_encoded=b""))
+        ]
+        assert bodies[0] == bodies[1]
+
+    def test_a_pack_of_images_alone_has_no_log_to_encode(self) -> None:
+        assert plan_pack((), {}, PackHeader(job_id="j", token="p", slot=3)).replaced_encoded == b""
+
+    def test_with_the_pack_of_a_long_log_the_commit_after_it_adopts(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        driver = ChainJob(CommitPolicy(full_every=3)).driver(0)
+        driver.commit(0)
+        assert driver.state.commits_since_full == 0
+        monkeypatch.setattr(commit_plan, "LONG_LOG", 2)
+        assert adopts_now(driver.state, pack_for(driver)), "never twice in a row"
+        driver.commit(1)
+        pack = pack_for(driver)
+        assert len(pack.replaced) == 2
+        assert adopts_now(driver.state, None)
+        assert not adopts_now(driver.state, pack)
+        monkeypatch.setattr(commit_plan, "LONG_LOG", 3)
+        assert adopts_now(driver.state, pack)
 
     def test_a_full_entrys_own_inline_parts_go_into_the_next_pack(self) -> None:
         driver = ChainJob(CommitPolicy(full_every=2)).driver(0)
