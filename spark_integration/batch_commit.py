@@ -10,7 +10,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.spark_integration.operator_requests import operator_layout
-from varve.storage.batch_result import BatchFacts, PartitionResult
+from varve.storage.batch_result import BatchFacts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -51,7 +51,6 @@ def batch_facts(
         watermark_ms: Of the next batch.
         dropped: Operators whose state is given up.
     """
-    uids = {request.operator: request.operator for request in requests}  # one text for thousands of references to it
     return BatchFacts(
         batch=stamp.batch,
         query_id=stamp.query_id,
@@ -60,25 +59,8 @@ def batch_facts(
         watermark_ms=watermark_ms,
         watermark_before_ms=stamp.watermark_before_ms,
         operators=tuple(operator_layout(request, summaries) for request in requests),
-        results=tuple(partition_result(summary, uids.get(summary.operator)) for summary in summaries),
+        results=tuple(summaries),
         dropped=dropped,
-    )
-
-
-def partition_result(summary: Summary, operator: str | None = None) -> PartitionResult:
-    """A summary as the commit plan takes it; `operator` is the same name as in it, to be used in its place."""
-    return PartitionResult(
-        operator=operator or summary.operator,
-        partition=summary.partition,
-        low=summary.low,
-        high=summary.high,
-        tag=summary.tag,
-        mutations=summary.mutations,
-        inline=summary.inline,
-        uploaded=summary.uploaded,
-        files=summary.files,
-        image=summary.image,
-        image_uploaded=summary.image_uploaded,
     )
 
 

@@ -271,8 +271,12 @@ def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
 
 
 def chained_rows(result: OperatorResult) -> DataFrame:
-    """The output rows as input of the next operator, which fails if it reads a block of another attempt (I2)."""
-    return _tagged_rows(result, f"{LOST_BLOCK}; the batch is executed again").drop(TAG_COLUMN, SUMMARY_COLUMN)
+    """The output rows as input of the next operator, which fails if it reads a block of another attempt (I2).
+
+    The sink may be who finds that, after the commit, if the next operator's own output was lost as well.
+    """
+    lost = f"{LOST_BLOCK}; the batch is executed again, or redone by a restart of the query if it is committed already"
+    return _tagged_rows(result, lost).drop(TAG_COLUMN, SUMMARY_COLUMN)
 
 
 def _tagged_rows(result: OperatorResult, lost: str) -> DataFrame:

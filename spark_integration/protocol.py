@@ -19,8 +19,9 @@ import pyarrow as pa
 from varve.changelog.local_copies import LocalRecovery
 from varve.changelog.working_store import StoreSize
 from varve.spark_integration.worker_figures import NOTHING_READ, LogRead, UploadFigures
+from varve.storage.batch_result import PartitionResult
 from varve.storage.download import DownloadPolicy
-from varve.storage.records import JobStorage, Link, ObjectSlice, SnapshotFile, StateSchema
+from varve.storage.records import JobStorage, Link, StateSchema
 from varve.storage.upload import UploadPolicy
 
 TAG_COLUMN: Final = "__varve_tag"
@@ -160,29 +161,18 @@ class UserError(msgspec.Struct, frozen=True, kw_only=True):
     """The step of a chain of functions that raised it, and the element."""
 
 
-class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """What one attempt of one (operator, partition) did."""
+class Summary(PartitionResult, frozen=True, kw_only=True, gc=False):
+    """What one attempt of one (operator, partition) did: what is committed of it, and what the driver needs besides.
 
-    operator: str
-    partition: int
-    low: int
-    high: int
-    tag: str
+    The commit takes the winners' summaries as they are; making thousands of other objects of them would take
+    milliseconds.
+    """
+
     slot: int
     rows_in: int = 0
     rows_out: int = 0
-    mutations: int = 0
-    inline: bytes = b""
-    """The segment, if it is small; the rest of the changes after the uploaded parts."""
     handed_over_bytes: int = 0
     """Length of the segment if the driver has got it directly, in the place of `inline`; 0 if not."""
-    uploaded: tuple[ObjectSlice, ...] = ()
-    image: bytes = b""
-    """The partition's whole non-keyed state, if it changed and is small."""
-    image_uploaded: ObjectSlice | None = None
-    """The same, if it is large."""
-    files: tuple[SnapshotFile, ...] | None = None
-    """Changelog off: the partition's whole state after the batch; None if it did not change."""
     states: bytes = b""
     """The operator's states, encoded by themselves: thousands of partitions say the same, and it is decoded once."""
     event_time_max_ms: int | None = None
@@ -191,7 +181,7 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     broadcast_digest: str = ""
     """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
     error: UserError | None = None
-    timings_ms: dict[str, float] = {}
+    timings_ms: dict[str, float] = msgspec.field(default_factory=dict)
     restored: str = ""
     """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
     log_read: LogRead = NOTHING_READ

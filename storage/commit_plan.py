@@ -20,7 +20,6 @@ from varve.storage.batch_result import (
     ENTRY_BYTES_MAX,
     INLINE_BYTES_MAX,
     BatchFacts,
-    PartitionResult,
     check_operators,
     check_results,
     inline_total,
@@ -45,6 +44,7 @@ from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from varve.storage.batch_result import PartitionResult
     from varve.storage.chain_state import ChainState, CommitPolicy
     from varve.storage.pack import Pack
 
@@ -109,7 +109,7 @@ def plan_commit(
     """
     _check_facts(state, facts)
     cover = _next_cover(state, facts, Link(state.slot, token), adoption)
-    parts, blob = _parts(facts.results)
+    parts, blob = _parts(facts)
     draft = Commit(
         seq=state.slot,
         token=token,
@@ -189,12 +189,13 @@ def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
     return tuple(t for t in cover.tiles if id(t) not in before)
 
 
-def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, ...], bytes]:
+def _parts(facts: BatchFacts) -> tuple[tuple[PartitionCommit, ...], bytes]:
     """The parts in order of operator and partition, and the blob of their inline segments and images."""
     blob = _Blob()
+    uids = {o.uid: o.uid for o in facts.operators}  # one text for thousands of references to it
     parts = tuple(
         PartitionCommit(
-            operator=result.operator,
+            operator=uids[result.operator],
             partition=result.partition,
             low=result.low,
             high=result.high,
@@ -205,7 +206,7 @@ def _parts(results: Sequence[PartitionResult]) -> tuple[tuple[PartitionCommit, .
             image=blob.add_shared(result.image) if result.image else None,
             image_uploaded=result.image_uploaded,
         )
-        for result in sorted(results, key=attrgetter("operator", "partition"))
+        for result in sorted(facts.results, key=attrgetter("operator", "partition"))
     )
     return parts, blob.joined()
 

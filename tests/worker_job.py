@@ -16,7 +16,6 @@ from tests.manual_clock import ManualClock
 from tests.state_worker_setup import split, task_request
 from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor
 from varve.changelog.types import Types
-from varve.spark_integration.batch_commit import partition_result
 from varve.spark_integration.checkpointed_function import CheckpointedFunction
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.operator_requests import operator_layout, with_states
@@ -301,7 +300,7 @@ class WorkerJob:
             time_ms=entry_time(state.base, self.clock.now_ms()),
             watermark_ms=None,
             operators=(operator_layout(self.task(0).batch.operator, summaries),),
-            results=tuple(partition_result(summary) for summary in summaries),
+            results=tuple(summaries),
         )
         commit = self.job.commit(facts, f"{state.slot}", self.adoption).commit
         self.job.batch_done()

@@ -34,7 +34,7 @@ EXECUTOR = "CoarseGrainedExecutorBackend"
 RUN_S = 900.0
 """Longer than any run: the row may come late on a slow machine."""
 RUNS_MAX = 5
-LOST_OUTPUT = (f"{LOST_BLOCK} after the commit", f"{LOST_BLOCK}; the batch is executed again")
+LOST_OUTPUT = (f"{LOST_BLOCK} after the commit", f"{LOST_BLOCK}; the batch is executed again, or redone by a restart")
 """Either ends the query, if the executors with a batch's output, or with what it was made of, go between its commit and
 the sink; who runs it starts it again (I2)."""
 IDLE_AFTER = (1, 2)
