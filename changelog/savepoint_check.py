@@ -56,7 +56,8 @@ def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collectio
     """
     store = chain.store
     images = savepoint.images
-    files = tuple(SnapshotFile("file", one.name, one.size_bytes, one.crc32) for one in savepoint.files)
+    own = (*savepoint.files, *savepoint.tables)
+    files = tuple(SnapshotFile("file", one.name, one.size_bytes, one.crc32) for one in own)
     if savepoint.format == "native":
         view = chain.load_line(savepoint.commit.link, savepoint.commit.max_parallelism).view
         for ref in view.segments:

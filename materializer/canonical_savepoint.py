@@ -1,6 +1,6 @@
 """Writing a canonical savepoint: all rows of all states of a checkpoint as Parquet files, and a manifest beside them.
 
-Non-keyed state has no rows: its images are copied as they are.
+Images of non-keyed state are copied as they are, because an import takes them up so; its rows are written besides.
 
 The job may run meanwhile: a hold keeps what the copy reads. Files that a crash leaves have no savepoint of their token
 once the hold is deleted, and a collector finds them.
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from varve.changelog.canonical_state import write_range
+from varve.changelog.canonical_tables import write_tables
 from varve.storage import layout
 from varve.storage.errors import InvalidRequestError
 from varve.storage.records import ObjectSlice
@@ -26,13 +27,14 @@ from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit, ImageRef, Savepoint, StateFile
+    from varve.storage.records import Commit, ImageRef, Savepoint, StateFile, TableFile
 
 
 class CanonicalSavepoints:
@@ -82,17 +84,9 @@ class CanonicalSavepoints:
             tokens=self._tokens,
         )
         try:
-            files, images = self._write(commit, hold.token, on_range)
-            savepoint = msgspec.structs.replace(
-                hold,
-                name=name,
-                format="canonical",
-                objects=(),
-                files=files,
-                images=images,
-                holder=holder,
-                created_ms=self._clock.now_ms(),
-            )
+            copied = self._write(msgspec.structs.replace(hold, format="canonical", objects=()), commit, on_range)
+            now_ms = self._clock.now_ms()
+            savepoint = msgspec.structs.replace(copied, name=name, holder=holder, created_ms=now_ms)
             self._publish(savepoint)
         finally:
             release_savepoint(self._reader.store, hold)
@@ -105,9 +99,8 @@ class CanonicalSavepoints:
             self._target.delete(own_files(savepoint))
             raise
 
-    def _write(
-        self, commit: Commit, token: str, on_range: Callable[[int, int], None]
-    ) -> tuple[tuple[StateFile, ...], tuple[ImageRef, ...]]:
+    def _write(self, savepoint: Savepoint, commit: Commit, on_range: Callable[[int, int], None]) -> Savepoint:
+        """The savepoint with its files, which are durable."""
         view = self._reader.load_line(commit.link, commit.max_parallelism).view
         ranges = [
             (operator, range(*key_range(partition, operator.parallelism, commit.max_parallelism)))
@@ -119,14 +112,23 @@ class CanonicalSavepoints:
             for number, (operator, key_groups) in enumerate(ranges, 1):
                 own = self._scratch / f"{number}"
                 own.mkdir()
-                files = write_range(view, operator, key_groups, token, self._reader.store, own) if key_groups else ()
+                token, store = savepoint.token, self._reader.store
+                files = write_range(view, operator, key_groups, token, store, own) if key_groups else ()
                 for file in files:
                     uploader.submit_file(file.record.name, file.path).result()
                     found.append(file.record)
                 shutil.rmtree(own)
                 on_range(number, len(ranges))
-            images = self._write_images(view.images, token, uploader)
-        return tuple(found), images
+            images = self._write_images(view.images, savepoint.token, uploader)
+            tables = tuple(self._write_tables(view, commit, savepoint.token, uploader))
+        return msgspec.structs.replace(savepoint, files=tuple(found), images=images, tables=tables)
+
+    def _write_tables(self, view: LineView, commit: Commit, token: str, uploader: Uploader) -> Iterator[TableFile]:
+        for operator in commit.operators:
+            images = view.images_for(operator.uid)
+            for table in write_tables(operator.uid, images, token, self._reader.store, self._scratch):
+                uploader.submit_file(table.record.name, table.path).result()
+                yield table.record
 
     def _write_images(self, images: tuple[ImageRef, ...], token: str, uploader: Uploader) -> tuple[ImageRef, ...]:
         copies: dict[ObjectSlice, ObjectSlice] = {}

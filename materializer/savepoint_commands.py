@@ -23,6 +23,7 @@ from varve.storage.savepoints import (
     delete_damaged_savepoint,
     delete_savepoint,
     list_all_savepoints,
+    own_files,
     read_savepoint,
 )
 
@@ -59,8 +60,9 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
     operator: str
     state: str
     kind: str
-    value_type: str
-    key_type: str
+    value_type: str | None = None
+    """Of non-keyed state only its file tells."""
+    key_type: str | None = None
     rows: int | None = None
     stored_bytes: int | None = None
 
@@ -207,7 +209,7 @@ def describe(
         return
     show_lines([_line(found)], as_json=False, rare=("error",))
     show_lines([_without_files(state) for state in states], as_json=False)
-    if found.files:
+    if found.files or found.tables:
         show_lines(_files(found), as_json=False)
 
 
@@ -305,7 +307,7 @@ def _line(found: Savepoint) -> SavepointLine:
 
 
 def _objects(found: Savepoint) -> tuple[str, ...]:
-    return found.objects or tuple(file.name for file in found.files)
+    return found.objects or tuple(own_files(found))
 
 
 def _without_files(state: DescribedState) -> StateLine:
@@ -315,7 +317,7 @@ def _without_files(state: DescribedState) -> StateLine:
 def _files(found: Savepoint) -> list[FileLine]:
     return [
         FileLine(operator=f.operator, state=f.state, rows=f.rows, stored_bytes=f.size_bytes, file=f.name)
-        for f in found.files
+        for f in (*found.files, *found.tables)
     ]
 
 
@@ -337,4 +339,15 @@ def _states(found: Savepoint) -> tuple[DescribedState, ...]:
                     files=tuple(f.name for f in files),
                 )
             )
+    lines += [
+        DescribedState(
+            operator=table.operator,
+            state=table.state,
+            kind=table.kind,
+            rows=table.rows,
+            stored_bytes=table.size_bytes,
+            files=(table.name,),
+        )
+        for table in found.tables
+    ]
     return tuple(lines)

@@ -249,6 +249,11 @@ def savepoint_file(token: str, operator: str, state: str, low: int, high: int) -
     return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_segment(state)}/{_range(low, high)}.parquet"
 
 
+def savepoint_table(token: str, operator: str, state: str, kind: str) -> str:
+    """Rows of one non-keyed state in the savepoint `token`; the dot tells it from the directory of a keyed one."""
+    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_segment(state)}.{kind}.parquet"
+
+
 def savepoint_image(token: str, index: int) -> str:
     """An image of non-keyed state in the savepoint `token`; the dot tells it from an operator's directory."""
     return f"{SAVEPOINT_FILES}{token}/image.{index}"

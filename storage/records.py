@@ -351,6 +351,19 @@ class StateFile(msgspec.Struct, frozen=True, array_like=True):
     crc32: int
 
 
+class TableFile(msgspec.Struct, frozen=True, array_like=True):
+    """The rows of one non-keyed state of an operator, in all its partitions, as a Parquet file."""
+
+    operator: str
+    state: str
+    kind: str
+    """`operator-list`, `operator-union-list`, `broadcast`, `raw-operator` or `raw-keyed`."""
+    name: str
+    rows: int
+    size_bytes: int
+    crc32: int
+
+
 class Savepoint(Record, frozen=True, kw_only=True):
     """A checkpoint under a name, complete in itself: native names all objects that it is made of, canonical has files.
 
@@ -371,6 +384,8 @@ class Savepoint(Record, frozen=True, kw_only=True):
     """Canonical: all rows of all states; a state without rows has no file."""
     images: tuple[ImageRef, ...] = ()
     """Canonical: the non-keyed state, each image in a file."""
+    tables: tuple[TableFile, ...] = ()
+    """Canonical: the non-keyed state once more, for other tools; a state without rows has no file."""
     holder: str
     """For people: who needs it, and why."""
     created_ms: int

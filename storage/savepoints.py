@@ -201,7 +201,8 @@ def release_savepoint(store: ObjectStore, savepoint: Savepoint) -> None:
 
 def own_files(savepoint: Savepoint) -> list[str]:
     """Names of the files that belong to the savepoint alone; a native one has none."""
-    return sorted({file.name for file in savepoint.files} | {image.data.name for image in savepoint.images})
+    files = {file.name for file in (*savepoint.files, *savepoint.tables)}
+    return sorted(files | {image.data.name for image in savepoint.images})
 
 
 def bare(commit: Commit) -> Commit:

@@ -38,6 +38,7 @@ from varve.storage.records import (
     StateFile,
     StateSchema,
     StateSource,
+    TableFile,
     Tile,
     encode_entry,
     encode_record,
@@ -291,6 +292,27 @@ CANONICAL = Savepoint(
     holder="varve savepoint",
     created_ms=1_700_000_000_031,
 )
+CANONICAL_WITH_TABLES = Savepoint(
+    token=token(122),
+    name="copy",
+    format="canonical",
+    job="flights",
+    commit=bare(FULL_COMMIT),
+    images=(ImageRef(OPERATOR, 0, 1, 9, ObjectSlice(layout.savepoint_image(token(122), 0), 0, len(IMAGE), 7)),),
+    tables=(
+        TableFile(
+            OPERATOR,
+            "rules",
+            "broadcast",
+            layout.savepoint_table(token(122), OPERATOR, "rules", "broadcast"),
+            4,
+            2000,
+            0xCAFEBABE,
+        ),
+    ),
+    holder="varve savepoint",
+    created_ms=1_700_000_000_032,
+)
 PIN = Pin(token=token(60), holder="savepoint before-upgrade", needs_from=5, commit=FULL_COMMIT.link, created_ms=1)
 
 
@@ -338,6 +360,7 @@ RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "job-log.bin": JOB_WITH_LOG,
     "savepoint-native.bin": NATIVE,
     "savepoint-canonical.bin": CANONICAL,
+    "savepoint-tables.bin": CANONICAL_WITH_TABLES,
 }
 FRAME = (b"TEST", 3, b'{"a":1}', b"\x00\x01blob")
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.materializer_world import CONFIG, World
+from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
@@ -58,7 +59,7 @@ def test_another_job_goes_on_from_the_state_and_needs_nothing_of_its_source(
 @pytest.mark.parametrize("kind", [*MAKERS, "clone"])
 def test_non_keyed_state_goes_with_the_keyed_one(world: World, kind: str) -> None:
     fill(world)
-    written = (b"first", b"second", b"first")
+    written = tuple(raw_image(world.reader.job_id, stream) for stream in (b"first", b"second", b"first"))
     world.commit(images=written)
     origin = origin_of(world, MAKERS[kind](world) if kind in MAKERS else None)
     other = Started(world, origin, clone=kind == "clone", parallelism=3)

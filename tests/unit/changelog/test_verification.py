@@ -5,17 +5,15 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import msgspec
 import pytest
 from click.testing import CliRunner
 
 from tests.chain_job import CountingTokens
 from tests.materializer_world import World
+from tests.raw_image import raw_image
 from tests.started_job import Started
 from tests.state_model import OPERATOR, BatchChanges
-from varve.changelog.operator_image import Image, encode_image
 from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.state_section import StateSection
 from varve.changelog.verification import Verification, verify
 from varve.materializer.cli import main
 from varve.materializer.state_origin import StateOrigin
@@ -173,9 +171,7 @@ def test_a_job_that_began_with_another_one_s_state_is_sound(world: World, clone:
 
 
 def test_a_damaged_image_is_found(world: World) -> None:
-    section = StateSection(name="rules", kind="raw-operator", rows=1, data=msgspec.msgpack.encode([b"bytes"]))
-    image = encode_image(Image(world.newest().job_id, OPERATOR, (section,)))
-    world.commit(images=(image, b""))
+    world.commit(images=(raw_image(world.newest().job_id, b"bytes"), b""))
     found = check(world)
     assert (found.problems, found.images) == ([], 1)
     (ref,) = world.reader.load_line(world.newest().link, world.newest().max_parallelism).view.images

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
 from tests.materializer_world import World
 from varve import open_state
+from varve.changelog.canonical_tables import write_tables
 from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor
 from varve.changelog.operator_image import Image, encode_image
 from varve.changelog.operator_state_backend import OperatorStateBackend
 from varve.changelog.types import Types
 from varve.materializer.cli import main
+from varve.storage import layout
 from varve.storage.local_store import LocalStore
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
+parquet: Any = pyarrow.parquet
 WAITING = ListStateDescriptor("waiting", Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()]))
 OFFSETS = ListStateDescriptor("offsets", Types.LIST(Types.LONG()))
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.DOUBLE())
@@ -91,6 +93,58 @@ def test_diff_compares_entries_and_partitions(storage: str) -> None:
     counts = run(storage, "diff", "job", "--from", "batch:0", "--state", "rules", "--count")
     assert counts == [{"operator": "flights", "state": "rules", "added": 1, "changed": 0, "removed": 1}]
     assert len(run(storage, "diff", "job", "--from", "batch:0", "--state", "waiting")) == 1
+
+
+def test_a_canonical_savepoint_has_the_rows_as_parquet_which_other_tools_read(storage: str) -> None:
+    at = ("savepoint", "create", "job", "copy", "--format", "canonical", "--storage", storage)
+    assert CliRunner().invoke(main, [*at]).exit_code == 0
+    [operator] = (Path(storage) / "job" / layout.SAVEPOINT_FILES).glob("*/flights")
+    found = {path.name: parquet.read_table(path).to_pylist() for path in operator.glob("*.parquet")}
+    tables = {t.name: t for t in open_state(storage, "job").operator_states()}
+    assert found == {f"{name}.{table.kind}.parquet": table.to_arrow().to_pylist() for name, table in tables.items()}
+    assert found["waiting.operator-list.parquet"] == [
+        {"partition": 0, "position": 0, "value": {"k": "a", "v": 2}},
+        {"partition": 1, "position": 0, "value": {"k": "b", "v": None}},
+        {"partition": 1, "position": 1, "value": {"k": "c", "v": 3}},
+    ]
+    assert [row["key"] for row in found["rules.broadcast.parquet"]] == ["z", "new"] * 2
+    assert len(found) == 5
+    [described] = run(storage, "savepoint", "describe", "job", "copy")
+    states = {state["state"]: state for state in described["states"]}
+    assert (states["rules"]["kind"], states["rules"]["rows"], len(states["rules"]["files"])) == ("broadcast", 4, 1)
+    assert states["rules"]["files"][0] in described["objects"]
+    assert sum("/image." in name for name in described["objects"]) == 2
+
+
+def test_a_damaged_table_of_a_savepoint_is_found_and_deletion_takes_all_files(storage: str) -> None:
+    create = ["savepoint", "create", "job", "copy", "--format", "canonical", "--storage", storage]
+    assert CliRunner().invoke(main, create).exit_code == 0
+    files = Path(storage) / "job" / layout.SAVEPOINT_FILES
+    [path] = files.glob("*/flights/rules.broadcast.parquet")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + b"\x00")
+    done = CliRunner().invoke(main, ["verify", "job", "--storage", storage])
+    assert done.exit_code != 0
+    assert path.name in done.output.replace("\n", "")
+    path.write_bytes(whole)
+    assert CliRunner().invoke(main, ["verify", "job", "--storage", storage]).exit_code == 0
+    assert CliRunner().invoke(main, ["savepoint", "delete", "job", "copy", "--storage", storage]).exit_code == 0
+    assert [found for found in files.rglob("*") if found.is_file()] == []
+
+
+def test_values_of_several_versions_of_a_type_are_text_in_the_table(tmp_path: Path) -> None:
+    """One partition has not been written since the type changed; its columns and the others' must be the same."""
+    world = World(tmp_path / "local", LocalStore(str(tmp_path)))
+    images = []
+    for kind, element in ((Types.LONG(), 7), (Types.STRING(), "seven")):
+        backend = OperatorStateBackend(world.job.uid)
+        backend.get_list_state(ListStateDescriptor("waiting", kind)).update([element])
+        images.append(encode_image(Image(world.reader.job_id, world.job.uid, backend.sections())))
+    world.commit(images=images)
+    refs = world.reader.load_line(world.newest().link, world.newest().max_parallelism).view.images
+    [written] = write_tables(world.job.uid, refs, "token", world.store, tmp_path)
+    assert written.record.rows == 2
+    world.close()
 
 
 def test_the_tables_are_read_in_python(storage: str) -> None:
