@@ -77,6 +77,7 @@ def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -
     assert commits == [1, 0], "batch 1 was executed again on the checkpoint of batch 0"
 
 
+@pytest.mark.fixed_storage  # without a changelog its first batch writes files of its own
 def test_a_clone_shares_the_objects_of_its_source(spark: SparkSession, tmp_path: Path) -> None:
     """Segments of their own and inline ones; the clone's state workers read both where they are."""
     job = KeyedJob(spark, tmp_path, conf={"checkpoint.inline-size-max": "0 b"})
