@@ -7,7 +7,7 @@ of each file are checked).
 from __future__ import annotations
 
 import shutil
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from varve.changelog.batch import Batch
 from varve.changelog.restore import RestoreTarget, restore_store
@@ -18,7 +18,7 @@ from varve.changelog.state_rows import read_state, write_state
 from varve.storage import layout
 from varve.storage.download import file_crc32
 from varve.storage.errors import CorruptDataError
-from varve.storage.records import StateFile
+from varve.storage.records import StateFile, TableFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,16 +29,19 @@ if TYPE_CHECKING:
     from varve.storage.records import Link, OperatorLayout
 
 
-class WrittenFile(NamedTuple):
+F = TypeVar("F", StateFile, TableFile)
+
+
+class WrittenFile(NamedTuple, Generic[F]):
     """A file of a savepoint on local disk."""
 
-    record: StateFile
+    record: F
     path: Path
 
 
 def write_range(
     view: LineView, operator: OperatorLayout, key_groups: range, token: str, store: ObjectStore, scratch: Path
-) -> Iterator[WrittenFile]:
+) -> Iterator[WrittenFile[StateFile]]:
     """The rows of some key groups after the view's commit, a file for each state that has any.
 
     Args:

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from itertools import groupby
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet
 
+from varve.changelog.canonical_state import WrittenFile
 from varve.changelog.image_source import read_images
 from varve.changelog.operator_state_table import OperatorStateTable, operator_state_tables
 from varve.storage import layout
@@ -29,16 +30,9 @@ if TYPE_CHECKING:
 _parquet: Final[Any] = pyarrow.parquet
 
 
-class WrittenTable(NamedTuple):
-    """A file of a savepoint on local disk."""
-
-    record: TableFile
-    path: Path
-
-
 def write_tables(
     operator: str, images: Sequence[ImageRef], token: str, store: ObjectStore, scratch: Path
-) -> Iterator[WrittenTable]:
+) -> Iterator[WrittenFile[TableFile]]:
     """The rows of the non-keyed states, a file for each that has any; each is removed when the next one is asked for.
 
     Args:
@@ -58,7 +52,7 @@ def write_tables(
         name = layout.savepoint_table(token, operator, table.name, table.kind)
         size_bytes = path.stat().st_size
         record = TableFile(operator, table.name, table.kind, name, table.elements, size_bytes, file_crc32(path))
-        yield WrittenTable(record, path)
+        yield WrittenFile(record, path)
         path.unlink()
 
 

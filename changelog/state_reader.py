@@ -138,8 +138,7 @@ class StateReader:
         """
         uid = self.layout(operator).uid
         with self.pinned():
-            images = [image for image in self.view.images if image.operator == uid]
-            return operator_state_tables(read_images(self.chain.store, images))
+            return operator_state_tables(read_images(self.chain.store, self.view.images_for(uid)))
 
     @property
     def time(self) -> BatchTime:

@@ -27,9 +27,10 @@ from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
+    from varve.changelog.canonical_state import F, WrittenFile
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.line_view import LineView
@@ -114,9 +115,7 @@ class CanonicalSavepoints:
                 own.mkdir()
                 token, store = savepoint.token, self._reader.store
                 files = write_range(view, operator, key_groups, token, store, own) if key_groups else ()
-                for file in files:
-                    uploader.submit_file(file.record.name, file.path).result()
-                    found.append(file.record)
+                found += _uploaded(files, uploader)
                 shutil.rmtree(own)
                 on_range(number, len(ranges))
             images = self._write_images(view.images, savepoint.token, uploader)
@@ -126,9 +125,8 @@ class CanonicalSavepoints:
     def _write_tables(self, view: LineView, commit: Commit, token: str, uploader: Uploader) -> Iterator[TableFile]:
         for operator in commit.operators:
             images = view.images_for(operator.uid)
-            for table in write_tables(operator.uid, images, token, self._reader.store, self._scratch):
-                uploader.submit_file(table.record.name, table.path).result()
-                yield table.record
+            tables = write_tables(operator.uid, images, token, self._reader.store, self._scratch)
+            yield from _uploaded(tables, uploader)
 
     def _write_images(self, images: tuple[ImageRef, ...], token: str, uploader: Uploader) -> tuple[ImageRef, ...]:
         copies: dict[ObjectSlice, ObjectSlice] = {}
@@ -137,3 +135,10 @@ class CanonicalSavepoints:
             uploader.submit_bytes(name, read_slice(self._reader.store, place)).result()
             copies[place] = ObjectSlice(name, 0, place.length, place.crc32)
         return tuple(msgspec.structs.replace(image, data=copies[image.data]) for image in images)
+
+
+def _uploaded(files: Iterable[WrittenFile[F]], uploader: Uploader) -> Iterator[F]:
+    """Their records, each once its file is durable; the next one is written then."""
+    for file in files:
+        uploader.submit_file(file.record.name, file.path).result()
+        yield file.record

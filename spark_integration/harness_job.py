@@ -173,7 +173,7 @@ class HarnessJob:
             time_ms=self.now.time_ms,
             watermark_ms=self.now.watermark_ms,
             late_watermark_ms=run.state.base.watermark_before_ms if run.state.base else None,
-            has_images=any(image.operator == self.request.operator for image in run.state.view.images),
+            has_images=bool(run.state.view.images_for(self.request.operator)),
             is_first=run.state.view.base == self._first_base,
         )
         for partition, state in enumerate(self._states):

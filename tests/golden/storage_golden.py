@@ -292,12 +292,10 @@ CANONICAL = Savepoint(
     holder="varve savepoint",
     created_ms=1_700_000_000_031,
 )
-CANONICAL_WITH_TABLES = Savepoint(
+CANONICAL_WITH_TABLES = msgspec.structs.replace(
+    CANONICAL,
     token=token(122),
-    name="copy",
-    format="canonical",
-    job="flights",
-    commit=bare(FULL_COMMIT),
+    files=(),
     images=(ImageRef(OPERATOR, 0, 1, 9, ObjectSlice(layout.savepoint_image(token(122), 0), 0, len(IMAGE), 7)),),
     tables=(
         TableFile(
@@ -310,7 +308,6 @@ CANONICAL_WITH_TABLES = Savepoint(
             0xCAFEBABE,
         ),
     ),
-    holder="varve savepoint",
     created_ms=1_700_000_000_032,
 )
 PIN = Pin(token=token(60), holder="savepoint before-upgrade", needs_from=5, commit=FULL_COMMIT.link, created_ms=1)

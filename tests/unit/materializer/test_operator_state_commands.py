@@ -54,6 +54,13 @@ def run(storage: str, *arguments: str) -> list[Any]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
 
 
+def copied(storage: str) -> Path:
+    """Make the canonical savepoint `copy`; where files of savepoints are."""
+    create = ["savepoint", "create", "job", "copy", "--format", "canonical", "--storage", storage]
+    assert CliRunner().invoke(main, create).exit_code == 0
+    return Path(storage) / "job" / layout.SAVEPOINT_FILES
+
+
 def test_describe_lists_the_states_with_elements_and_bytes(storage: str) -> None:
     found = {line["state"]: line for line in run(storage, "describe", "job")}
     kinds = {name: (line["kind"], line["elements"]) for name, line in found.items() if line["elements"] is not None}
@@ -96,9 +103,7 @@ def test_diff_compares_entries_and_partitions(storage: str) -> None:
 
 
 def test_a_canonical_savepoint_has_the_rows_as_parquet_which_other_tools_read(storage: str) -> None:
-    at = ("savepoint", "create", "job", "copy", "--format", "canonical", "--storage", storage)
-    assert CliRunner().invoke(main, [*at]).exit_code == 0
-    [operator] = (Path(storage) / "job" / layout.SAVEPOINT_FILES).glob("*/flights")
+    [operator] = copied(storage).glob("*/flights")
     found = {path.name: parquet.read_table(path).to_pylist() for path in operator.glob("*.parquet")}
     tables = {t.name: t for t in open_state(storage, "job").operator_states()}
     assert found == {f"{name}.{table.kind}.parquet": table.to_arrow().to_pylist() for name, table in tables.items()}
@@ -117,9 +122,7 @@ def test_a_canonical_savepoint_has_the_rows_as_parquet_which_other_tools_read(st
 
 
 def test_a_damaged_table_of_a_savepoint_is_found_and_deletion_takes_all_files(storage: str) -> None:
-    create = ["savepoint", "create", "job", "copy", "--format", "canonical", "--storage", storage]
-    assert CliRunner().invoke(main, create).exit_code == 0
-    files = Path(storage) / "job" / layout.SAVEPOINT_FILES
+    files = copied(storage)
     [path] = files.glob("*/flights/rules.broadcast.parquet")
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + b"\x00")
@@ -142,8 +145,11 @@ def test_values_of_several_versions_of_a_type_are_text_in_the_table(tmp_path: Pa
         images.append(encode_image(Image(world.reader.job_id, world.job.uid, backend.sections())))
     world.commit(images=images)
     refs = world.reader.load_line(world.newest().link, world.newest().max_parallelism).view.images
-    [written] = write_tables(world.job.uid, refs, "token", world.store, tmp_path)
+    files = write_tables(world.job.uid, refs, "token", world.store, tmp_path)
+    written = next(files)
+    assert parquet.read_table(written.path).column("value").to_pylist() == ["7", '"seven"']
     assert written.record.rows == 2
+    assert list(files) == []
     world.close()
 
 
