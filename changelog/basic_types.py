@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
+from varve.changelog.wire_columns import binary_parts, boolean_wires, float_wires, integer_wires, joined, text_parts
 from varve.changelog.wire_type import ImmutableType, PlainType
 
 if TYPE_CHECKING:
@@ -94,6 +95,9 @@ class IntegerType(PlainType):
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return numbers(column)
 
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return integer_wires(column)
+
 
 class ByteType(IntegerType):
     """Integers of 8 bits."""
@@ -153,6 +157,9 @@ class BooleanType(PlainType):
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()
 
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return boolean_wires(column)
+
 
 class FloatingType(ImmutableType):
     """Base of DOUBLE and FLOAT."""
@@ -189,6 +196,9 @@ class FloatingType(ImmutableType):
         if not column.null_count and not np.isnan(column.to_numpy(zero_copy_only=False)).any():
             return values
         return [NAN if value is not None and value != value else value for value in values]  # noqa: PLR0124
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return float_wires(column)
 
 
 class DoubleType(FloatingType):
@@ -281,6 +291,12 @@ class StringType(PlainType):
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()
 
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return joined(self.wire_parts(column))
+
+    def wire_parts(self, column: pa.Array[Any]) -> list[Any]:
+        return text_parts(column)
+
 
 class CharType(StringType):
     """Strings of one character."""
@@ -326,3 +342,9 @@ class BinaryType(PlainType):
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return joined(self.wire_parts(column))
+
+    def wire_parts(self, column: pa.Array[Any]) -> list[Any]:
+        return binary_parts(column)

@@ -20,6 +20,7 @@ from varve.changelog.basic_types import NAN, DoubleType, FloatingType, IntType, 
 from varve.changelog.canonical_test import canonical_freezer
 from varve.changelog.fixed_width_rows import FixedWidthRows
 from varve.changelog.row import Row, make_row, row_class
+from varve.changelog.wire_columns import NIL, array_head, joined, masked, parts_or_else
 from varve.changelog.wire_type import ImmutableType, WireType, encode
 from varve.storage.errors import InvalidRequestError
 
@@ -154,6 +155,18 @@ class CompositeType(WireType):
 
     def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
         return self._rows(column, [field.wire_ready for field in self.types], list)
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return masked(joined(self.wire_parts(column)), column) if self.immutable else column
+
+    def wire_parts(self, column: pa.Array[Any]) -> list[Any]:
+        if not self.immutable:
+            return [column]
+        struct: Any = column
+        parts = [array_head(self.arity)]
+        for field, child in zip(self.types, struct.flatten(), strict=True):
+            parts += parts_or_else(field, child, NIL)
+        return parts
 
     def _rows(self, column: pa.Array[Any], reads: Sequence[Convert], make_all: Convert) -> list[Any]:
         if not self.immutable:

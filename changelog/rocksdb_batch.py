@@ -16,9 +16,11 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from varve.changelog.changes import Op, StateChanges
+from varve.changelog.decoded_changes import DecodedChanges
 from varve.changelog.key_wire import key_writer
+from varve.changelog.rocksdb_columns import ColumnRows
 from varve.changelog.rocksdb_key import element, successor
-from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, pc
 from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 
@@ -79,18 +81,22 @@ class RowBuilder:
         cleared_later: Names of states in which a CLEAR may meet rows of an earlier `StateChanges` given to `add`.
         remembers: Whether `recent` is filled; if not, it only names the value-like states, and values may be anything
             that `to_wire` takes.
+        by_column: Names of states whose changes are all taken as columns (`states_by_column`).
     """
 
     form_of: Callable[[StateSchema], StateForm]
     scan: Callable[[bytes, bytes], Iterator[tuple[bytes, bytes]]]
     cleared_later: frozenset[str] = frozenset()
     remembers: bool = True
+    by_column: frozenset[str] = frozenset()
     rows: dict[bytes, bytes | None] = field(default_factory=dict[bytes, "bytes | None"])
     """Key → value; None: delete."""
     recent: dict[StateVersion, RecentRows] = field(default_factory=dict["StateVersion", RecentRows])
     """By name and schema version of the value-like states."""
     first_timers: dict[str, dict[int, bytes]] = field(default_factory=dict[str, "dict[int, bytes]"])
     """Name of a timer state → key group → the first of the timers that were set."""
+    _columns: dict[str, ColumnRows] = field(default_factory=dict[str, ColumnRows])
+    """Of the states in `by_column`."""
     _own: dict[bytes, list[bytes]] = field(default_factory=dict[bytes, "list[bytes]"])
     """Start of a key's rows → rows put for it here; only of the states in `cleared_later`."""
 
@@ -99,6 +105,9 @@ class RowBuilder:
         positions: dict[str, int] = {} if batch.positions is None else batch.positions
         for change in batch.changes:
             form = self.form_of(change.schema)
+            if isinstance(change, DecodedChanges) and change.schema.name in self.by_column:
+                self._add_columns(form, change)
+                continue
             chosen = change if batch.accepts is None else change.accepted(batch.accepts)
             if change.schema.kind == LIST:
                 first = positions.get(change.schema.name, 0)
@@ -127,6 +136,13 @@ class RowBuilder:
                 delete(keys[i])
             else:
                 put(keys[i], value)
+        for rows in self._columns.values():
+            rows.put_into(batch)
+
+    def _add_columns(self, form: StateForm, change: DecodedChanges) -> None:
+        self._columns.setdefault(form.schema.name, ColumnRows()).add(form, change)
+        if form.schema.kind in VALUE_LIKE:
+            self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire

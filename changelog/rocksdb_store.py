@@ -26,6 +26,7 @@ from varve.changelog.rocksdb_batch import (
     StateVersion,
     cleared_later,
 )
+from varve.changelog.rocksdb_columns import states_by_column
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.rocksdb_metadata import (
@@ -434,7 +435,8 @@ class RocksDBStore:
 
     def _build(self, batches: Sequence[Batch], *, remembers: bool = True) -> RowBuilder:
         clears = cleared_later(change for batch in batches for change in batch.changes)
-        builder = RowBuilder(self._form, self._database.scan, clears, remembers=remembers)
+        columns = frozenset[str]() if remembers else states_by_column(batches)
+        builder = RowBuilder(self._form, self._database.scan, clears, remembers=remembers, by_column=columns)
         for batch in batches:
             builder.add(batch)
         return builder

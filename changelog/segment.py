@@ -9,19 +9,20 @@ Invariants: I2 (the tag is in the header, so that a reader can check it against 
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
+from varve.changelog.segment_columns import decode_columns, decode_pieces, encode_columns, ordinary_op, type_of
 from varve.changelog.ttl_record import empty_changes
 from varve.storage.errors import CorruptDataError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
 from varve.storage.records import Record, StateSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     from varve.changelog.changes import StateChanges
 
@@ -95,15 +96,35 @@ class Segment:
         ]
         return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
 
+    def pieces(
+        self, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False, bytes_max: int
+    ) -> Iterator[StateChanges]:
+        """What `changes` gives, state by state and in pieces of about `bytes_max` bytes; columns as far as possible."""
+        key_type = type_of(self.header.key_type)
+        for state in self.header.states:
+            if not state.rows:
+                yield empty_changes(state.schema)
+                continue
+            data = self._blob[state.offset : state.offset + state.length]
+            given = key_type, state.schema, state.rows, data, self.name, accepts
+            with self._named():
+                yield from decode_pieces(*given, wire_ready=wire_ready, bytes_max=bytes_max)
+
     def state_changes(
         self, index: int, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False
     ) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
         state = self.header.states[index]
-        try:
+        with self._named():
             key_type = type_of(self.header.key_type)
             data = self._blob[state.offset : state.offset + state.length]
             return decode_columns(key_type, state.schema, state.rows, data, self.name, accepts, wire_ready=wire_ready)
+
+    @contextmanager
+    def _named(self) -> Generator[None]:
+        """Errors name the operator and the object."""
+        try:
+            yield
         except VarveError as error:
             raise error.with_context(operator=self.header.operator, object_name=self.name) from error.__cause__
 

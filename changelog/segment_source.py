@@ -124,10 +124,9 @@ class _Reads:
         while self._running:
             size_bytes, read = self._running.popleft()
             found = read.result()
+            self._running_bytes -= size_bytes
             self.begin()  # its thread is free
             yield from found
-            self._running_bytes -= size_bytes
-            self.begin()
 
 
 def _read_group(store: ObjectStore, group: Sequence[ReplaySegment]) -> list[FlooredSegment]:

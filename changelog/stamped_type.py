@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 
 from varve.changelog.type_information import TypeInformation
+from varve.changelog.wire_columns import joined, parts_or_else, stamp_wires
 from varve.changelog.wire_type import TYPE_STRING_VERSION, WireType
 from varve.storage.errors import CorruptDataError, InvariantError
 
@@ -81,6 +82,14 @@ class StampedType(TypeInformation):
 
     def wire_ready(self, column: pa.Array[Any]) -> list[Any]:
         return self._rows(column, self.inner.wire_ready)
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return joined(self.wire_parts(column))  # null where the stamp is
+
+    def wire_parts(self, column: pa.Array[Any]) -> list[Any]:
+        struct_column: Any = column
+        stamps, values = struct_column.flatten()
+        return [stamp_wires(stamps), *parts_or_else(self.inner, values, b"")]
 
     @staticmethod
     def _rows(column: pa.Array[Any], of_values: Callable[[pa.Array[Any]], list[Any]]) -> list[Any]:

@@ -179,3 +179,6 @@ class MutableType(WireType):
 
     def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
         return column.to_pylist()
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return column

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_columns, typed_values, values_of
 from varve.changelog import collection_types as collection
+from varve.changelog.composite_types import TupleType
 from varve.changelog.generic_types import is_generic
 from varve.changelog.msgpack_span import end_of
-from varve.changelog.stamped_type import StampedType
+from varve.changelog.stamped_type import STAMP_MAX, STAMP_MIN, StampedType
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.changelog.wire_type import WireType
 from varve.storage.errors import CorruptDataError, VarveError
@@ -93,6 +94,45 @@ def test_columns_come_back(typed: tuple[WireType, list[Any]], skipped: int) -> N
     wires = [None if value is None else kind.to_wire(value) for value in stored[skipped:]]
     ready = kind.wire_ready(column.slice(skipped))
     assert [None if value is None else kind.to_wire(value) for value in ready] == wires
+
+
+@given(typed_columns(any_types()), st.integers(0, 2), st.sampled_from([STAMP_MIN, -1, 0, STAMP_MAX]))
+def test_wire_forms_of_a_column_are_those_of_its_values(
+    typed: tuple[WireType, list[Any]], skipped: int, stamp: int
+) -> None:
+    kind, values = typed
+    stored = [None if value is None else kind.freeze(value) for value in values]
+    column = kind.to_arrow(stored).slice(skipped)
+    assert kind.wire_column(column).to_pylist() == [v if v is None else kind.to_wire(v) for v in stored[skipped:]]
+    stamped = StampedType(kind)
+    rows = [None if i % 3 == 1 else (stamp, value) for i, value in enumerate(stored)]
+    wires = [None if row is None else stamped.to_wire(row) for row in rows]
+    assert stamped.wire_column(stamped.to_arrow(rows).slice(skipped)).to_pylist() == wires[skipped:]
+
+
+@pytest.mark.parametrize("bits", [8, 16, 32, 64])
+def test_wire_forms_of_integers_take_the_shortest_form_at_once(bits: int) -> None:
+    kind = as_type({8: Types.BYTE(), 16: Types.SHORT(), 32: Types.INT(), 64: Types.LONG()}[bits])
+    edges = {sign * (1 << power) + step for power in range(bits) for sign in (1, -1) for step in (-1, 0, 1)}
+    values = sorted(v for v in edges if -(1 << (bits - 1)) <= v < 1 << (bits - 1))
+    assert kind.wire_column(kind.to_arrow(values)).to_pylist() == [kind.to_wire(v) for v in values]
+
+
+@pytest.mark.parametrize("one", ["a", "é", b"b"])
+def test_wire_forms_of_texts_and_bytes_of_every_length(one: str | bytes) -> None:
+    kind = as_type(Types.STRING() if isinstance(one, str) else Types.BINARY())
+    values = [one * n for n in (0, 1, 15, 16, 31, 32, 127, 128, 255, 256, 32767, 32768, 65535, 65536, 70000)]
+    for column in (values, values[:5], values[5:6], [None, *values]):
+        wires = [None if value is None else kind.to_wire(value) for value in column]
+        assert kind.wire_column(kind.to_arrow(column)).to_pylist() == wires
+
+
+def test_wire_forms_of_a_tuple_of_many_fields() -> None:
+    kind = TupleType([as_type(Types.INT())] * 70_000)
+    values = [tuple(range(70_000))]
+    assert kind.wire_column(kind.to_arrow(values)).to_pylist() == [kind.to_wire(v) for v in values]
+    short = TupleType([as_type(Types.INT())] * 16)
+    assert short.wire_column(short.to_arrow([(1,) * 16])).to_pylist() == [short.to_wire((1,) * 16)]
 
 
 @given(any_types())

@@ -257,6 +257,25 @@ def test_neighbours_in_one_object_are_one_read_and_reads_overlap() -> None:
     assert sorted(reads) == ["chain/6", "pack/9"]
 
 
+def test_the_next_read_runs_while_a_segment_is_replayed_however_large_it_is() -> None:
+    """Found in a profile: of segments above half of the limit none was read ahead, so each replay waited for each."""
+    log = Log()
+    for seq in (1, 2, 3):
+        log.put(f"chain/{seq}", encoded(seq), (seq, seq))
+    is_read = threading.Event()
+
+    class Watched(MemoryStore):
+        def get_range(self, name: str, offset: int, length: int) -> bytes:
+            if name == "chain/2":
+                is_read.set()
+            return log.store.get_range(name, offset, length)
+
+    segments = SegmentSource(Watched(), bytes_ahead_max=1).read(log.refs)
+    assert seqs_of([next(segments)]) == [1]
+    assert is_read.wait(20), "nobody has asked for the second segment yet"
+    assert seqs_of(list(segments)) == [2, 3]
+
+
 def test_a_missing_object_is_named() -> None:
     log = Log()
     for seq in (1, 2, 3):

@@ -6,6 +6,8 @@ import struct
 from typing import Any
 
 import msgspec
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from tests.state_model import (
@@ -18,6 +20,7 @@ from tests.state_model import (
     TOTAL,
     BatchChanges,
     changes,
+    key_group,
     puts,
     segment_header,
 )
@@ -130,6 +133,38 @@ def test_only_accepted_key_groups_are_decoded() -> None:
         expected = [(c.schema.name, k) for c in whole for g, k in zip(c.key_groups, c.keys, strict=True) if g == group]
         assert [(c.schema.name, k) for c in found for k in c.keys] == expected
     assert segment.changes(lambda _: False) == []
+
+
+@pytest.mark.parametrize("bytes_max", [1, 60, 1 << 20])
+def test_pieces_are_the_rows_in_order(bytes_max: int) -> None:
+    empty = StateChanges(StateSchema(name="empty", kind="value", value_type=LONG), [], [], None, None, [])
+    rows = [*BATCH.rows(), empty]
+    segment = decode_segment(encode_segment(segment_header(7), rows), "s")
+    for accepts in (None, {key_group("a")}.__contains__):
+        wanted = segment.changes(accepts)
+        pieces = list(segment.pieces(accepts, bytes_max=bytes_max))
+        assert len(pieces) == len(wanted) if bytes_max == 1 << 20 else len(pieces) > len(wanted)
+        assert [piece.schema.name for piece in pieces if not len(piece)] == ["empty"]
+        for state in wanted:
+            own = [piece for piece in pieces if piece.schema == state.schema]
+            for column in ("key_groups", "keys", "map_keys", "values", "namespaces"):
+                found = [value for piece in own for value in getattr(piece, column) or ()]
+                assert found == list(getattr(state, column) or ())
+            assert b"".join(piece.ops or b"" for piece in own) == (state.ops or b"")
+
+
+def test_a_damaged_text_is_found_before_it_becomes_a_row() -> None:
+    """Its bytes are copied as they are: whoever reads the row would meet it long after."""
+    damaged = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
+    columns: dict[str, Any] = {"key_group": pa.array([0], pa.uint16()), "key": damaged, "value": pa.array([1])}
+    stream = segment_columns._stream(columns)
+    state = SegmentState(schema=TOTAL, rows=1, offset=0, length=len(stream))
+    header = msgspec.structs.replace(segment_header(1), states=(state,))
+    segment = decode_segment(frame(KIND, 1, msgspec.json.encode(header), stream), "seg/1")
+    with pytest.raises(CorruptDataError, match="varve verify") as caught:
+        list(segment.pieces(bytes_max=1 << 20))
+    assert caught.value.context["object_name"] == "seg/1"
+    assert caught.value.context["operator"] == header.operator
 
 
 def test_rows_are_decoded_only_when_asked_for() -> None:
