@@ -161,7 +161,8 @@ def _left_aligned(rows: Matrix, widths: np.ndarray[Any, np.dtype[np.int32]]) -> 
 
 
 def _binary(offsets: np.ndarray[Any, np.dtype[np.int32]], data: np.ndarray[Any, Any]) -> Column:
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
+    own: list[Any] = [offsets, np.ascontiguousarray(data)]
+    buffers = [None, *map(pa.py_buffer, own)]
     return arrow.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
