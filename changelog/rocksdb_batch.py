@@ -105,13 +105,13 @@ class RowBuilder:
         positions: dict[str, int] = {} if batch.positions is None else batch.positions
         for change in batch.changes:
             form = self.form_of(change.schema)
-            if isinstance(change, DecodedChanges) and change.schema.name in self.by_column:
-                self._add_columns(form, change)
-                continue
             chosen = change if batch.accepts is None else change.accepted(batch.accepts)
+            first = positions.get(change.schema.name, 0)
             if change.schema.kind == LIST:
-                first = positions.get(change.schema.name, 0)
                 positions[change.schema.name] = first + len(chosen)
+            if isinstance(chosen, DecodedChanges) and change.schema.name in self.by_column:
+                self._add_columns(form, chosen, batch.seq, first)
+            elif change.schema.kind == LIST:
                 self._add_list(form, chosen, batch.seq, first)
             elif change.schema.kind == MAP:
                 self._add_map(form, chosen)
@@ -139,10 +139,14 @@ class RowBuilder:
         for rows in self._columns.values():
             rows.put_into(batch)
 
-    def _add_columns(self, form: StateForm, change: DecodedChanges) -> None:
-        self._columns.setdefault(form.schema.name, ColumnRows()).add(form, change)
+    def _add_columns(self, form: StateForm, change: DecodedChanges, seq: int, first: int) -> None:
+        name = form.schema.name
+        self._columns.setdefault(name, ColumnRows()).add(form, change, seq, first)
         if form.schema.kind in VALUE_LIKE:
-            self.recent.setdefault((form.schema.name, form.schema.version), RecentRows())
+            self.recent.setdefault((name, form.schema.version), RecentRows())
+        if form.schema.kind == TIMERS and name not in self.first_timers:
+            # Any may be the first; the next look for due ones finds it.
+            self.first_timers[name] = dict.fromkeys(form.prefixes, b"")
 
     def _add_values(self, form: StateForm, change: StateChanges) -> None:
         rows, prefixes, to_key, to_value = self.rows, form.prefixes, key_writer(form.key), form.value.to_wire

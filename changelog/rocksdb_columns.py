@@ -9,15 +9,24 @@ Invariants: I5 (the rows are those that `RowBuilder` makes of the lists of the s
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from varve.changelog.changes import Op
 from varve.changelog.decoded_changes import DecodedChanges
-from varve.changelog.segment_columns import MAP, VALUE_LIKE, pc
-from varve.changelog.wire_columns import NIL, Column, fixed_width, joined, parts_or_else
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
+from varve.changelog.wire_columns import (
+    NIL,
+    Column,
+    element_wires,
+    fixed_width,
+    joined,
+    parts_or_else,
+    timer_time_wires,
+)
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 
 ROWS_MIN: Final = 256
 """Fewer rows of a state are made sooner one by one."""
+_ELEMENT: Final = "element"
 _ARROW: Final[Any] = pa
 
 
@@ -48,22 +58,35 @@ def states_by_column(batches: Iterable[Batch]) -> frozenset[str]:
 
 
 def _has_plain_columns(change: object) -> bool:
-    """Whether these are columns in which each row stands for itself: no clearing, no order of elements or timers."""
+    """Whether these are columns of which each row stands for itself, so that nothing is cleared."""
     if not isinstance(change, DecodedChanges):
         return False
-    kind = change.schema.kind
-    return kind in VALUE_LIKE or (kind == MAP and (change.ops is None or Op.CLEAR not in change.ops))
+    return change.schema.kind not in (MAP, LIST) or change.ops is None or Op.CLEAR not in change.ops
+
+
+class _Added(NamedTuple):
+    form: StateForm
+    change: DecodedChanges
+    seq: int
+    first: int
 
 
 class ColumnRows:
     """The rows of one state that are written together."""
 
     def __init__(self) -> None:
-        self._changes: list[tuple[StateForm, DecodedChanges]] = []
+        self._added: list[_Added] = []
 
-    def add(self, form: StateForm, change: DecodedChanges) -> None:
-        """Take over changes; later ones replace what earlier ones left."""
-        self._changes.append((form, change))
+    def add(self, form: StateForm, change: DecodedChanges, seq: int, first: int) -> None:
+        """Take over changes; later ones replace what earlier ones left.
+
+        Args:
+            form: Of the state, at the version of these changes.
+            change: What was changed.
+            seq: Of the batch.
+            first: Position of the first row among the batch's rows of a list state.
+        """
+        self._added.append(_Added(form, change, seq, first))
 
     def put_into(self, batch: WriteBatch) -> None:
         """Add the rows to a write batch, in order of key.
@@ -81,13 +104,8 @@ class ColumnRows:
 
     def _rows(self) -> tuple[Column, Column]:
         """Keys, distinct and ascending, and values, null for what is to be deleted."""
-        parts = [
-            (_keys(form, columns), _values(form, columns))
-            for form, columns in (
-                (form, _together([change for _, change in run]))
-                for form, run in groupby(self._changes, key=lambda pair: pair[0])
-            )
-        ]
+        runs = [(form, _together(list(run))) for form, run in groupby(self._added, key=attrgetter("form"))]
+        parts = [(_keys(form, columns), _values(form, columns)) for form, columns in runs]
         keys, values = (_concat(columns) for columns in zip(*parts, strict=True))
         order = pc.array_sort_indices(keys)  # stable: of equal keys the last is the newest
         keys = keys.take(order)
@@ -99,9 +117,17 @@ class ColumnRows:
 
 
 def _keys(form: StateForm, columns: dict[str, Column]) -> Column:
-    parts = [_prefixes(form, columns["key_group"]), *parts_or_else(form.key, columns["key"], NIL)]
+    """The rows' keys (`varve.changelog.rocksdb_key`)."""
+    parts = [_prefixes(form, columns["key_group"])]
+    if form.schema.kind == TIMERS:
+        parts.append(timer_time_wires(columns["time"]))
+    parts += parts_or_else(form.key, columns["key"], NIL)
     if form.map_key is not None:
         parts += form.map_key.wire_parts(columns["map_key"])
+    if form.schema.kind == TIMERS and form.namespace is not None:
+        parts += parts_or_else(form.namespace, columns["namespace"], NIL)
+    if form.schema.kind == LIST:
+        parts.append(columns[_ELEMENT])
     return joined(parts)
 
 
@@ -115,20 +141,27 @@ def _prefixes(form: StateForm, key_groups: Column) -> Column:
 
 
 def _values(form: StateForm, columns: dict[str, Column]) -> Column:
-    absent = b"" if form.schema.kind == MAP else NIL
-    values = joined([pa.scalar(form.head, pa.binary()), *parts_or_else(form.value, columns["value"], absent)])
-    if "op" not in columns:
+    kind, head = form.schema.kind, pa.scalar(form.head, pa.binary())
+    if kind == TIMERS:
+        values = _ARROW.repeat(head, len(columns["time"]))
+    else:
+        values = joined([head, *parts_or_else(form.value, columns["value"], b"" if kind == MAP else NIL)])
+    if "op" not in columns or kind == LIST:
         return values
     is_put = pc.equal(columns["op"], pa.scalar(int(Op.PUT), pa.uint8()))
     return pc.if_else(is_put, values, pa.scalar(None, pa.binary()))
 
 
-def _together(changes: Sequence[DecodedChanges]) -> dict[str, Column]:
-    """The columns of changes of one schema."""
-    if len(changes) == 1:
-        return dict(changes[0].columns)
-    names = dict.fromkeys(name for change in changes for name in change.columns)
-    return {name: _concat([_column(change, name) for change in changes]) for name in names}
+def _together(added: Sequence[_Added]) -> dict[str, Column]:
+    """The columns of changes of one schema; of a list state also the end of each row's key."""
+    names = dict.fromkeys(name for one in added for name in one.change.columns)
+    columns = {name: _concat([_column(one.change, name) for one in added]) for name in names}
+    if added[0].change.schema.kind == LIST:
+        columns[_ELEMENT] = element_wires(
+            np.concatenate([np.full(len(one.change), one.seq, np.uint64) for one in added]),
+            np.concatenate([np.arange(one.first, one.first + len(one.change), dtype=np.uint32) for one in added]),
+        )
+    return columns
 
 
 def _column(change: DecodedChanges, name: str) -> Column:

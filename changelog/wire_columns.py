@@ -105,6 +105,21 @@ def stamp_wires(column: Column) -> Column:
     return masked(fixed_width(_big_endian(_numbers(column), 8)), column)
 
 
+def timer_time_wires(column: Column) -> Column:
+    """Times of timers: 8 bytes, big endian, with the sign flipped (`varve.changelog.timer_form`)."""
+    return fixed_width(_big_endian(_numbers(column) ^ np.int64(-(1 << 63)), 8))
+
+
+def element_wires(
+    seqs: np.ndarray[Any, np.dtype[np.uint64]], positions: np.ndarray[Any, np.dtype[np.uint32]]
+) -> Column:
+    """Ends of the keys of list elements (`varve.changelog.rocksdb_key.element`)."""
+    rows: Matrix = np.empty((len(seqs), 12), np.uint8)
+    rows[:, :8] = seqs.astype(">u8").view(np.uint8).reshape(-1, 8)
+    rows[:, 8:] = positions.astype(">u4").view(np.uint8).reshape(-1, 4)
+    return fixed_width(rows)
+
+
 def array_head(count: int) -> Any:
     """What begins the wire form of an array of so many elements."""
     if count <= _FIXARRAY_MAX:

@@ -7,6 +7,7 @@ import tempfile
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -26,6 +27,8 @@ from tests.state_model import (
     segment_header,
 )
 from tests.strategies import any_types, hashable_types, typed_columns, values_of
+from varve.changelog import replay as replay_module
+from varve.changelog import rocksdb_columns
 from varve.changelog.changes import StateChanges
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.replay import FlooredSegment, replay
@@ -101,7 +104,7 @@ def test_a_store_is_the_model_whatever_is_prepared_or_read_between(
 @given(st.lists(batches, max_size=8), st.data())
 @settings(max_examples=60)
 def test_replay_of_the_log_is_the_same_as_applying(steps: list[BatchChanges], data: st.DataObject) -> None:
-    """With any parallelism per batch, any number of parts, any clip, and any floors."""
+    """With any parallelism per batch, any number of parts, any clip, any floors, by column or row, in any folds."""
     low, high = data.draw(ranges)
     edge = data.draw(st.integers(0, KEY_GROUPS))
     floors = [data.draw(st.integers(0, len(steps))) for _ in range(2)]
@@ -119,7 +122,12 @@ def test_replay_of_the_log_is_the_same_as_applying(steps: list[BatchChanges], da
         name: {k: v for half in expected for k, v in half[name].items() if low <= key_group(k) < high}
         for name in expected[0]
     }
-    with tempfile.TemporaryDirectory() as scratch:
+    rows_min, fold_bytes = data.draw(st.sampled_from([1, 256])), data.draw(st.sampled_from([1, 100, 4 << 20]))
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        mock.patch.object(rocksdb_columns, "ROWS_MIN", rows_min),
+        mock.patch.object(replay_module, "FOLD_BYTES", fold_bytes),
+    ):
         own = open_rocksdb(Path(scratch) / "db", low, high)
         memory = HashMapStore(operator=OPERATOR, key_type=KEY_TYPE, low=low, high=high)
         for store in (own, memory):

@@ -18,7 +18,7 @@ from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm
 from varve.changelog.rocksdb_columns import states_by_column
 from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.segment import decode_segment, encode_segment
-from varve.changelog.segment_columns import LIST, MAP, type_of
+from varve.changelog.segment_columns import LIST, MAP, TIME_TYPE, TIMERS, type_of
 from varve.changelog.stamped_type import StampedType, is_stamped
 from varve.storage.errors import InvariantError
 from varve.storage.records import StateSchema
@@ -55,6 +55,7 @@ def form_of(schema: StateSchema, key_type: WireType) -> StateForm:
         key=key_type,
         value=type_of(schema.value_type),
         map_key=None if schema.map_key_type is None else type_of(schema.map_key_type),
+        namespace=None if schema.namespace_type is None else type_of(schema.namespace_type),
         head=header(schema.version, stamped=is_stamped(schema.value_type)),
         reader_of=lambda _: lambda data: data,
     )
@@ -78,24 +79,32 @@ def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[s
 def logs(draw: st.DrawFn) -> tuple[WireType, list[StateChanges]]:
     """Changes of one state, several times of some keys, and with its schema changed on the way or not."""
     key_type, map_key_type = draw(hashable_types()), draw(hashable_types(1))
-    kind = draw(st.sampled_from(["value", "map"]))
-    has_ttl = draw(st.booleans())
+    kind = draw(st.sampled_from(["value", MAP, LIST, TIMERS]))
+    has_ttl = kind != TIMERS and draw(st.booleans())
+    has_namespaces = draw(st.booleans())
     keys = draw(st.lists(st.none() | values_of(key_type).map(key_type.freeze), min_size=1, max_size=5))
     map_keys = draw(st.lists(values_of(map_key_type).map(map_key_type.freeze), min_size=1, max_size=4))
     log: list[StateChanges] = []
     for version in sorted(draw(st.lists(st.integers(1, 3), min_size=1, max_size=5))):
-        inner = draw(any_types(1)) if not log or log[-1].schema.version != version else inner  # noqa: F821
+        if kind == TIMERS:
+            inner = TIME_TYPE
+        elif not log or log[-1].schema.version != version:
+            inner = draw(any_types(1))
         value_type = StampedType(inner) if has_ttl else inner
-        of_map = {"map_key_type": map_key_type.type_string()} if kind == MAP else {}
-        schema = StateSchema(name="s", kind=kind, value_type=value_type.type_string(), version=version, **of_map)
+        own = {MAP: "map_key_type", TIMERS: "namespace_type"}.get(kind)
+        of_kind = {own: map_key_type.type_string()} if own and (kind == MAP or has_namespaces) else {}
+        schema = StateSchema(name="s", kind=kind, value_type=value_type.type_string(), version=version, **of_kind)
         count = draw(st.integers(1, 8))
-        ops = draw(st.none() | st.lists(st.sampled_from([Op.PUT, Op.DELETE]), min_size=count, max_size=count))
+        some = [Op.APPEND] if kind == LIST else [Op.PUT, Op.DELETE]
+        ops = draw(st.none() | st.lists(st.sampled_from(some), min_size=count, max_size=count))
         values: list[Any] = []
         for op in ops or [Op.PUT] * count:
-            value = None if op == Op.DELETE else inner.freeze(draw(values_of(inner)))
+            value = None if op == Op.DELETE and kind != TIMERS else inner.freeze(draw(values_of(inner)))
             if kind == MAP and draw(st.integers(0, 4)) == 0:
                 value = None
             values.append(value if op == Op.DELETE or not has_ttl else (draw(st.integers(-5, 5)), value))
+        names = [None, *map_keys] if kind == TIMERS else map_keys
+        named = [draw(st.sampled_from(names)) for _ in range(count)] if of_kind else None
         rows = draw(st.lists(st.integers(0, len(keys) - 1), min_size=count, max_size=count))
         log.append(
             StateChanges(
@@ -103,8 +112,9 @@ def logs(draw: st.DrawFn) -> tuple[WireType, list[StateChanges]]:
                 [row % KEY_GROUPS for row in rows],
                 [keys[row] for row in rows],
                 None if ops is None else bytes(ops),
-                [draw(st.sampled_from(map_keys)) for _ in rows] if kind == MAP else None,
+                named if kind == MAP else None,
                 values,
+                named if kind == TIMERS else None,
             )
         )
     return key_type, log
@@ -120,7 +130,8 @@ def test_rows_by_column_are_the_rows_one_by_one(given_: tuple[WireType, list[Sta
         segment = decode_segment(encoded, f"seg/{seq}")
         pieces = list(segment.pieces(wire_ready=True, bytes_max=PIECE_BYTES))
         assert sum(map(len, pieces)) == len(change)
-        batches += [Batch((piece,), seq) for piece in pieces]
+        positions: dict[str, int] = {}
+        batches += [Batch((piece,), seq, positions=positions) for piece in pieces]
     with mock.patch.object(rocksdb_columns, "ROWS_MIN", 1):
         by_column = states_by_column(batches)
     assert by_column == {"s"}
@@ -141,7 +152,7 @@ def test_a_key_group_that_is_not_the_stores_is_a_bug() -> None:
         written([Batch(pieces, 1)], text, frozenset({"s"}))
 
 
-def test_what_clears_and_what_has_an_order_is_made_row_by_row() -> None:
+def test_what_clears_is_made_row_by_row() -> None:
     text = type_of("1:string")
     by_kind = {
         kind: StateSchema(name=kind, kind=kind, value_type="1:string", map_key_type="1:string" if kind == MAP else None)
@@ -150,7 +161,7 @@ def test_what_clears_and_what_has_an_order_is_made_row_by_row() -> None:
     changes = [
         StateChanges(by_kind["value"], [0], ["a"], None, None, ["x"]),
         StateChanges(by_kind[MAP], [0], ["a"], bytes([Op.CLEAR]), [None], [None]),
-        StateChanges(by_kind[LIST], [0], ["a"], None, None, ["x"]),
+        StateChanges(by_kind[LIST], [0, 0], ["a", "a"], bytes([Op.CLEAR, Op.APPEND]), None, [None, "x"]),
     ]
     segment = decode_segment(encode_segment(segment_header(1, key_type=text.type_string()), changes), "seg/1")
     batches = [Batch((piece,), 1) for piece in segment.pieces(bytes_max=1 << 20)]
