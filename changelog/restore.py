@@ -8,10 +8,12 @@ Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothi
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from varve.changelog.replay import ReplaySummary, replay
+from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.segment_source import SegmentSource
 from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
 from varve.changelog.snapshot_files import DOWNLOADS, fetch_snapshots
@@ -26,7 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.replay import FlooredSegment
-    from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
     from varve.storage.chain_reader import ChainReader
@@ -36,6 +37,9 @@ if TYPE_CHECKING:
     from varve.storage.records import Link, SnapshotFile, Tile
 
 
+LONG_LOG_BYTES: Final = 128 << 20
+"""From here on compaction gives way to the replay of a log; what waits then is compacted while the job runs."""
+FILES_EXTRA: Final = 12
 STAGES_MAX: Final = 8
 """Materializations that a store may have missed and still catch up from the log."""
 
@@ -79,8 +83,10 @@ def restore_store(
         IncompatibleError: the state is of another key type.
     """
     low, high = target.low, target.high
-    log = SegmentSource.within(downloads, store).ahead(view.segments_for(target.operator, low, high))
-    with log as segments:
+    wanted = view.segments_for(target.operator, low, high)
+    is_long = sum(segment.ref.data.length for segment in wanted) >= LONG_LOG_BYTES
+    more = dataclasses.replace(options or RocksDBOptions(), level0_files_extra=FILES_EXTRA) if is_long else options
+    with SegmentSource.within(downloads, store).ahead(wanted) as segments:
         sources = _fetch_tiles(store, view.tiles_for(target.operator, low, high), scratch, downloads, reuse)
         restored = open_clipped(
             directory,
@@ -89,10 +95,12 @@ def restore_store(
             key_type=target.key_type,
             low=low,
             high=high,
-            options=options,
+            options=more,
         )
         try:
             replay(restored, segments, view.base, low=low, high=high)
+            if is_long:
+                restored.compact_as_usual()
         except BaseException:
             restored.close()
             raise

@@ -19,8 +19,18 @@ from varve.changelog.changes import Op, StateChanges
 from varve.changelog.decoded_changes import DecodedChanges
 from varve.changelog.key_wire import key_writer
 from varve.changelog.rocksdb_columns import ColumnRows
-from varve.changelog.rocksdb_key import element, successor
-from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, pc
+from varve.changelog.rocksdb_key import element, header, prefix, successor
+from varve.changelog.segment_columns import (
+    LIST,
+    MAP,
+    TIMERS,
+    VALUE_LIKE,
+    map_key_type,
+    namespace_type_of,
+    pc,
+    type_of,
+)
+from varve.changelog.stamped_type import is_stamped
 from varve.changelog.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 
@@ -59,6 +69,27 @@ class StateForm:
     """Number of an older schema version → function from its wire forms to stored forms of this version, both without
     time stamps."""
     namespace: TypeInformation | None = None
+
+    @classmethod
+    def of(
+        cls,
+        schema: StateSchema,
+        state_id: int,
+        key_type: TypeInformation,
+        key_groups: Iterable[int],
+        reader_of: Callable[[int], Callable[[bytes], Any]],
+    ) -> StateForm:
+        """The form of a state, at a version of its schema, in a store of these key groups."""
+        return cls(
+            schema=schema,
+            prefixes=Prefixes({group: prefix(group, state_id) for group in key_groups}),
+            key=key_type,
+            value=type_of(schema.value_type),
+            map_key=map_key_type(schema) if schema.kind == MAP else None,
+            head=header(schema.version, stamped=is_stamped(schema.value_type)),
+            reader_of=reader_of,
+            namespace=namespace_type_of(schema),
+        )
 
 
 @dataclass(slots=True)

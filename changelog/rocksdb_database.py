@@ -22,7 +22,7 @@ from rocksdict import (
     WriteOptions,
 )
 
-from varve.changelog.rocksdb_options import RocksDBOptions, rocksdict_options
+from varve.changelog.rocksdb_options import RocksDBOptions, level0_files, rocksdict_options
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -125,6 +125,13 @@ class Database:
     def live_bytes_estimate(self) -> int:
         """About how many of them are neither overwritten nor deleted; too few while nothing was compacted yet."""
         return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
+
+    def compact_as_usual(self) -> None:
+        """End `RocksDBOptions.level0_files_extra`; what waits is compacted in the background."""
+        try:
+            self._rdict.set_options({name: str(files) for name, files in level0_files(0).items()})
+        except Exception as error:
+            raise rocksdb_error(error, self.directory) from error
 
     def compact(self) -> None:
         """Rewrite all files without what has been overwritten or deleted; takes as long as copying them."""

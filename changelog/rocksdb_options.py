@@ -51,6 +51,8 @@ class RocksDBOptions:
     """Of all levels: none, snappy, lz4 or zstd [compression.per.level]."""
     recent_values_size_bytes: int = 64 << 20
     """About the memory for decoded values of recent batches per value-like state, to save reads; 0 for none."""
+    level0_files_extra: int = 0
+    """So many files more than usual may be flushed and not yet compacted: for a bulk load, which is over sooner."""
     memory: SharedMemory | None = field(default=None, compare=False, repr=False)
     """What the stores of this process share, instead of the sizes of write buffers, block cache and recent values."""
 
@@ -94,6 +96,11 @@ def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
     made.set_max_write_buffer_number(options.write_buffer_count)
     made.set_min_write_buffer_number_to_merge(options.write_buffers_to_merge)
     made.set_max_open_files(options.max_open_files)
+    if options.level0_files_extra:
+        compacted, slowed, stopped = level0_files(options.level0_files_extra).values()
+        made.set_level_zero_file_num_compaction_trigger(compacted)
+        made.set_level_zero_slowdown_writes_trigger(slowed)
+        made.set_level_zero_stop_writes_trigger(stopped)
     made.set_max_background_jobs(options.background_jobs)
     made.set_target_file_size_base(options.target_file_size_bytes)
     made.set_max_bytes_for_level_base(options.level_base_size_bytes)
@@ -106,6 +113,16 @@ def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
     made.set_stats_dump_period_sec(0)
     made.set_stats_persist_period_sec(0)
     return made
+
+
+def level0_files(extra: int) -> dict[str, int]:
+    """From how many flushed files on they are compacted, writes slowed down and stopped: RocksDB's and more."""
+    usual = {
+        "level0_file_num_compaction_trigger": 4,
+        "level0_slowdown_writes_trigger": 20,
+        "level0_stop_writes_trigger": 36,
+    }
+    return {name: files + extra for name, files in usual.items()}
 
 
 def _table_options(options: RocksDBOptions) -> BlockBasedOptions:

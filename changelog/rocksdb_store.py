@@ -19,7 +19,6 @@ from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
 from varve.changelog.rocksdb_batch import (
-    Prefixes,
     PreparedBatch,
     RowBuilder,
     StateForm,
@@ -28,7 +27,7 @@ from varve.changelog.rocksdb_batch import (
 )
 from varve.changelog.rocksdb_columns import states_by_column
 from varve.changelog.rocksdb_database import Database
-from varve.changelog.rocksdb_key import header, prefix
+from varve.changelog.rocksdb_key import prefix
 from varve.changelog.rocksdb_metadata import (
     MARKER_KEY,
     STATES_KEY,
@@ -47,8 +46,7 @@ from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, Rocks
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
 from varve.changelog.rocksdb_write_behind import WriteBehind
 from varve.changelog.schema_history import migrating_reader, wire_reader
-from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, map_key_type, namespace_type_of, type_of
-from varve.changelog.stamped_type import is_stamped
+from varve.changelog.segment_columns import LIST, MAP, TIMERS, VALUE_LIKE, type_of
 from varve.changelog.state_registry import StateRegistry
 from varve.changelog.ttl_record import record_of
 from varve.changelog.working_store import StoreSize
@@ -361,6 +359,10 @@ class RocksDBStore:
         self._database.compact()
         return True
 
+    def compact_as_usual(self) -> None:
+        """See `RocksDBOptions.level0_files_extra`, which ends."""
+        self._database.compact_as_usual()
+
     def size_estimate(self) -> StoreSize | None:
         """See `WorkingStore`; RocksDB's own estimates: its files, without what is still in memory."""
         rows = max(self._database.count_estimate(), len(self._behind))
@@ -420,16 +422,7 @@ class RocksDBStore:
 
     def _new_form(self, schema: StateSchema, reader_of: Callable[[int], Callable[[bytes], Any]]) -> StateForm:
         state = self._registered_state(schema)
-        form = StateForm(
-            schema=schema,
-            prefixes=Prefixes({group: prefix(group, state.id) for group in self.key_groups}),
-            key=self._key_type,
-            value=type_of(schema.value_type),
-            map_key=map_key_type(schema) if schema.kind == MAP else None,
-            head=header(schema.version, stamped=is_stamped(schema.value_type)),
-            reader_of=reader_of,
-            namespace=namespace_type_of(schema),
-        )
+        form = StateForm.of(schema, state.id, self._key_type, self.key_groups, reader_of)
         self._forms[schema.name, schema.version] = form
         return form
 

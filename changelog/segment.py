@@ -154,14 +154,16 @@ def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> by
     return frame(KIND, VERSION, encoded, b"".join(streams))
 
 
-def decode_segment(data: bytes | memoryview, name: str) -> Segment:
+def decode_segment(data: bytes | memoryview, name: str, *, is_verified: bool = False) -> Segment:
     """Verify and open a segment that fills `data` exactly.
+
+    `is_verified`: the bytes have been checked against the reference, and the rows' are not checked once more.
 
     Raises:
         CorruptDataError: not a segment, truncated, or a checksum does not match; names the object.
         IncompatibleError: written in a newer format.
     """
-    opened = unframe(KIND, VERSION, data, name)
+    opened = unframe(KIND, VERSION, data, name, blob_is_verified=is_verified)
     try:
         header = msgspec.json.decode(opened.header, type=SegmentHeader)
     except (msgspec.DecodeError, msgspec.ValidationError) as error:
@@ -178,14 +180,14 @@ def decode_segment(data: bytes | memoryview, name: str) -> Segment:
     return Segment(header, name, opened.blob)
 
 
-def decode_segments(data: bytes | memoryview, name: str) -> list[Segment]:
-    """Verify and open the segments that stand one after another in `data` (packs, references). Errors as above."""
+def decode_segments(data: bytes | memoryview, name: str, *, is_verified: bool = False) -> list[Segment]:
+    """Verify and open the segments that stand one after another in `data` (packs, references). As above."""
     view = memoryview(data)
     segments: list[Segment] = []
     offset = 0
     while offset < len(view):
         end = offset + frame_length(view[offset:], name)
-        segments.append(decode_segment(view[offset:end], name))
+        segments.append(decode_segment(view[offset:end], name, is_verified=is_verified))
         offset = end
     return segments
 

@@ -134,7 +134,7 @@ def _read_group(store: ObjectStore, group: Sequence[ReplaySegment]) -> list[Floo
     slices = read_slices(store, [one.ref.data for one in group])
     found: list[FlooredSegment] = []
     for one, (_, data) in zip(group, slices, strict=True):
-        for segment in decode_segments(data, one.ref.data.name):
+        for segment in decode_segments(data, one.ref.data.name, is_verified=True):
             check_reference(segment, one.ref)
             found.append(FlooredSegment(segment, one.floors))
     return found

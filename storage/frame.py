@@ -74,8 +74,18 @@ def frame_length(data: bytes | memoryview, name: str) -> int:
     return _read_prefix(data, name).length
 
 
-def unframe(kind: bytes, version_max: int, data: bytes | memoryview, name: str) -> Frame:
+def unframe(
+    kind: bytes, version_max: int, data: bytes | memoryview, name: str, *, blob_is_verified: bool = False
+) -> Frame:
     """Verify and open a frame that fills `data` exactly.
+
+    Args:
+        kind: What it must be.
+        version_max: The newest version of the format that is read.
+        data: The frame.
+        name: The object it came from, for errors.
+        blob_is_verified: The bytes have been checked against what refers to them; the blob, which may be large, is not
+            checked once more.
 
     Raises:
         CorruptDataError: not a frame, another kind, truncated, or a checksum does not match.
@@ -94,7 +104,7 @@ def unframe(kind: bytes, version_max: int, data: bytes | memoryview, name: str) 
     view = memoryview(data)
     header = bytes(view[PREFIX_BYTES : PREFIX_BYTES + prefix.header_length])
     blob = view[PREFIX_BYTES + prefix.header_length :]
-    if zlib.crc32(header) != prefix.header_crc or zlib.crc32(blob) != prefix.blob_crc:
+    if zlib.crc32(header) != prefix.header_crc or not (blob_is_verified or zlib.crc32(blob) == prefix.blob_crc):
         raise CorruptDataError("checksum mismatch; see `varve verify JOB --repair`", object_name=name)
     return Frame(prefix.version, header, blob)
 

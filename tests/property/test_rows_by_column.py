@@ -14,12 +14,11 @@ from tests.strategies import any_types, hashable_types, values_of
 from varve.changelog import rocksdb_columns
 from varve.changelog.batch import Batch
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.rocksdb_batch import Prefixes, RowBuilder, StateForm
+from varve.changelog.rocksdb_batch import RowBuilder, StateForm
 from varve.changelog.rocksdb_columns import states_by_column
-from varve.changelog.rocksdb_key import header, prefix
 from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.segment_columns import LIST, MAP, TIME_TYPE, TIMERS, type_of
-from varve.changelog.stamped_type import StampedType, is_stamped
+from varve.changelog.stamped_type import StampedType
 from varve.storage.errors import InvariantError
 from varve.storage.records import StateSchema
 
@@ -48,24 +47,12 @@ class Written:
         self.order.append(key)
 
 
-def form_of(schema: StateSchema, key_type: WireType) -> StateForm:
-    return StateForm(
-        schema=schema,
-        prefixes=Prefixes({group: prefix(group, STATE_ID) for group in range(KEY_GROUPS)}),
-        key=key_type,
-        value=type_of(schema.value_type),
-        map_key=None if schema.map_key_type is None else type_of(schema.map_key_type),
-        namespace=None if schema.namespace_type is None else type_of(schema.namespace_type),
-        head=header(schema.version, stamped=is_stamped(schema.value_type)),
-        reader_of=lambda _: lambda data: data,
-    )
-
-
 def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[str]) -> tuple[Written, set[Any]]:
     forms: dict[Any, StateForm] = {}
 
     def form(schema: StateSchema) -> StateForm:
-        return forms.setdefault((schema.name, schema.version), form_of(schema, key_type))
+        found = StateForm.of(schema, STATE_ID, key_type, range(KEY_GROUPS), lambda _: lambda data: data)
+        return forms.setdefault((schema.name, schema.version), found)
 
     builder = RowBuilder(form, lambda _start, _end: iter(()), remembers=False, by_column=by_column)
     for batch in batches:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 import zlib
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.committing_job import CommittingJob
+from tests.manual_clock import ManualClock
 from tests.state_model import (
     KEY_GROUPS,
     KEY_TYPE,
@@ -23,9 +26,11 @@ from tests.state_model import (
     segment_header,
 )
 from varve.changelog import replay as replay_module
+from varve.changelog import restore as restore_module
 from varve.changelog.changes import StateChanges
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.replay import FlooredSegment, accepted_key_groups, replay
+from varve.changelog.restore import FILES_EXTRA, RestoreTarget, restore_store
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.segment_source import SegmentSource
@@ -274,6 +279,28 @@ def test_the_next_read_runs_while_a_segment_is_replayed_however_large_it_is() ->
     assert seqs_of([next(segments)]) == [1]
     assert is_read.wait(20), "nobody has asked for the second segment yet"
     assert seqs_of(list(segments)) == [2, 3]
+
+
+@pytest.mark.parametrize("is_long", [True, False])
+def test_compaction_gives_way_to_the_replay_of_a_long_log_and_goes_on_after_it(
+    is_long: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(restore_module, "LONG_LOG_BYTES", 1 if is_long else 1 << 30)
+    job = CommittingJob(MemoryStore(), ManualClock())
+    job.start()
+    for step in (EVENT, BatchChanges(totals={"b": 2})):
+        job.commit(step)
+    assert job.run is not None
+    view, target = job.run.state.view, RestoreTarget(OPERATOR, KEY_TYPE, 0, KEY_GROUPS)
+    restored = restore_store(view, target, job.store, tmp_path / "db", tmp_path / "scratch")
+    assert cells(restored) == job.model.cells()
+    restored.close()
+    job.close()
+    found = [
+        re.search(r"level0_file_num_compaction_trigger=(\d+)", path.read_text())
+        for path in sorted((tmp_path / "db").glob("OPTIONS-*"))
+    ]
+    assert [each and int(each[1]) for each in found][-2:] == ([4 + FILES_EXTRA, 4] if is_long else [4])
 
 
 def test_a_missing_object_is_named() -> None:
