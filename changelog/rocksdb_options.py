@@ -62,7 +62,12 @@ class RocksDBOptions:
             raise InvalidRequestError(f"compression {self.compression!r} is unknown; use one of {_COMPRESSIONS}")
         if self.max_open_files < -1 or self.max_open_files in range(8):
             raise InvalidRequestError(f"max_open_files is {self.max_open_files}; use at least 8, or -1 for no limit")
-        at_least = {"bloom_filter_bits_per_key": 0, "recent_values_size_bytes": 0, "write_buffer_count": 2}
+        at_least = {
+            "bloom_filter_bits_per_key": 0,
+            "recent_values_size_bytes": 0,
+            "level0_files_extra": 0,
+            "write_buffer_count": 2,
+        }
         for option, least in at_least.items():
             if getattr(self, option) < least:
                 raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {least}")

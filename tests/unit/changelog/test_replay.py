@@ -13,6 +13,7 @@ import pytest
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.state_model import (
+    ALARMS,
     KEY_GROUPS,
     KEY_TYPE,
     OPERATOR,
@@ -27,6 +28,7 @@ from tests.state_model import (
 )
 from varve.changelog import replay as replay_module
 from varve.changelog import restore as restore_module
+from varve.changelog import rocksdb_columns
 from varve.changelog.changes import StateChanges
 from varve.changelog.hashmap_store import HashMapStore
 from varve.changelog.replay import FlooredSegment, accepted_key_groups, replay
@@ -34,7 +36,8 @@ from varve.changelog.restore import FILES_EXTRA, RestoreTarget, restore_store
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.segment_source import SegmentSource
-from varve.changelog.types import as_type
+from varve.changelog.timer_form import TimerForm
+from varve.changelog.types import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
 from varve.storage.line_view import ReplaySegment
 from varve.storage.memory_store import MemoryStore
@@ -100,6 +103,22 @@ def test_a_store_in_use_that_catches_up_gives_rows_as_before(store: Folding, ddl
     replay(store, [FlooredSegment(decode_segment(data, "seg/2"), EVERYTHING)], link(2), low=0, high=KEY_GROUPS)
     for found in (table.get(group, "a"), *store.value_table(schema).get_many(groups, keys)):
         assert (found, type(found)) == (second, type(second))
+
+
+@pytest.mark.parametrize("rows_min", [1, 256])
+def test_a_store_in_use_that_catches_up_finds_timers_before_those_that_it_has_seen(
+    store: Folding, rows_min: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A table knows below which bound it has no timers; a replay by column must not leave it there."""
+    monkeypatch.setattr(rocksdb_columns, "ROWS_MIN", rows_min)
+    store.apply(BatchChanges(alarms={("a", 9, None): True}).rows(), link(1))
+    table = store.timer_table(ALARMS)
+    assert len(list(table.due(10))) == 1
+    log = [segment(BatchChanges(alarms={("a", 4, None): True, ("a", 5, "x"): True, ("a", 9, None): False}), 2)]
+    replay(store, [FlooredSegment(one, EVERYTHING) for one in log], link(2), low=0, high=KEY_GROUPS)
+    form = TimerForm(as_type(Types.STRING()), as_type(Types.STRING()))
+    found = [form.unpack(packed) for packed, _ in store.timer_table(ALARMS).due(10)]
+    assert found == [(4, "a", None), (5, "a", "x")]
 
 
 def test_an_empty_log_leads_to_the_version(store: Folding) -> None:
