@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from varve.changelog.wire_columns import integer_wires
 from varve.changelog.wire_type import ImmutableType
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ _MICROSECOND: Final = timedelta(microseconds=1)
 
 
 class TemporalType(ImmutableType):
-    """Base: the plain form is an int."""
+    """Base: the plain form is an int, the one that Arrow keeps."""
 
     name: str
 
@@ -41,6 +42,9 @@ class TemporalType(ImmutableType):
 
     def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
         return pa.array(stored, self.arrow_type)
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return integer_wires(column.cast(pa.int32() if pa.types.is_date32(column.type) else pa.int64()))
 
 
 class TimestampType(TemporalType):
