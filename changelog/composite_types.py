@@ -20,8 +20,8 @@ from varve.changelog.basic_types import NAN, DoubleType, FloatingType, IntType, 
 from varve.changelog.canonical_test import canonical_freezer
 from varve.changelog.fixed_width_rows import FixedWidthRows
 from varve.changelog.row import Row, make_row, row_class
-from varve.changelog.wire_columns import NIL, array_head, joined, masked, parts_or_else
-from varve.changelog.wire_type import ImmutableType, WireType, encode
+from varve.changelog.wire_columns import array_head, joined, masked, parts_or_else
+from varve.changelog.wire_type import NIL, ImmutableType, WireType, encode
 from varve.storage.errors import InvalidRequestError
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)

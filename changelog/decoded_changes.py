@@ -8,14 +8,17 @@ Invariants: I5 (the lists are what the columns say).
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from varve.changelog.changes import StateChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from varve.storage.records import StateSchema
+
+Columns: TypeAlias = "Mapping[str, Any]"
+"""Arrow arrays by name."""
 
 
 class DecodedChanges(StateChanges):
@@ -24,53 +27,67 @@ class DecodedChanges(StateChanges):
     Args:
         schema: Of the state.
         columns: By name, as `varve.changelog.segment_columns` describes them; checked against the schema.
-        ops: See `StateChanges`.
-        size_bytes: Of the columns, about.
-        lists: Makes the same changes with lists; raises `CorruptDataError`.
+        make_lists: Makes the same changes with lists of such columns; raises `CorruptDataError`.
     """
 
-    def __init__(
-        self,
-        schema: StateSchema,
-        columns: Mapping[str, Any],
-        ops: bytes | None,
-        size_bytes: int,
-        lists: Callable[[], StateChanges],
-    ) -> None:
+    def __init__(self, schema: StateSchema, columns: Columns, make_lists: Callable[[Columns], StateChanges]) -> None:
         set_field = object.__setattr__
         set_field(self, "schema", schema)
         set_field(self, "columns", columns)
-        set_field(self, "ops", ops)
-        set_field(self, "size_bytes", size_bytes)
-        set_field(self, "_make_lists", lists)
+        set_field(self, "_make_lists", make_lists)
 
-    columns: Mapping[str, Any]
-    size_bytes: int
-    _make_lists: Callable[[], StateChanges]
+    columns: Columns
+    _make_lists: Callable[[Columns], StateChanges]
 
     def __len__(self) -> int:
         return len(self.columns["key_group"])
 
+    def pieces(self, bytes_max: int) -> Iterator[DecodedChanges]:
+        """The same rows in order, in pieces of about `bytes_max` bytes, or of one row; nothing if there are none."""
+        count = len(self)
+        step = max(1, count * bytes_max // max(1, self.size_bytes))
+        if 0 < count <= step:
+            yield self
+            return
+        for start in range(0, count, step):
+            piece = {name: column.slice(start, step) for name, column in self.columns.items()}
+            yield DecodedChanges(self.schema, piece, self._make_lists)
+
     @cached_property
-    def _lists(self) -> StateChanges:
-        return self._make_lists()
+    def size_bytes(self) -> int:
+        """Of the columns, about."""
+        return sum(column.nbytes for column in self.columns.values())
+
+    @cached_property
+    def lists(self) -> StateChanges:
+        """The same changes with lists. Raises `CorruptDataError`."""
+        return self._make_lists(self.columns)
+
+    @cached_property
+    def ops(self) -> bytes | None:  # type: ignore[override]  # made when asked for
+        return ops_of(self.columns)
 
     @property
     def key_groups(self) -> list[int]:  # type: ignore[override]  # made when asked for
-        return self._lists.key_groups
+        return self.lists.key_groups
 
     @property
     def keys(self) -> list[Any]:  # type: ignore[override]  # made when asked for
-        return self._lists.keys
+        return self.lists.keys
 
     @property
     def map_keys(self) -> list[Any] | None:  # type: ignore[override]  # made when asked for
-        return self._lists.map_keys
+        return self.lists.map_keys
 
     @property
     def values(self) -> list[Any]:  # type: ignore[override]  # made when asked for
-        return self._lists.values
+        return self.lists.values
 
     @property
     def namespaces(self) -> list[Any] | None:  # type: ignore[override]  # made when asked for
-        return self._lists.namespaces
+        return self.lists.namespaces
+
+
+def ops_of(columns: Columns) -> bytes | None:
+    """See `StateChanges.ops`."""
+    return columns["op"].to_numpy().tobytes() if "op" in columns else None

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from varve.changelog.bulk_wire import bulk_reader
-from varve.changelog.wire_type import PlainType
+from varve.changelog.wire_type import NIL, PlainType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.changelog.type_information import TypeInformation
-
-NIL: Final = b"\xc0"
 
 
 def key_writer(key_type: TypeInformation) -> Callable[[Any], bytes]:

@@ -8,8 +8,7 @@ Invariants: I5, I8 (files and segments are verified as they are read), I9 (nothi
 
 from __future__ import annotations
 
-import dataclasses
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from varve.changelog.replay import ReplaySummary, replay
@@ -85,7 +84,8 @@ def restore_store(
     low, high = target.low, target.high
     wanted = view.segments_for(target.operator, low, high)
     is_long = sum(segment.ref.data.length for segment in wanted) >= LONG_LOG_BYTES
-    more = dataclasses.replace(options or RocksDBOptions(), level0_files_extra=FILES_EXTRA) if is_long else options
+    if is_long:
+        options = replace(options or RocksDBOptions(), level0_files_extra=FILES_EXTRA)
     with SegmentSource.within(downloads, store).ahead(wanted) as segments:
         sources = _fetch_tiles(store, view.tiles_for(target.operator, low, high), scratch, downloads, reuse)
         restored = open_clipped(
@@ -95,7 +95,7 @@ def restore_store(
             key_type=target.key_type,
             low=low,
             high=high,
-            options=more,
+            options=options,
         )
         try:
             replay(restored, segments, view.base, low=low, high=high)

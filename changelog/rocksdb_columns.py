@@ -19,7 +19,6 @@ from varve.changelog.changes import Op
 from varve.changelog.decoded_changes import DecodedChanges
 from varve.changelog.segment_columns import LIST, MAP, TIMERS, pc
 from varve.changelog.wire_columns import (
-    NIL,
     Column,
     element_wires,
     fixed_width,
@@ -27,6 +26,7 @@ from varve.changelog.wire_columns import (
     parts_or_else,
     timer_time_wires,
 )
+from varve.changelog.wire_type import NIL
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from rocksdict import WriteBatch
 
     from varve.changelog.batch import Batch
+    from varve.changelog.changes import StateChanges
     from varve.changelog.rocksdb_batch import StateForm
 
 ROWS_MIN: Final = 256
@@ -57,7 +58,7 @@ def states_by_column(batches: Iterable[Batch]) -> frozenset[str]:
     return frozenset(name for name, count in rows.items() if count >= ROWS_MIN and name not in others)
 
 
-def _has_plain_columns(change: object) -> bool:
+def _has_plain_columns(change: StateChanges) -> bool:
     """Whether these are columns of which each row stands for itself, so that nothing is cleared."""
     if not isinstance(change, DecodedChanges):
         return False

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.segment_columns import decode_columns, decode_pieces, encode_columns, ordinary_op, type_of
+from varve.changelog.segment_columns import decode_columns, encode_columns, ordinary_op, type_of
 from varve.changelog.ttl_record import empty_changes
 from varve.storage.errors import CorruptDataError, VarveError
 from varve.storage.frame import frame, frame_length, unframe
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from varve.changelog.changes import StateChanges
+    from varve.changelog.decoded_changes import DecodedChanges
 
 
 KIND: Final = b"SEGM"
@@ -81,40 +82,38 @@ class Segment:
     """The object it came from, for errors."""
     _blob: memoryview
 
-    def changes(self, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False) -> list[StateChanges]:
+    def changes(self, accepts: Callable[[int], bool] | None = None) -> list[StateChanges]:
         """The rows of every state that has any, or those of them whose key group is accepted.
 
-        A state that was written without rows comes without rows: its schema has changed. With `wire_ready` the values
-        are only good for `to_wire`, and take less time.
+        A state that was written without rows comes without rows: its schema has changed.
 
         Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
         """
         states = self.header.states
-        found = [
-            self.state_changes(i, accepts, wire_ready=wire_ready) if s.rows else empty_changes(s.schema)
-            for i, s in enumerate(states)
-        ]
+        found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
         return [changes for changes, state in zip(found, states, strict=True) if len(changes) or not state.rows]
 
     def pieces(
         self, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False, bytes_max: int
     ) -> Iterator[StateChanges]:
-        """What `changes` gives, state by state and in pieces of about `bytes_max` bytes; columns as far as possible."""
-        key_type = type_of(self.header.key_type)
-        for state in self.header.states:
-            if not state.rows:
-                yield empty_changes(state.schema)
-                continue
-            data = self._blob[state.offset : state.offset + state.length]
-            given = key_type, state.schema, state.rows, data, self.name, accepts
-            with self._named():
-                yield from decode_pieces(*given, wire_ready=wire_ready, bytes_max=bytes_max)
+        """What `changes` gives, state by state and in pieces of about `bytes_max` bytes: `DecodedChanges`, if of rows.
 
-    def state_changes(
-        self, index: int, accepts: Callable[[int], bool] | None = None, *, wire_ready: bool = False
-    ) -> StateChanges:
+        With `wire_ready` the values are only good for `to_wire`, and take less time.
+        """
+        for state in self.header.states:
+            if state.rows:
+                yield from self._decoded(state, accepts, wire_ready=wire_ready).pieces(bytes_max)
+            else:
+                yield empty_changes(state.schema)
+
+    def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
-        state = self.header.states[index]
+        with self._named():
+            return self._decoded(self.header.states[index], accepts).lists
+
+    def _decoded(
+        self, state: SegmentState, accepts: Callable[[int], bool] | None, *, wire_ready: bool = False
+    ) -> DecodedChanges:
         with self._named():
             key_type = type_of(self.header.key_type)
             data = self._blob[state.offset : state.offset + state.length]

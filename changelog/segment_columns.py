@@ -22,13 +22,14 @@ import pyarrow.compute
 
 from varve.changelog.changes import Op, StateChanges
 from varve.changelog.column_changes import ColumnChanges
-from varve.changelog.decoded_changes import DecodedChanges
+from varve.changelog.decoded_changes import DecodedChanges, ops_of
 from varve.changelog.types import Types, as_type, parse_type_string
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
+    from varve.changelog.decoded_changes import Columns
     from varve.changelog.type_information import TypeInformation
     from varve.storage.records import StateSchema
 
@@ -116,49 +117,25 @@ def decode_columns(
     accepts: Callable[[int], bool] | None = None,
     *,
     wire_ready: bool = False,
-) -> StateChanges:
+) -> DecodedChanges:
     """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
 
-    With `wire_ready` the values need not be stored forms, see `TypeInformation.wire_ready`.
+    With `wire_ready` the values in its lists need not be stored forms, see `TypeInformation.wire_ready`.
     Raises `CorruptDataError` naming the object `name`, `IncompatibleError` for a kind of state that is not known.
     """
-    with _decoding(schema, name):
-        columns = _read_columns(key_type, schema, rows, data, accepts)
-        return _changes(key_type, schema, columns, wire_ready=wire_ready)
 
+    def lists(columns: Columns) -> StateChanges:
+        with _decoding(schema, name):
+            return _changes(key_type, schema, columns, wire_ready=wire_ready)
 
-def decode_pieces(
-    key_type: TypeInformation,
-    schema: StateSchema,
-    rows: int,
-    data: memoryview,
-    name: str,
-    accepts: Callable[[int], bool] | None = None,
-    *,
-    wire_ready: bool = False,
-    bytes_max: int,
-) -> Iterator[DecodedChanges]:
-    """The same rows as columns, in pieces of about `bytes_max` bytes, decompressed, or of one row. Raises as above."""
     with _decoding(schema, name):
-        columns = _read_columns(key_type, schema, rows, data, accepts)
+        batch = _read_batch(data)
+        columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
+        if accepts is not None:
+            columns = _accepted(columns, accepts)
         for column in columns.values():
-            column.validate(full=True)  # what becomes a row is copied and not looked at
-    count, size_bytes = len(columns["key_group"]), sum(column.nbytes for column in columns.values())
-    step = max(1, count * bytes_max // max(1, size_bytes))
-
-    def decoded(piece: dict[str, Column]) -> DecodedChanges:
-        def lists() -> StateChanges:
-            with _decoding(schema, name):
-                return _changes(key_type, schema, piece, wire_ready=wire_ready)
-
-        share = size_bytes * len(piece["key_group"]) // count
-        return DecodedChanges(schema, piece, _ops(piece), share, lists)
-
-    if step >= count > 0:
-        yield decoded(columns)
-        return
-    for start in range(0, count, step):
-        yield decoded({column: values.slice(start, step) for column, values in columns.items()})
+            column.validate(full=True)  # what becomes a row as a column is copied and not looked at
+        return DecodedChanges(schema, columns, lists)
 
 
 @contextmanager
@@ -229,18 +206,6 @@ def _check_lengths(changes: StateChanges) -> None:
         raise InvariantError(f"the columns of the changes of state {changes.schema.name!r} do not fit together")
 
 
-def _read_columns(
-    key_type: TypeInformation,
-    schema: StateSchema,
-    rows: int,
-    data: memoryview,
-    accepts: Callable[[int], bool] | None,
-) -> dict[str, Column]:
-    batch = _read_batch(data)
-    columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
-    return columns if accepts is None else _accepted(columns, accepts)
-
-
 def _read_batch(data: memoryview) -> Any:
     with arrow.ipc.open_stream(pa.py_buffer(data), options=_READ) as reader:
         batch = reader.read_next_batch()
@@ -290,9 +255,7 @@ def _accepted(columns: dict[str, Column], accepts: Callable[[int], bool]) -> dic
     return {name: column.filter(mask) for name, column in columns.items()}
 
 
-def _changes(
-    key_type: TypeInformation, schema: StateSchema, columns: dict[str, Column], *, wire_ready: bool
-) -> StateChanges:
+def _changes(key_type: TypeInformation, schema: StateSchema, columns: Columns, *, wire_ready: bool) -> StateChanges:
     is_timers = schema.kind == TIMERS
     namespace_type = namespace_type_of(schema) if is_timers else None
     value_type, value_column = type_of(schema.value_type), columns["time" if is_timers else "value"]
@@ -300,15 +263,11 @@ def _changes(
         schema=schema,
         key_groups=_bytes_of(columns["key_group"], 2).cast("H").tolist(),
         keys=key_type.from_arrow(columns["key"]),
-        ops=_ops(columns),
+        ops=ops_of(columns),
         map_keys=map_key_type(schema).from_arrow(columns["map_key"]) if schema.kind == MAP else None,
         values=value_type.wire_ready(value_column) if wire_ready else value_type.from_arrow(value_column),
         namespaces=None if namespace_type is None else namespace_type.from_arrow(columns["namespace"]),
     )
-
-
-def _ops(columns: dict[str, Column]) -> bytes | None:
-    return bytes(_bytes_of(columns["op"], 1)) if "op" in columns else None
 
 
 def _bytes_of(column: Column, width: int) -> memoryview:

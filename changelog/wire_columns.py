@@ -25,7 +25,6 @@ Column: TypeAlias = Any
 """A `pyarrow.Array`."""
 Matrix: TypeAlias = "np.ndarray[Any, np.dtype[np.uint8]]"
 
-NIL: Final = b"\xc0"
 _FIXARRAY_MAX: Final = 15
 _FIXSTR_MAX: Final = 31
 _TEXT: Final = (0xD9, 0xDA, 0xDB)

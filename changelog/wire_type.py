@@ -28,6 +28,8 @@ _SHORT_REPR: Final = reprlib.Repr()
 _SHORT_REPR.maxstring = _SHORT_REPR.maxother = 80
 
 encode: Final = msgspec.msgpack.Encoder().encode
+NIL: Final = b"\xc0"
+"""Wire form of None."""
 
 
 class WireType(TypeInformation):

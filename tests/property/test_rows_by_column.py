@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.simulation.system.database import SimulatedBatch
 from tests.state_model import KEY_GROUPS, segment_header
 from tests.strategies import any_types, hashable_types, values_of
 from varve.changelog import rocksdb_columns
@@ -31,23 +32,8 @@ STATE_ID = 3
 PIECE_BYTES = 40
 
 
-class Written:
-    """In the place of a write batch."""
-
-    def __init__(self) -> None:
-        self.rows: dict[bytes, bytes | None] = {}
-        self.order: list[bytes] = []
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.rows[key] = value
-        self.order.append(key)
-
-    def delete(self, key: bytes) -> None:
-        self.rows[key] = None  # type: ignore[assignment]
-        self.order.append(key)
-
-
-def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[str]) -> tuple[Written, set[Any]]:
+def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[str]) -> tuple[list[Any], set[Any]]:
+    """What a write batch is given, in order, and the value-like states that changed."""
     forms: dict[Any, StateForm] = {}
 
     def form(schema: StateSchema) -> StateForm:
@@ -55,11 +41,11 @@ def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[s
         return forms.setdefault((schema.name, schema.version), found)
 
     builder = RowBuilder(form, lambda _start, _end: iter(()), remembers=False, by_column=by_column)
-    for batch in batches:
-        builder.add(batch)
-    found: Any = Written()
-    builder.put_into(found)
-    return found, set(builder.recent)
+    for one in batches:
+        builder.add(one)
+    batch: Any = SimulatedBatch()
+    builder.put_into(batch)
+    return batch.writes, set(builder.recent)
 
 
 @st.composite
@@ -124,8 +110,8 @@ def test_rows_by_column_are_the_rows_one_by_one(given_: tuple[WireType, list[Sta
     assert by_column == {"s"}
     one_by_one, recent = written([Batch([c], seq) for seq, c in enumerate(log, 1)], key_type, frozenset())
     at_once, recent_too = written(batches, key_type, by_column)
-    assert at_once.rows == one_by_one.rows
-    assert at_once.order == sorted(at_once.rows), "each row once, in order of key"
+    assert dict(at_once) == dict(one_by_one)
+    assert [key for key, _ in at_once] == sorted(dict(at_once)), "each row once, in order of key"
     assert recent_too == recent
 
 
