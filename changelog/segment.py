@@ -9,7 +9,6 @@ Invariants: I2 (the tag is in the header, so that a reader can check it against 
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -22,7 +21,7 @@ from varve.storage.frame import frame, frame_length, unframe
 from varve.storage.records import Record, StateSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from varve.changelog.changes import StateChanges
     from varve.changelog.decoded_changes import DecodedChanges
@@ -108,24 +107,18 @@ class Segment:
 
     def state_changes(self, index: int, accepts: Callable[[int], bool] | None = None) -> StateChanges:
         """The rows of state `header.states[index]`, which must not be empty, as in `changes`."""
-        with self._named():
-            return self._decoded(self.header.states[index], accepts).lists
+        return self._decoded(self.header.states[index], accepts).lists
 
     def _decoded(
         self, state: SegmentState, accepts: Callable[[int], bool] | None, *, wire_ready: bool = False
     ) -> DecodedChanges:
-        with self._named():
-            key_type = type_of(self.header.key_type)
-            data = self._blob[state.offset : state.offset + state.length]
-            return decode_columns(key_type, state.schema, state.rows, data, self.name, accepts, wire_ready=wire_ready)
-
-    @contextmanager
-    def _named(self) -> Generator[None]:
-        """Errors name the operator and the object."""
+        context = {"operator": self.header.operator, "object_name": self.name}
+        data = self._blob[state.offset : state.offset + state.length]
         try:
-            yield
+            key_type = type_of(self.header.key_type)
+            return decode_columns(key_type, state.schema, state.rows, data, context, accepts, wire_ready=wire_ready)
         except VarveError as error:
-            raise error.with_context(operator=self.header.operator, object_name=self.name) from error.__cause__
+            raise error.with_context(**context) from error.__cause__
 
 
 def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> bytes:

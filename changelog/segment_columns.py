@@ -27,7 +27,7 @@ from varve.changelog.types import Types, as_type, parse_type_string
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from varve.changelog.decoded_changes import Columns
     from varve.changelog.type_information import TypeInformation
@@ -113,7 +113,7 @@ def decode_columns(
     schema: StateSchema,
     rows: int,
     data: memoryview,
-    name: str,
+    context: Mapping[str, str],
     accepts: Callable[[int], bool] | None = None,
     *,
     wire_ready: bool = False,
@@ -121,14 +121,15 @@ def decode_columns(
     """The rows of a stream of `rows` rows, or those of them whose key group is accepted.
 
     With `wire_ready` the values in its lists need not be stored forms, see `TypeInformation.wire_ready`.
-    Raises `CorruptDataError` naming the object `name`, `IncompatibleError` for a kind of state that is not known.
+    Raises `CorruptDataError` with that context (operator and object), at once or when the lists are made, and
+    `IncompatibleError` for a kind of state that is not known.
     """
 
     def lists(columns: Columns) -> StateChanges:
-        with _decoding(schema, name):
+        with _decoding(schema, context):
             return _changes(key_type, schema, columns, wire_ready=wire_ready)
 
-    with _decoding(schema, name):
+    with _decoding(schema, context):
         batch = _read_batch(data)
         columns = _expect_columns(batch, _fields(key_type, schema, batch), rows)
         if accepts is not None:
@@ -139,18 +140,18 @@ def decode_columns(
 
 
 @contextmanager
-def _decoding(schema: StateSchema, name: str) -> Generator[None]:
+def _decoding(schema: StateSchema, context: Mapping[str, str]) -> Generator[None]:
     """Errors of damaged rows as what they are."""
     if schema.kind not in KINDS:
         raise IncompatibleError(
             f"state {schema.name!r} is of kind {schema.kind!r}, which this varve does not know; use a newer varve",
-            object_name=name,
+            **context,
         )
     try:
         yield
-    except (pa.ArrowException, CorruptDataError, ValueError, OSError) as error:
+    except (pa.ArrowException, CorruptDataError, ValueError, ArithmeticError, OSError) as error:
         problem = f"the rows of state {schema.name!r} do not decode: {error}; see `varve verify JOB --repair`"
-        raise CorruptDataError(problem, object_name=name) from error
+        raise CorruptDataError(problem, **context) from error
 
 
 def map_key_type(schema: StateSchema) -> TypeInformation:

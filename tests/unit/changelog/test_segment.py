@@ -26,7 +26,15 @@ from tests.state_model import (
 )
 from varve.changelog import segment_columns
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.segment import KIND, SegmentHeader, SegmentState, decode_segment, decode_segments, encode_segment
+from varve.changelog.segment import (
+    KIND,
+    Segment,
+    SegmentHeader,
+    SegmentState,
+    decode_segment,
+    decode_segments,
+    encode_segment,
+)
 from varve.changelog.timer_state import TimeDomain, timer_schema
 from varve.changelog.types import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
@@ -46,6 +54,14 @@ def reframed(data: bytes, header: Any = None, blob: bytes | None = None, version
     opened = unframe(KIND, 1, data, "s")
     encoded = opened.header if header is None else msgspec.json.encode(header)
     return frame(KIND, version, encoded, bytes(opened.blob) if blob is None else blob)
+
+
+def segment_of_columns(schema: StateSchema, columns: dict[str, Any]) -> Segment:
+    """A segment of one row, which need not be one that `encode_segment` would make."""
+    stream = segment_columns._stream(columns)
+    state = SegmentState(schema=schema, rows=1, offset=0, length=len(stream))
+    header = msgspec.structs.replace(segment_header(1), states=(state,))
+    return decode_segment(frame(KIND, 1, msgspec.json.encode(header), stream), "seg/1")
 
 
 def test_all_kinds_of_rows_come_back() -> None:
@@ -156,15 +172,22 @@ def test_pieces_are_the_rows_in_order(bytes_max: int) -> None:
 def test_a_damaged_text_is_found_before_it_becomes_a_row() -> None:
     """Its bytes are copied as they are: whoever reads the row would meet it long after."""
     damaged = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
-    columns: dict[str, Any] = {"key_group": pa.array([0], pa.uint16()), "key": damaged, "value": pa.array([1])}
-    stream = segment_columns._stream(columns)
-    state = SegmentState(schema=TOTAL, rows=1, offset=0, length=len(stream))
-    header = msgspec.structs.replace(segment_header(1), states=(state,))
-    segment = decode_segment(frame(KIND, 1, msgspec.json.encode(header), stream), "seg/1")
+    columns = {"key_group": pa.array([0], pa.uint16()), "key": damaged, "value": pa.array([1])}
+    segment = segment_of_columns(TOTAL, columns)
     with pytest.raises(CorruptDataError, match="varve verify") as caught:
         list(segment.pieces(bytes_max=1 << 20))
-    assert caught.value.context["object_name"] == "seg/1"
-    assert caught.value.context["operator"] == header.operator
+    assert caught.value.context == {"operator": segment.header.operator, "object_name": "seg/1"}
+
+
+def test_what_is_found_damaged_when_lists_are_made_is_named_too() -> None:
+    """A replay into the hash map asks for them long after the segment was opened."""
+    schema = StateSchema(name="price", kind="value", value_type=Types.BIG_DEC().type_string())
+    columns = {"key_group": pa.array([0], pa.uint16()), "key": pa.array(["a"]), "value": pa.array(["one"])}
+    segment = segment_of_columns(schema, columns)
+    [piece] = segment.pieces(bytes_max=1 << 20)
+    with pytest.raises(CorruptDataError, match=r"'price'.*varve verify") as caught:
+        _ = piece.values
+    assert caught.value.context == {"operator": segment.header.operator, "object_name": "seg/1"}
 
 
 def test_rows_are_decoded_only_when_asked_for() -> None:
