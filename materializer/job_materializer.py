@@ -40,11 +40,12 @@ if TYPE_CHECKING:
 
     from varve.materializer.chain_follower import ChainView, CommitView
     from varve.materializer.materialize_policy import Trigger
+    from varve.materializer.publish_decision import RangeView
     from varve.materializer.range_materializer import Outcome
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import JobRecord, Link, SnapshotDescriptor
+    from varve.storage.records import JobRecord, Link, SnapshotDescriptor, Tile
 
 _Answer = TypeVar("_Answer")
 
@@ -75,6 +76,12 @@ class _Awaited(NamedTuple):
     snapshot: SnapshotDescriptor
     target: Link
     """The newest final commit when it was last seen in the storage."""
+    tile: Tile
+    """What it would replace. One of the same commit but with other files is another: the job was set back to them."""
+
+    def is_adoptable(self, view: RangeView) -> bool:
+        """Whether the driver's next commit may take it, as far as it is known without looking at the storage."""
+        return self.tile == view.tile and is_adoptable(self.snapshot, view)
 
 
 AWAITED_COMMITS_MAX: Final = 16
@@ -261,7 +268,7 @@ class JobMaterializer:
     def _is_awaited(self, work: RangeWork) -> bool:
         """Whether a snapshot that this process knows of can still be adopted."""
         pending = self._published.get(work.key)
-        if pending is None or not is_adoptable(pending.snapshot, work.view):
+        if pending is None or not pending.is_adoptable(work.view):
             return False
         return work.view.target.seq < pending.target.seq + AWAITED_COMMITS_MAX
 
@@ -298,7 +305,7 @@ class JobMaterializer:
         if key in self._schedules:
             self._schedules[key] = self._schedules[key].succeeded(self._given.now_ms())
             if outcome.awaited is not None:
-                self._published[key] = _Awaited(outcome.awaited, work.view.target)
+                self._published[key] = _Awaited(outcome.awaited, work.view.target, work.view.tile)
         self._status.ended(work, outcome)
         if outcome.event is not None:
             self._report(outcome.event)
@@ -309,7 +316,7 @@ class JobMaterializer:
     def _note_adoption(self, work: RangeWork) -> None:
         """Report a snapshot that the job took, and forget one that it cannot take any more."""
         awaited = self._published.get(work.key)
-        if awaited is None or is_adoptable(awaited.snapshot, work.view):
+        if awaited is None or awaited.is_adoptable(work.view):
             return
         del self._published[work.key]
         pending, tile = awaited.snapshot, work.view.tile

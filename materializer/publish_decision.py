@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
+from varve.storage.adopt_decision import shared_files
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
@@ -59,7 +60,7 @@ class RangeView:
 
 
 def is_adoptable(snapshot: SnapshotDescriptor, view: RangeView) -> bool:
-    """Whether the driver's next commit may take this snapshot as the range's base."""
+    """Whether the driver's next commit may take this snapshot as the range's base, by what the chain says of it."""
     return (
         snapshot.status == "published"
         and snapshot.number > view.floor
@@ -67,6 +68,20 @@ def is_adoptable(snapshot: SnapshotDescriptor, view: RangeView) -> bool:
         and snapshot.at.seq > view.tile.at.seq
         and snapshot.at in view.line
     )
+
+
+def awaited_of(
+    view: RangeView, snapshots: Iterable[SnapshotDescriptor], tile_files: frozenset[str]
+) -> SnapshotDescriptor | None:
+    """The published snapshot that the driver's next commit may take, if there is one.
+
+    Args:
+        view: The range.
+        snapshots: The descriptors above the floor that could be read; one that is damaged cannot be adopted.
+        tile_files: Names that the descriptor of the tile's snapshot has. There are none if the job was set back to
+            files of an import since: a snapshot that shares files with the tile that was there before is never adopted.
+    """
+    return next((s for s in snapshots if is_adoptable(s, view) and shared_files(s) <= tile_files), None)
 
 
 def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | None:
@@ -87,20 +102,20 @@ def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | No
 
 
 def decide_publication(
-    view: RangeView, numbers: Sequence[int], snapshots: Iterable[SnapshotDescriptor], idle_batches: int | None
+    view: RangeView, numbers: Sequence[int], awaited: SnapshotDescriptor | None, idle_batches: int | None
 ) -> Publish | Literal[Skip.CHANGELOG_OFF, Skip.NOTHING_FINAL, Skip.NOTHING_CHANGED, Skip.AWAITING_ADOPTION]:
     """Publish, or why not.
 
     Args:
         view: The range.
         numbers: All snapshot numbers of the range that exist, aborted ones included.
-        snapshots: The descriptors above the floor that could be read; one that is damaged cannot be adopted.
+        awaited: See `awaited_of`.
         idle_batches: As in `skip_without_listing`.
     """
     skip = skip_without_listing(view, idle_batches)
     if skip is not None:
         return skip
-    if any(is_adoptable(snapshot, view) for snapshot in snapshots):
+    if awaited is not None:
         return Skip.AWAITING_ADOPTION
     return Publish(max([view.floor, *numbers]) + 1)
 

@@ -20,7 +20,7 @@ from varve.changelog.snapshot_files import FileChecksums, LocalFile, describe_sn
 from varve.materializer.events import LogSize, Materialized
 from varve.materializer.follower import Folded, FollowerGiven, folded
 from varve.materializer.log_index import LogIndex
-from varve.materializer.publish_decision import Publish, Skip, UploadPlan, decide_publication, is_adoptable, plan_upload
+from varve.materializer.publish_decision import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
 from varve.storage import layout
 from varve.storage.adopt_decision import TileSnapshot
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
@@ -97,9 +97,10 @@ class RangeMaterializer:
         """
         started_ms = self._given.now_ms()
         numbers, snapshots = self._published(work)
-        decision = decide_publication(work.view, numbers, snapshots, self._given.config.log_batches)
+        awaited = awaited_of(work.view, snapshots, self._names_of_tile(work)) if snapshots else None
+        decision = decide_publication(work.view, numbers, awaited, self._given.config.log_batches)
         if isinstance(decision, Skip):
-            return Outcome(next((s for s in snapshots if is_adoptable(s, work.view)), None), None, decision)
+            return Outcome(awaited, None, decision)
         fold_store = self._store.with_crash_point("materializer.during_fold")
         now = BatchTime(final.commit.time_ms, final.commit.watermark_ms)
         metrics, key = self._given.metrics, work.key
@@ -229,17 +230,28 @@ class RangeMaterializer:
 
     def _files_of_tile(self, work: RangeWork) -> tuple[SnapshotFile, ...]:
         """The files of the tile's snapshot that are really there. Others are uploaded anew, which repairs the base."""
-        tile = work.view.tile
-        if tile.snapshot is None:
-            return ()
-        try:
-            reader = SnapshotReader(self._store, self._job_id)
-            descriptor = reader.read(TileSnapshot(tile.operator, tile.low, tile.high, tile.snapshot))
-        except (CorruptDataError, MissingObjectError):
+        descriptor = self._descriptor_of_tile(work)
+        if descriptor is None:
             return ()
         prefixes = sorted({file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files})
         stored = {(m.name, m.size_bytes) for prefix in prefixes for m in self._store.list(prefix)}
         return tuple(file for file in descriptor.files if (file.name, file.size_bytes) in stored)
+
+    def _names_of_tile(self, work: RangeWork) -> frozenset[str]:
+        """The names that the descriptor of the tile's snapshot has, there or not."""
+        descriptor = self._descriptor_of_tile(work)
+        return frozenset() if descriptor is None else frozenset(file.name for file in descriptor.files)
+
+    def _descriptor_of_tile(self, work: RangeWork) -> SnapshotDescriptor | None:
+        """None if the tile has no snapshot, or its descriptor is gone or damaged."""
+        tile = work.view.tile
+        if tile.snapshot is None:
+            return None
+        try:
+            reader = SnapshotReader(self._store, self._job_id)
+            return reader.read(TileSnapshot(tile.operator, tile.low, tile.high, tile.snapshot))
+        except (CorruptDataError, MissingObjectError):
+            return None
 
     def _upload_files(self, files: Sequence[SnapshotFile], paths: dict[str, Path]) -> None:
         store = self._store.with_crash_point("materializer.during_upload")

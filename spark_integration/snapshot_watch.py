@@ -11,8 +11,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage import layout
-from varve.storage.adopt_decision import TileSnapshot, decide_adoption
+from varve.storage.adopt_decision import TileSnapshot, decide_adoption, shared_files
 from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
 from varve.storage.errors import VarveError
 from varve.storage.snapshots import SnapshotReader
@@ -108,8 +107,8 @@ class SnapshotWatch:
 
 def base_size(d: SnapshotDescriptor) -> BaseSize:
     """The size of a snapshot."""
-    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
+    shared = shared_files(d)
     return BaseSize(
         sum(file.size_bytes for file in d.files),
-        sum(file.size_bytes for file in d.files if file.name.startswith(own)),
+        sum(file.size_bytes for file in d.files if file.name not in shared),
     )

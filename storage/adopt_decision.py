@@ -53,6 +53,12 @@ def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
     return tuple(SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in view.tiles if t.snapshot is not None)
 
 
+def shared_files(d: SnapshotDescriptor) -> frozenset[str]:
+    """Names of its files that were not uploaded for it: ADOPT demands that a snapshot that it replaces names them."""
+    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
+    return frozenset(f.name for f in d.files if not f.name.startswith(own))
+
+
 def decide_adoption(
     view: LineView,
     floors: Sequence[SnapshotFloor],
@@ -128,8 +134,7 @@ def _is_possible(
         return False
     if not view.holds(d.at):
         return False
-    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
-    shared = {f.name for f in d.files if not f.name.startswith(own)}
+    shared = shared_files(d)
     allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
     return not shared or shared <= frozenset[str]().union(*allowed)
 

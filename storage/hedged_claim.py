@@ -108,13 +108,15 @@ class HedgedClaims:
 
     def _first(self, request: ClaimRequest) -> _Settled:
         """How the first of them has settled it. Raises what is known if none has."""
-        running = {self._begin(request)}
+        running = [self._begin(request)]
         errors: list[BaseException] = []
         try:
             if self._is_silent(request, running):
-                running.add(self._begin(request))
+                running.append(self._begin(request))
             while running:
-                ended, running = wait(running, return_when=FIRST_COMPLETED)
+                wait(running, return_when=FIRST_COMPLETED)
+                ended = [one for one in running if one.done()]
+                running = [one for one in running if one not in ended]
                 failed = {one: error for one in ended if (error := _error_of(one)) is not None}
                 settled = [one.result() for one in ended if one not in failed]
                 if settled:
@@ -125,7 +127,7 @@ class HedgedClaims:
                 self._threads.give_up(one)
         raise _most_telling(errors)
 
-    def _is_silent(self, request: ClaimRequest, running: set[Future[_Settled]]) -> bool:
+    def _is_silent(self, request: ClaimRequest, running: list[Future[_Settled]]) -> bool:
         """Wait for the first request; whether it should be joined by another one. One that is refused does answer."""
         after_s, answers = hedge_after_s(self._latencies_s), 0
         while not wait(running, after_s).done:

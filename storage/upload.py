@@ -323,11 +323,12 @@ class _Race:
 
     def _has_success(self, ended: set[Future[None]]) -> bool:
         """Whether one of these attempts succeeded; raises what trying again cannot cure."""
-        good = [self._running[attempt] for attempt in ended if attempt.exception() is None]
+        errors = {number: attempt.exception() for attempt, number in self._running.items() if attempt in ended}
+        good = [number for number, error in errors.items() if error is None]
         if good:
             self.winner = min(good)
             return True
-        for error in [attempt.exception() for attempt in ended]:
+        for error in errors.values():
             if not isinstance(error, RetryableError):
                 raise cast("BaseException", error)
             self._last = error

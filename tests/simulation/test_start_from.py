@@ -11,7 +11,7 @@ from tests.committing_job import CommittingJob, random_batch
 from tests.materializer_world import CONFIG, World
 from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
-from tests.state_model import KEY_GROUPS
+from tests.state_model import KEY_GROUPS, BatchChanges
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.job_restore import JobRestore
 from varve.materializer.restore_decision import Wanted
@@ -257,6 +257,32 @@ def test_a_job_goes_back_to_its_own_savepoint(world: World, kind: str) -> None:
     sidecar.fold()
     world.commit(4)
     Collector(world.reader, world.clock, TOKENS).collect()
+    world.check()
+
+
+@pytest.mark.parametrize("restarted", [False, True])
+def test_a_snapshot_that_was_published_before_a_job_was_set_back_is_not_waited_for(
+    world: World, *, restarted: bool
+) -> None:
+    """It is of the same line and tile, but shares files with a snapshot that the tile does not name any more."""
+    world.job.commit(BatchChanges(totals={f"key {i}": i for i in range(4_000)}))
+    world.commit()
+    sidecar = world.sidecar()
+    sidecar.fold()
+    world.commit(3)
+    kept, model = native(world), world.job.models[world.newest().link]
+    world.commit()  # so that what is kept is final
+    sidecar.fold()
+    assert all(event.reused_files for event in sidecar.materialized[2:]), "they share files"
+    assert len(world.job.adopted) == 1
+    world.job.query = "second"
+    world.job.start_from(origin_of(world, kept), model)
+    if restarted:
+        sidecar = world.sidecar()
+    world.commit(3)
+    assert sidecar.fold()
+    world.commit(2)
+    assert len(world.job.adopted) == 2
     world.check()
 
 

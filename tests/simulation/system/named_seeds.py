@@ -16,9 +16,10 @@ from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.spark import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.materializer import state_origin
+from varve.materializer import range_materializer, state_origin
 from varve.materializer.job_restore import JobRestore
 from varve.storage import base_decision, job_run
+from varve.storage.adopt_decision import shared_files
 from varve.storage.chain_state import CommitPolicy
 
 if TYPE_CHECKING:
@@ -76,6 +77,11 @@ def _nothing_chosen(_original: Any, _fence: Any) -> None:
     """A query looks for what its option names also if an operator has chosen something else."""
 
 
+def _files_not_looked_at(original: Any, view: Any, snapshots: Any, _tile_files: Any) -> Any:
+    """A snapshot that shares files is waited for, whatever the tile names."""
+    return original(view, snapshots, frozenset().union(*map(shared_files, snapshots)))
+
+
 PLAIN: Final[dict[str, Any]] = {
     "ruled": False, "confirms": 0.0, "real_rocksdb": False, "hang": 0.0, "hedged": False, "encrypted": False,
     "log_elsewhere": False, "local_copies": False
@@ -94,6 +100,8 @@ LATE_COMMITS: Final[dict[str, Any]] = ONE_DRIVER | {
 SAVEPOINTS_GO: Final[dict[str, Any]] = ONE_DRIVER | {
     "restores": 0.1, "clones": 0.3, "readers": 2, "steps": 1500, "stalls": 0.0, "changelog": True, "faults": NO_FAULTS
 }  # fmt: skip
+LONG: Final[dict[str, Any]] = {"steps": 3000, "real_rocksdb": False}
+"""Otherwise as the seed says."""
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
         39, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
@@ -126,6 +134,10 @@ NAMED: Final[dict[str, NamedSeed]] = {
     "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
         208,
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
+    ),
+    "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": NamedSeed(
+        7300353,
+        Mutation(range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", LONG),
     ),
 }
 """What a seed has found → the seed."""

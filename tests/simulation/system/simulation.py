@@ -39,7 +39,6 @@ from varve.storage.records import ORIGIN, Link
 
 CHECKED_EVERY = 6
 """Commits of a job of which one at least is restored as a whole and compared."""
-QUIET_BATCHES = 3
 WRITTEN_ONCE = ("seg", "pack", "snapdata", "savepointdata")
 """Areas whose names are each for one object only."""
 LOG_BATCHES_MAX = 12
@@ -250,7 +249,7 @@ class Simulation:
         self._check_retained()
         self._look()
         self._until(lambda job: not job.is_stopped, "the job cannot be set back (I11)")
-        wanted = {job.name: job.location.acked + QUIET_BATCHES for job in self.jobs}
+        wanted = {job.name: job.location.acked + self.options.quiet_batches for job in self.jobs}
         self._until(
             lambda job: job.abandoned or job.location.acked >= wanted[job.name], "no batch is acknowledged (I11)"
         )
