@@ -43,8 +43,8 @@ WRITTEN_ONCE = ("seg", "pack", "snapdata", "savepointdata")
 """Areas whose names are each for one object only."""
 LOG_BATCHES_MAX = 12
 """Batches of log that are left when the materializer works without faults (I10)."""
-QUIET_STEPS = 6000
-"""Steps within which the system must get so far without faults."""
+QUIET_STEPS, QUIET_BATCH_STEPS = 4500, 500
+"""Steps within which the system must get so far without faults, and how many more for each batch that it must make."""
 MEMORY_DISK = Path("/dev/shm")
 
 
@@ -230,7 +230,8 @@ class Simulation:
 
     def _until(self, reached: Callable[[SimulatedJob], bool], otherwise: str) -> None:
         """Go on without faults until that is so of every job."""
-        last = self.scheduler.steps + QUIET_STEPS * len(self.jobs)
+        steps = QUIET_STEPS + QUIET_BATCH_STEPS * self.options.quiet_batches
+        last = self.scheduler.steps + steps * len(self.jobs)
         while not all(map(reached, self.jobs)):
             before = self.scheduler.steps
             self.scheduler.run(100)
