@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from varve.materializer.bandwidth import ThrottledReads
 from varve.materializer.base_sizes import BaseSizes
 from varve.materializer.chain_follower import ChainFollower
-from varve.materializer.collect_schedule import CollectSchedule
+from varve.materializer.collect_schedule import CollectSchedule, log_sizes
 from varve.materializer.demand import DemandWatch
 from varve.materializer.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
 from varve.materializer.interruptible_store import InterruptibleStore
@@ -155,7 +155,8 @@ class JobMaterializer:
     ) -> bool:
         """Begin what is due; False if a range failed that was waited for."""
         sizes = followed.bases.of(chain.newest.view.tiles)
-        self._collection = self._collection.seen(chain.newest.commit.seq, chain.head.keep_from, sizes)
+        named = {**sizes, **log_sizes(chain.newest.view.segments)}
+        self._collection = self._collection.seen(chain.newest.commit.seq, chain.head.keep_from, named)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
         for work in works:

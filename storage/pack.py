@@ -1,5 +1,7 @@
 """Packs: the inline segments of many batches in one object, sorted so that a restore takes few ranged reads; pure.
 
+A pack takes up small packs that were made before it, too.
+
 A pack is a frame of kind `PACK` (header: job id and token, blob: the segments' bytes one after another, then those of
 images of non-keyed state). It is
 written for the full entry at one slot, and only that entry may name it (I7). A segment is self-framed, so one
@@ -21,10 +23,14 @@ from varve.storage.records import ImageRef, ObjectSlice, Record, SegmentRef, enc
 from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
 VERSION: Final = 1
 _KIND: Final = b"PACK"
+
+JOINED_BYTES_MAX: Final = 2 << 20
+"""Of the packs that one pack takes up; the driver holds them in memory meanwhile."""
+JOINED_FACTOR: Final = 2
 
 _Range = tuple[str, int, int]
 """Operator and key groups."""
@@ -75,9 +81,34 @@ def is_packable(ref: SegmentRef | ImageRef) -> bool:
     return layout.is_chain(ref.data.name)
 
 
-def packable_of(refs: Iterable[SegmentRef]) -> list[SegmentRef]:
-    """Those that `is_packable`; they are thousands, so there is no call for each."""
-    return [ref for ref in refs if ref.data.name.startswith(layout.CHAIN)]
+def packable_of(refs: Sequence[SegmentRef]) -> list[SegmentRef]:
+    """What the next pack takes up of a view's segments: those that are `is_packable`, and small packs before it.
+
+    A reference to an object of an old slot keeps everything since then from being collected, so also the entries whose
+    segments are in later packs. So it takes packs up, newest first, as long as each is at most `JOINED_FACTOR` times
+    what it has already: a byte is written a few times at most.
+    """
+    inline_bytes, packs = 0, dict[str, int]()
+    for ref in refs:  # thousands, so there is no call for each
+        place = ref.data
+        if place.name.startswith(layout.CHAIN):
+            inline_bytes += place.length
+        elif place.name.startswith(layout.PACKS):
+            packs[place.name] = packs.get(place.name, 0) + place.length
+    joined = _joined(packs, inline_bytes)
+    return [ref for ref in refs if ref.data.name.startswith(layout.CHAIN) or ref.data.name in joined]
+
+
+def _joined(packs: Mapping[str, int], inline_bytes: int) -> frozenset[str]:
+    """The packs, given by their size in bytes, that a pack of so many inline bytes takes up."""
+    names: set[str] = set()
+    joined_bytes = 0
+    for name, size_bytes in sorted(packs.items(), key=lambda pack: layout.slot_of(pack[0]).slot, reverse=True):
+        if size_bytes > JOINED_FACTOR * (inline_bytes + joined_bytes) or joined_bytes + size_bytes > JOINED_BYTES_MAX:
+            break
+        names.add(name)
+        joined_bytes += size_bytes
+    return frozenset(names)
 
 
 def plan_pack(

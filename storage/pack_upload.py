@@ -16,7 +16,7 @@ from varve.storage import layout
 from varve.storage.attempt_threads import AttemptThreads
 from varve.storage.errors import VarveError
 from varve.storage.image_refs import images_to_copy
-from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
+from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import SegmentRef
 from varve.storage.slice_reader import read_slices
 
@@ -120,6 +120,7 @@ class _HeldBytes(Mapping["SegmentRef", bytes]):
 
     def __init__(self, segments: tuple[SegmentRef, ...], blobs: dict[str, tuple[int, bytes]]) -> None:
         self._segments = segments
+        self._names = {segment.data.name for segment in segments}
         self._blobs = blobs
         self.read: dict[ObjectSlice, bytes] = {}
 
@@ -139,7 +140,7 @@ class _HeldBytes(Mapping["SegmentRef", bytes]):
         return self.at(ref.data)
 
     def __contains__(self, ref: object) -> bool:
-        return isinstance(ref, SegmentRef) and is_packable(ref)
+        return isinstance(ref, SegmentRef) and ref.data.name in self._names
 
     def __iter__(self) -> Iterator[SegmentRef]:
         return iter(self._segments)

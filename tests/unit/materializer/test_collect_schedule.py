@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from varve.materializer.collect_schedule import REPLACED_PART, CollectSchedule
-from varve.storage.records import ORIGIN, Link, Tile
+from varve.materializer.collect_schedule import GARBAGE_BYTES_MIN, REPLACED_PART, CollectSchedule, log_sizes
+from varve.storage import layout
+from varve.storage.records import ORIGIN, Link, ObjectSlice, SegmentRef, Tile
 
 INTERVAL_MS = 60_000
-SIZE = 1_000
+SIZE = GARBAGE_BYTES_MIN
 
 
 def tile(low: int, snapshot: int | None) -> Tile:
@@ -52,6 +53,26 @@ def test_little_garbage_waits_for_the_interval() -> None:
     schedule = schedule.seen(31, 30, two)
     assert not schedule.is_due(INTERVAL_MS, 1)
     assert schedule.seen(50, 50, two).is_due(INTERVAL_MS, 1), "together they are much"
+
+
+def segment(slot: int, name: str, size_bytes: int = SIZE) -> SegmentRef:
+    return SegmentRef("totals", 0, 1, slot, slot, ObjectSlice(name, 0, size_bytes, 0))
+
+
+def test_entries_whose_segments_a_pack_has_taken_up_are_garbage_like_a_base() -> None:
+    inline = [segment(seq, layout.chain(seq), SIZE // 2) for seq in (8, 9, 10)]
+    schedule = CollectSchedule().collected(0).seen(10, 3, log_sizes(inline))
+    after = log_sizes([segment(10, layout.pack(11, "t")), segment(11, layout.chain(11), 1)])
+    assert after == {layout.pack(11, "t"): SIZE, layout.chain(11): 1}
+    schedule = schedule.seen(11, 3, after)
+    assert not schedule.is_due(INTERVAL_MS, 1), "retained commits need them"
+    assert schedule.seen(14, 11, after).is_due(INTERVAL_MS, 1)
+
+
+def test_garbage_of_a_small_state_waits_for_the_interval() -> None:
+    schedule = CollectSchedule().collected(0).seen(10, 3, {tile(0, 1): SIZE - 1}).seen(11, 11, {tile(0, 2): SIZE - 1})
+    assert not schedule.is_due(INTERVAL_MS, INTERVAL_MS - 1)
+    assert schedule.is_due(INTERVAL_MS, INTERVAL_MS)
 
 
 def test_empty_bases_are_no_garbage() -> None:

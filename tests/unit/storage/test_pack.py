@@ -6,7 +6,16 @@ import pytest
 
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.pack import Pack, PackHeader, is_packable, open_pack, plan_pack, replace_packed
+from varve.storage.pack import (
+    JOINED_BYTES_MAX,
+    Pack,
+    PackHeader,
+    is_packable,
+    open_pack,
+    packable_of,
+    plan_pack,
+    replace_packed,
+)
 from varve.storage.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="tok", slot=20)
@@ -63,6 +72,34 @@ def test_a_run_ends_at_an_uploaded_segment_of_its_key_groups() -> None:
     replaced = [(r.low, r.seq_first, r.seq_last, is_packable(r)) for r in replace_packed(refs, packed)]
     assert replaced == [(0, 2, 2, False), (4, 2, 4, False), (0, 3, 3, False), (0, 3, 4, False)]
     assert replace_packed(refs, packed)[2] == uploaded(3, 0, 4)
+
+
+def packed_before(slot: int, low: int, high: int, size_bytes: int, shared: bool = False) -> SegmentRef:
+    name = layout.pack(slot, "t")
+    place = ObjectSlice(layout.shared("other", name) if shared else name, 0, size_bytes, 1)
+    return SegmentRef("op", low, high, slot - 2, slot - 1, place)
+
+
+def test_a_pack_takes_up_the_packs_before_it_that_are_small() -> None:
+    new = [inline(18, 0, 4, b"x" * 50), inline(19, 4, 8, b"x" * 50)]
+    old, older = packed_before(10, 0, 4, 150), packed_before(5, 0, 4, 500)
+    elsewhere = uploaded(12, 0, 4)
+    assert packable_of([old, elsewhere, *new]) == [old, *new]
+    assert packable_of([older, old, *new]) == [older, old, *new], "500 bytes are at most twice 100 + 150"
+    assert packable_of([packed_before(5, 0, 4, 501), old, *new]) == [old, *new]
+    assert packable_of([packed_before(5, 0, 4, 1), packed_before(10, 0, 4, 201), *new]) == new, "newest first"
+    halves = [packed_before(10, 0, 4, 150), packed_before(10, 4, 8, 150)]
+    assert packable_of([*halves, *new]) == new, "all of a pack, or nothing"
+    assert packable_of([old]) == [], "without anything new there is no pack"
+
+
+def test_a_pack_that_is_large_or_of_another_job_stays() -> None:
+    new = [inline(19, 0, 4, b"x" * JOINED_BYTES_MAX)]
+    limit = packed_before(10, 0, 4, JOINED_BYTES_MAX)
+    assert packable_of([limit, *new]) == [limit, *new]
+    assert packable_of([packed_before(5, 0, 4, 1), limit, *new]) == [limit, *new]
+    assert packable_of([packed_before(10, 0, 4, JOINED_BYTES_MAX + 1), *new]) == new
+    assert packable_of([packed_before(10, 0, 4, 1, shared=True), *new]) == new
 
 
 def test_what_is_not_in_memory_stays_where_it_is() -> None:
