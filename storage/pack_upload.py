@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final
 
 from varve.storage import layout
 from varve.storage.attempt_threads import AttemptThreads
-from varve.storage.errors import VarveError
+from varve.storage.errors import CorruptDataError, VarveError
 from varve.storage.image_refs import images_to_copy
-from varve.storage.pack import Pack, PackHeader, plan_pack
+from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
 from varve.storage.records import SegmentRef
 from varve.storage.slice_reader import read_slices
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from varve.storage.clock import TokenSource
     from varve.storage.line_view import StoredCommit
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import ObjectSlice
+    from varve.storage.records import ImageRef, ObjectSlice
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
@@ -106,13 +106,23 @@ class PackUpload:
     def _make(self, state: ChainState, header: PackHeader) -> Pack:
         view, packable = state.view, state.packable()
         images = images_to_copy(view.images)
+        try:
+            held = self._read(packable, images)
+        except CorruptDataError as error:
+            packable = tuple(ref for ref in packable if is_packable(ref))
+            held = self._read(packable, images)
+            _log.warning("a pack is not joined with the next one, because it is damaged: %s", error)
+        pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
+        self._store.put(pack.name, pack.body)
+        return pack._replace(body=b"")  # nobody needs it any more, and it may be large
+
+    def _read(self, packable: tuple[SegmentRef, ...], images: tuple[ImageRef, ...]) -> _HeldBytes:
+        """The bytes of these segments and images."""
         held = _HeldBytes(packable, self._blobs)
         missing = dict.fromkeys(ref.data for ref in (*packable, *images) if not held.has(ref.data))
         for read in read_slices(self._store, list(missing)):
             held.read[read.slice] = bytes(read.data)
-        pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
-        self._store.put(pack.name, pack.body)
-        return pack._replace(body=b"")  # nobody needs it any more, and it may be large
+        return held
 
 
 class _HeldBytes(Mapping["SegmentRef", bytes]):

@@ -100,3 +100,26 @@ def test_what_was_given_to_a_pack_that_no_entry_named_is_read_back() -> None:
     assert {ref.data.name.split("/")[0] + "/" for ref in full.log} == {layout.PACKS}
     assert {seq for ref in full.log for seq in range(ref.seq_first, ref.seq_last + 1)} >= {made.seq for made in before}
     assert b"first" in b"".join(bytes(read.data) for read in read_slices(store, [ref.data for ref in full.log]))
+
+
+def test_a_pack_takes_up_the_small_one_before_it_and_does_without_it_if_that_is_damaged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    store = MemoryStore()
+    run = JobRun.open(store, "job", 8, CommitPolicy(full_every=2, path_max=8), ManualClock(), SystemTokens())
+    run.take_over()
+    run.choose_base(SparkProgress(0, "q", "0", None), None)
+    packs: list[list[str]] = []
+    for batch in range(9):
+        if batch == 5:
+            [name] = packs[-1]
+            store.put(name, store.get(name)[:-1] + b"?")
+        made = commit(run, batch)
+        run._packs.settle()
+        if made.is_full:
+            packs.append(sorted({ref.data.name for ref in made.log}))
+    run.close()
+    assert [len(names) for names in packs] == [0, 1, 1, 2, 3]
+    assert packs[2] != packs[1]
+    assert set(packs[2]) < set(packs[3]) < set(packs[4]), "the damaged one stays, and is named"
+    assert caplog.text.count("a pack is not joined") == 2
