@@ -108,7 +108,7 @@ class HedgedClaims:
 
     def _first(self, request: ClaimRequest) -> _Settled:
         """How the first of them has settled it. Raises what is known if none has."""
-        running = [self._begin(request)]
+        running: list[Future[_Settled]] = [self._begin(request)]
         errors: list[BaseException] = []
         try:
             if self._is_silent(request, running):
