@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from varve.storage import layout
 from varve.storage.alternative_view import RetainedCommit, find_way, images_without, ways
+from varve.storage.cut import cut_of
 from varve.storage.errors import CorruptDataError, LineageError, MissingObjectError
 from varve.storage.records import ORIGIN, Commit, Link
 from varve.storage.snapshots import SnapshotReader, list_snapshots
@@ -133,7 +134,7 @@ class Examiner:
                 line.append(link)
                 links = {other for other in links if other.seq < link.seq} or self._before(link.seq)
                 continue
-            if stored.commit.needs_from < head.keep_from:
+            if not cut_of(head).is_complete(stored.commit):
                 break
             line.append(RetainedCommit(stored, self._view(stored)))
             older = {other for other in _older(stored.commit) if layout.chain(other.seq) in known}

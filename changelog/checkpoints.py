@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.collect_decision import cut_of
+from varve.storage.cut import Cut, cut_of
 from varve.storage.errors import InvalidRequestError, MissingObjectError
 from varve.storage.pins import list_pins
 from varve.storage.records import ORIGIN, Commit, Link
@@ -42,16 +42,16 @@ def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[Sto
         link = stored.commit.parent
 
 
-def complete_from(reader: ChainReader) -> int:
-    """From which seq on nothing is deleted: a commit is complete if it needs nothing below. 0 if there is no commit."""
+def cut_now(reader: ChainReader) -> Cut:
+    """Which commits are complete, with the pins that there are."""
     head = reader.head()
-    return 0 if head is None else cut_of(head, list_pins(reader))
+    return Cut() if head is None else cut_of(head, list_pins(reader))
 
 
 def complete_checkpoints(reader: ChainReader) -> list[Commit]:
     """The commits of the head's line that are still complete, which are those that can be read, the newest first."""
-    keep_from = complete_from(reader)
-    return [stored.commit for stored in line_commits(reader) if stored.commit.needs_from >= keep_from]
+    cut = cut_now(reader)
+    return [stored.commit for stored in line_commits(reader) if cut.is_complete(stored.commit)]
 
 
 def told(commits: Iterable[Commit]) -> str:
@@ -76,10 +76,9 @@ def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Com
         seen.append(stored.commit)
     if not seen:
         raise InvalidRequestError("the job has no checkpoint yet")
-    keep_from = complete_from(reader)
+    complete = filter(cut_now(reader).is_complete, seen)
     raise InvalidRequestError(
-        f"there is no checkpoint {wanted!r}; those that are complete: "
-        f"{told(commit for commit in seen if commit.needs_from >= keep_from)}; see `varve checkpoints`"
+        f"there is no checkpoint {wanted!r}; those that are complete: {told(complete)}; see `varve checkpoints`"
     )
 
 

@@ -33,6 +33,7 @@ from varve.changelog.state_reader import StateReader
 from varve.changelog.tracking import untracked
 from varve.storage import layout
 from varve.storage.chain_reader import ChainReader
+from varve.storage.cut import cut_of
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -142,7 +143,7 @@ class Verifier:
         commits: list[StoredCommit] = []
         with self._problem_of(layout.CHAIN):
             for stored in line_commits(self._chain):
-                if stored.commit.needs_from < head.keep_from:
+                if not cut_of(head).is_complete(stored.commit):
                     break
                 commits.append(stored)
             else:

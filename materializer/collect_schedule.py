@@ -10,11 +10,12 @@ Invariants: I10 (the space that garbage takes is bounded by the state's, not by 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from varve.storage.cut import Cut
     from varve.storage.records import SegmentRef, Tile
 
 Named: TypeAlias = "Tile | str"
@@ -23,6 +24,38 @@ REPLACED_PART: Final = 0.1
 """Of the bytes of all bases and segments: garbage from which on it is not waited for the interval."""
 GARBAGE_BYTES_MIN: Final = 1 << 18
 """Less is not worth the requests of a round of its own."""
+
+
+class Kept(NamedTuple):
+    """From where on the chain keeps things."""
+
+    log_from: int = 0
+    """Objects of these slots."""
+    bases_from: int = 0
+    """The bases that these entries name."""
+
+
+ALL_KEPT: Final = Kept()
+
+
+class Replaced(NamedTuple):
+    """What the newest commit's state was made of until then, in bytes."""
+
+    seq: int
+    """Of the commit that was then the newest."""
+    base_bytes: int
+    log_bytes: int
+
+    def garbage_bytes(self, kept: Kept) -> int:
+        """What of it is not kept."""
+        return (self.base_bytes if self.seq <= kept.bases_from else 0) + (
+            self.log_bytes if self.seq <= kept.log_from else 0
+        )
+
+    def without(self, kept: Kept) -> Replaced:
+        """What of it is kept."""
+        bases, log = self.seq > kept.bases_from, self.seq > kept.log_from
+        return Replaced(self.seq, self.base_bytes * bases, self.log_bytes * log)
 
 
 def log_sizes(segments: Iterable[SegmentRef]) -> dict[Named, int]:
@@ -42,27 +75,30 @@ class CollectSchedule:
     """When garbage was last collected."""
     sizes: Mapping[Named, int] = field(default_factory=dict["Named", int])
     """Stored bytes of all that the newest commit's state is made of."""
-    replaced: tuple[tuple[int, int], ...] = ()
-    """What it is not made of any more and is still there: (seq of the commit that was then the newest, bytes)."""
-    keep_from: int = 0
-    """The chain's: entries from there on are kept, and all that they name."""
+    replaced: tuple[Replaced, ...] = ()
+    """What it is not made of any more and is still there."""
+    kept: Kept = ALL_KEPT
+    """By the chain."""
 
-    def seen(self, newest_seq: int, keep_from: int, sizes: Mapping[Named, int]) -> CollectSchedule:
-        """The state of the newest commit is made of this; what is not known yet is left out."""
-        gone_bytes = sum(size for named, size in self.sizes.items() if named not in sizes)
-        replaced = (*self.replaced, (newest_seq, gone_bytes)) if gone_bytes else self.replaced
-        return replace(self, sizes=sizes, replaced=replaced, keep_from=keep_from)
+    def seen(self, newest_seq: int, full_seq: int, cut: Cut, sizes: Mapping[Named, int]) -> CollectSchedule:
+        """The newest commit, of that seq and full entry, is made of this; what is not known yet is left out."""
+        gone = [(named, size) for named, size in self.sizes.items() if named not in sizes]
+        log_bytes = sum(size for named, size in gone if isinstance(named, str))
+        found = Replaced(newest_seq, sum(size for _, size in gone) - log_bytes, log_bytes)
+        replaced = (*self.replaced, found) if found.base_bytes or found.log_bytes else self.replaced
+        # From the full entry on that all retained commits build on, if it is that of the newest one.
+        bases_from = full_seq if cut.retained_from >= full_seq else self.kept.bases_from
+        return replace(self, sizes=sizes, replaced=replaced, kept=Kept(cut.keep_from, bases_from))
 
     def collected(self, now_ms: int) -> CollectSchedule:
         """Garbage was collected, or tried to be, at `now_ms`."""
-        return replace(self, collected_ms=now_ms, replaced=tuple(r for r in self.replaced if not self._is_garbage(r)))
+        left = (one.without(self.kept) for one in self.replaced)
+        replaced = tuple(one for one in left if one.base_bytes or one.log_bytes)
+        return replace(self, collected_ms=now_ms, replaced=replaced)
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
         """Whether it is time."""
         if self.collected_ms is None or now_ms >= self.collected_ms + interval_ms:
             return True
-        garbage_bytes = sum(replaced[1] for replaced in self.replaced if self._is_garbage(replaced))
+        garbage_bytes = sum(one.garbage_bytes(self.kept) for one in self.replaced)
         return garbage_bytes >= max(GARBAGE_BYTES_MIN, REPLACED_PART * sum(self.sizes.values()))
-
-    def _is_garbage(self, replaced: tuple[int, int]) -> bool:
-        return replaced[0] <= self.keep_from

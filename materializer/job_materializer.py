@@ -30,6 +30,7 @@ from varve.materializer.status_keeper import StatusKeeper
 from varve.materializer.stop_signal import Stopped
 from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
+from varve.storage.cut import cut_of
 from varve.storage.errors import MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
 from varve.storage.savepoints import release_clone
@@ -155,8 +156,9 @@ class JobMaterializer:
     ) -> bool:
         """Begin what is due; False if a range failed that was waited for."""
         sizes = followed.bases.of(chain.newest.view.tiles)
+        newest = chain.newest.commit
         named = {**sizes, **log_sizes(chain.newest.view.segments)}
-        self._collection = self._collection.seen(chain.newest.commit.seq, chain.head.keep_from, named)
+        self._collection = self._collection.seen(newest.seq, newest.full.seq, cut_of(chain.head), named)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
         for work in works:

@@ -21,6 +21,7 @@ from varve.materializer.state_origin import copy_origin
 from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
+from varve.storage.cut import Cut, cut_of
 from varve.storage.errors import InvalidRequestError, StateMissingError
 from varve.storage.job_run import JobRun
 from varve.storage.start_decision import next_restore
@@ -122,7 +123,7 @@ class JobRestore:
         """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
         origin.check(self._record.max_parallelism)
         spark = self._location()
-        plan = decide_restore((origin.commit,), 0, spark, Wanted())
+        plan = decide_restore((origin.commit,), Cut(), spark, Wanted())
         seq = number = 0
         if not self._dry_run:
             fence = self._copy(origin)
@@ -157,7 +158,7 @@ class JobRestore:
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        return decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), head.keep_from, spark, wanted)
+        return decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), cut_of(head), spark, wanted)
 
     def _copy(self, origin: StateOrigin) -> Fence:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)

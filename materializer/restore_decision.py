@@ -17,6 +17,7 @@ from varve.storage.errors import LineageError, StateMissingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from varve.storage.cut import Cut
     from varve.storage.records import Commit
 
 
@@ -58,12 +59,12 @@ class RestorePlan:
     """Spark must forget the batches above this one; None: the location stays as it is."""
 
 
-def decide_restore(line: Sequence[Commit], keep_from: int, spark: SparkLocation | None, wanted: Wanted) -> RestorePlan:
+def decide_restore(line: Sequence[Commit], cut: Cut, spark: SparkLocation | None, wanted: Wanted) -> RestorePlan:
     """Choose the checkpoint.
 
     Args:
         line: The commits to choose from, the newest first.
-        keep_from: The head's: a commit that needs anything below is no longer complete.
+        cut: The head's: which of them are complete.
         spark: Spark's checkpoint location; None if it is not to be touched.
         wanted: What the operator asks for.
 
@@ -71,7 +72,7 @@ def decide_restore(line: Sequence[Commit], keep_from: int, spark: SparkLocation 
         StateMissingError: no complete checkpoint is the wanted one.
         LineageError: the wanted one, or any, does not fit Spark's location.
     """
-    complete = [commit for commit in line if commit.needs_from >= keep_from]
+    complete = [commit for commit in line if cut.is_complete(commit)]
     asked = [commit for commit in complete if _is_wanted(commit, wanted)]
     if not asked:
         there = ", ".join(f"{c.seq} (batch {c.batch})" for c in complete) or "none"

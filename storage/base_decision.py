@@ -14,6 +14,7 @@ from varve.storage.protocol_rules import ALL_RULES
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
+    from varve.storage.cut import Cut
     from varve.storage.protocol_rules import ProtocolRules
     from varve.storage.records import Commit
 
@@ -39,8 +40,8 @@ class ChainProgress:
     """H: the newest commit on the line."""
     parent: Commit | None
     """The commit that H was executed on, if `needs_parent`; None if H is the first."""
-    keep_from: int
-    """The fence's: a commit that needs anything below is no longer complete."""
+    cut: Cut
+    """The fence's: which commits are complete."""
 
 
 class SinkCommit(NamedTuple):
@@ -106,7 +107,7 @@ def decide_base(
     else:
         decision = _begin(spark, newest)
     if isinstance(decision, Execute) and decision.base is not None:
-        _check_complete(decision.base, chain.keep_from)
+        _check_complete(decision.base, chain.cut)
     return decision
 
 
@@ -239,10 +240,10 @@ def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
         )
 
 
-def _check_complete(base: Commit, keep_from: int) -> None:
-    if base.needs_from < keep_from:
+def _check_complete(base: Commit, cut: Cut) -> None:
+    if not cut.is_complete(base):
         raise StateMissingError(
-            f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: it needs objects from seq "
-            f"{base.needs_from} on, and those below {keep_from} may have been deleted; choose a newer commit",
+            f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {cut.missing(base)}; choose a "
+            "newer commit",
             batch=base.batch,
         )

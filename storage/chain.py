@@ -32,6 +32,7 @@ from varve.storage.base_decision import (
     needs_parent,
 )
 from varve.storage.claim import claim
+from varve.storage.cut import cut_of
 from varve.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarveError
 from varve.storage.frame import PREFIX_BYTES
 from varve.storage.records import ORIGIN, Fence, Link, decode_entry, encode_entry
@@ -128,7 +129,7 @@ class Chain:
         if fence.restore is not None:
             restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
         try:
-            return decide_base(spark, ChainProgress(newest, parent, fence.keep_from), sink, restore)
+            return decide_base(spark, ChainProgress(newest, parent, cut_of(fence)), sink, restore)
         except VarveError as error:
             raise error.with_context(epoch=fence.epoch) from None
 

@@ -7,7 +7,7 @@ Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.errors import InvalidRequestError, InvariantError
@@ -55,6 +55,13 @@ class CommitPolicy:
             raise InvalidRequestError(f"pack_bytes is {self.pack_bytes}: choose 1 or more")
 
 
+class Retained(NamedTuple):
+    """A retained commit."""
+
+    seq: int
+    needs_from: int
+
+
 @dataclass(frozen=True, slots=True)
 class ChainState:
     """A driver run's place in the chain."""
@@ -64,13 +71,14 @@ class ChainState:
     last_seq: int
     """The last entry that this run wrote: its fence or its last commit."""
     keep_from: int
+    retained_from: int
     floors: tuple[SnapshotFloor, ...]
     base: Commit | None
     """The commit that the next batch is executed on."""
     view: LineView
     """The view of `base`."""
-    retained: tuple[int, ...]
-    """`needs_from` of the newest known commits of the line, oldest first, at most as many as the policy retains."""
+    retained: tuple[Retained, ...]
+    """The newest known commits of the line, oldest first, at most as many as the policy retains."""
     index: SegmentIndex = field(repr=False, compare=False)
     """Of the view's segments."""
     adopted_key_groups: int = 0
@@ -129,10 +137,11 @@ class ChainState:
             self,
             last_seq=commit.seq,
             keep_from=commit.keep_from,
+            retained_from=commit.retained_from,
             floors=commit.floors,
             base=commit,
             view=view,
-            retained=(*self.retained, commit.needs_from)[-policy.retained :],
+            retained=(*self.retained, Retained(commit.seq, commit.needs_from))[-policy.retained :],
             index=index,
             log_commits=log_commits,
             adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
@@ -157,10 +166,11 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         epoch=fence.epoch,
         last_seq=fence.seq,
         keep_from=fence.keep_from,
+        retained_from=fence.retained_from,
         floors=fence.floors,
         base=base,
         view=view,
-        retained=tuple(c.needs_from for c in commits[-policy.retained :]),
+        retained=tuple(Retained(c.seq, c.needs_from) for c in commits[-policy.retained :]),
         index=index,
         log_commits=index.count_commits(),
         adopted_key_groups=sum(_adopted_key_groups(c) for c in commits if c.seq > view.full.seq),

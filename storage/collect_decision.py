@@ -25,9 +25,10 @@ from varve.storage.records import Commit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from varve.storage.cut import Cut
     from varve.storage.object_store import ObjectMeta
     from varve.storage.protocol_rules import ProtocolRules
-    from varve.storage.records import Entry, Pin, Savepoint, SnapshotDescriptor, SnapshotFloor
+    from varve.storage.records import Entry, Savepoint, SnapshotDescriptor, SnapshotFloor
 
 EntryKind = Literal["fence", "commit"]
 
@@ -38,6 +39,8 @@ class EntryNames(NamedTuple):
     objects: frozenset[str]
     """Under `seg/` and `pack/`, those of its own slot and older ones."""
     snapshots: frozenset[layout.SnapshotName]
+    full_seq: int | None = None
+    """Of a commit: from this seq on entries name all that it needs."""
     is_import: bool = False
     """It is the copy of a state that a job starts from; until a batch follows, another one may take its place."""
 
@@ -79,11 +82,6 @@ class SnapshotCollection(NamedTuple):
     """Claim each number as aborted, and delete the files only if `may_delete_upload`."""
 
 
-def cut_of(head: Entry, pins: Iterable[Pin]) -> int:
-    """The seq below which nothing is needed; the pins must have been listed after the head was read."""
-    return min([head.keep_from, *(pin.needs_from for pin in pins)])
-
-
 def kept_by(savepoints: Iterable[Savepoint]) -> SavepointNames:
     """What these savepoints keep; they must have been listed after the pins."""
     held = tuple(savepoints)
@@ -118,7 +116,22 @@ def names_of(entry: Entry) -> EntryNames:
     snapshots = {
         layout.SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in entry.tiles if t.snapshot is not None
     }
-    return EntryNames(frozenset(objects), frozenset(snapshots), entry.source is not None)
+    return EntryNames(frozenset(objects), frozenset(snapshots), entry.full.seq, entry.source is not None)
+
+
+def named_snapshots(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[layout.SnapshotName]:
+    """The snapshots that retained commits need, or any later one will.
+
+    A commit's full entry names all of its tiles, and those between the two what has changed. What is older may still be
+    in the chain for the sake of other objects of its slots; the bases that it names were replaced since.
+
+    Args:
+        names: Of the entries from the cut to the head.
+        cut: From where on commits are retained.
+    """
+    retained = (one.full_seq for seq, one in names.items() if seq >= cut.retained_from and one.full_seq is not None)
+    first = min(retained, default=0)
+    return frozenset[layout.SnapshotName]().union(*(one.snapshots for seq, one in names.items() if seq >= first))
 
 
 def collect_slots(

@@ -20,13 +20,14 @@ from varve.storage.collect_decision import (
     collect_savepoint_files,
     collect_slots,
     collect_snapshots,
-    cut_of,
     kept_by,
     may_delete_upload,
+    named_snapshots,
     names_of,
     retained_seqs,
     suspect_seqs,
 )
+from varve.storage.cut import cut_of
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.fail_point import fail_point
 from varve.storage.pins import list_pins
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.collect_decision import EntryKind
+    from varve.storage.cut import Cut
     from varve.storage.records import Entry, Link
 
 DELETE_NAMES_MAX: Final = 1000
@@ -115,23 +117,23 @@ class Collector:
             return CollectReport()
         self._head_seq = head.seq
         cut = cut_of(head, list_pins(self._reader))
-        cut = cut if keep_from is None else min(cut, keep_from)
+        cut = cut if keep_from is None else cut.down_to(keep_from)
         kept, savepoint_files = self._savepoints()
         seqs = self._reader.list_seqs()
-        if not self._learn_names(retained_seqs(seqs, head, cut)):
-            return CollectReport(head_seq=head.seq, cut=cut, raced=True)
-        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut, kept))
+        if not self._learn_names(retained_seqs(seqs, head, cut.keep_from)):
+            return CollectReport(head_seq=head.seq, cut=cut.keep_from, raced=True)
+        kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut.keep_from, kept))
         entries = collect_chain(kinds)
         self._delete(entries, dry_run=dry_run)
         fail_point("materializer.during_truncate")
         listed = [meta.name for area in (layout.SEGMENTS, layout.PACKS) for meta in self._store.list(area)]
-        segments = collect_slots(listed, head.seq, cut, self._names, kept)
+        segments = collect_slots(listed, head.seq, cut.keep_from, self._names, kept)
         self._delete(segments, dry_run=dry_run)
-        descriptors, files, aborted = self._collect_snapshots(head, kept, dry_run=dry_run)
+        descriptors, files, aborted = self._collect_snapshots(head, cut, kept, dry_run=dry_run)
         self._delete(savepoint_files, dry_run=dry_run)
         return CollectReport(
             head_seq=head.seq,
-            cut=cut,
+            cut=cut.keep_from,
             entries=entries,
             segments=segments,
             descriptors=descriptors,
@@ -191,12 +193,12 @@ class Collector:
             return "unreadable"
 
     def _collect_snapshots(
-        self, head: Entry, kept: SavepointNames, *, dry_run: bool
+        self, head: Entry, cut: Cut, kept: SavepointNames, *, dry_run: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         files = self._store.list(layout.SNAPSHOT_FILES)
         found = self._snapshots.list_all()
         descriptors = {layout.SnapshotName(d.operator, d.low, d.high, d.number): d for d in found}
-        named = kept.snapshots.union(*(n.snapshots for n in self._names.values()))
+        named = kept.snapshots | named_snapshots(self._names, cut)
         stale_before_s = self._clock.now_ms() / 1000 - self._upload_grace_s
         plan = collect_snapshots(head.floors, named, descriptors, files, stale_before_s)
         self._delete(plan.descriptors, dry_run=dry_run)

@@ -24,6 +24,7 @@ from varve.storage.batch_result import (
     check_results,
     inline_total,
 )
+from varve.storage.chain_state import Retained
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
 from varve.storage.line_view import Kept, LineView, StoredCommit, cover_of, kept_after
@@ -117,6 +118,7 @@ def plan_commit(
         epoch=state.epoch,
         parent=state.view.base,
         keep_from=state.keep_from,
+        retained_from=state.retained_from,
         floors=_raised(state.floors, adoption.floors),
         batch=facts.batch,
         query_id=facts.query_id,
@@ -299,11 +301,16 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
 
 
 def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:
-    """Fill in `needs_from` and `keep_from`."""
-    retained = (*state.retained, needs_from)[-policy.retained :]
-    complete = len(retained) == policy.retained
-    keep_from = max(state.keep_from, min(retained)) if complete else state.keep_from
-    return msgspec.structs.replace(draft, needs_from=needs_from, keep_from=keep_from)
+    """Fill in `needs_from`, `keep_from` and `retained_from`."""
+    draft = msgspec.structs.replace(draft, needs_from=needs_from)
+    retained = (*state.retained, Retained(draft.seq, needs_from))[-policy.retained :]
+    if len(retained) < policy.retained:  # what is retained besides is not known
+        return draft
+    return msgspec.structs.replace(
+        draft,
+        keep_from=max(state.keep_from, min(one.needs_from for one in retained)),
+        retained_from=max(state.retained_from, retained[0].seq),
+    )
 
 
 def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes) -> CommitPlan:

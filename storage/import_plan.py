@@ -139,6 +139,7 @@ def plan_import(fence: Fence, source: Commit, state: CopiedState, token: str) ->
         epoch=fence.epoch,
         parent=ORIGIN,
         keep_from=fence.keep_from,
+        retained_from=fence.retained_from,
         floors=fence.floors,
         needs_from=slot,
         parts=(),

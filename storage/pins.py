@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.backoff import Backoff
+from varve.storage.cut import cut_of
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
 from varve.storage.records import Pin, decode_record, encode_record
 
@@ -46,11 +47,11 @@ def create_pin(reader: ChainReader, commit: Commit, holder: str, clock: Clock, t
     except VarveError:
         release_pin(reader, pin, clock)
         raise
-    if head is None or head.keep_from > pin.needs_from:
+    if head is None or not cut_of(head).is_complete(commit):
         release_pin(reader, pin, clock)
         raise DidNotHappenError(
-            f"commit {commit.seq} (batch {commit.batch}) needs objects from seq {pin.needs_from} on, and those below "
-            f"{head.keep_from if head else 'the end'} may already be deleted; pin a newer commit",
+            f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
+            f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; pin a newer commit",
             batch=commit.batch,
         )
     return pin

@@ -193,6 +193,8 @@ class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     job_id: str
     parent: Link
     keep_from: int
+    retained_from: int = 0
+    """As a commit's."""
     floors: tuple[SnapshotFloor, ...] = ()
     time_ms: int
     commit: Link = ORIGIN
@@ -221,6 +223,9 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     parent: Link
     """The commit this batch was executed on; `ORIGIN` for the first."""
     keep_from: int
+    """Lowest slot of any object that a retained commit needs."""
+    retained_from: int = 0
+    """Seq of the oldest retained commit: of what only older ones name the snapshots may be gone. 0: not known."""
     floors: tuple[SnapshotFloor, ...] = ()
     batch: int
     query_id: str

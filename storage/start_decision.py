@@ -84,6 +84,7 @@ def plan_fence(
         job_id=job_id,
         parent=head.link if head else ORIGIN,
         keep_from=head.keep_from if head else ORIGIN.seq,
+        retained_from=head.retained_from if head else ORIGIN.seq,
         floors=head.floors if head else (),
         time_ms=max(now_ms, head.time_ms) if head else now_ms,
         commit=newest_commit(head),

@@ -121,6 +121,7 @@ COMMIT = Commit(
     full=Link(4, token(4)),
     path=(Link(5, token(5)), Link(6, token(6))),
 )
+RETAINED_COMMIT = msgspec.structs.replace(COMMIT, retained_from=6)
 FULL_COMMIT = Commit(
     seq=9,
     token=token(9),
@@ -345,6 +346,8 @@ ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "commit-images-full.bin": (IMAGES_FULL_COMMIT, b""),
     "commit-import.bin": (IMPORT, b""),
     "fence-chosen.bin": (CHOSEN_FENCE, b""),
+    "commit-retained.bin": (RETAINED_COMMIT, INLINE),
+    "fence-retained.bin": (msgspec.structs.replace(FENCE, retained_from=6), b""),
 }
 RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "job.bin": JOB,

@@ -36,6 +36,7 @@ from varve.storage.base_decision import (
 from varve.storage.batch_result import BatchFacts, PartitionResult
 from varve.storage.chain_state import ChainState
 from varve.storage.commit_plan import CommitPlan, plan_commit
+from varve.storage.cut import cut_of
 from varve.storage.errors import FencedError, StartError
 from varve.storage.protocol_rules import ALL_RULES
 from varve.storage.records import ORIGIN, Commit, Fence, SnapshotFile
@@ -145,7 +146,7 @@ class DriverSteps:
             parent = None
             if newest is not None and needs_parent(spark, newest) and newest.parent != ORIGIN:
                 parent = tables.stored(chain, newest.parent).commit
-            progress = ChainProgress(newest, parent, fence.keep_from)
+            progress = ChainProgress(newest, parent, cut_of(fence))
             restore = None
             if fence.restore is not None:
                 chosen = tables.entries[chain[fence.restore - 1]]

@@ -28,12 +28,13 @@ from varve.storage.collect_decision import (
     collect_chain,
     collect_slots,
     collect_snapshots,
-    cut_of,
     may_delete_upload,
+    named_snapshots,
     names_of,
     retained_seqs,
     suspect_seqs,
 )
+from varve.storage.cut import Cut, cut_of
 from varve.storage.object_store import ObjectMeta
 from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile
 from varve.storage.savepoints import objects_of
@@ -83,7 +84,7 @@ class CollectorSteps:
         else:
             yield "collector lists the savepoints", world._replace(collector=("kept", head, cut, _kept(world)))
 
-    def _kept(self, world: World, head: int, cut: int, kept: int) -> Iterator[Step]:
+    def _kept(self, world: World, head: int, cut: Cut, kept: int) -> Iterator[Step]:
         plan = self._plan(world, head, cut, kept)
         after = ("doomed", *plan) if any(plan) else ("idle",)
         yield f"collector decides on cut {cut}", world._replace(collector=after)
@@ -111,14 +112,14 @@ class CollectorSteps:
             world = self._give_up(world, group)
         return world
 
-    def _cut(self, head_id: int, world: World) -> int:
+    def _cut(self, head_id: int, world: World) -> Cut:
         head = self._tables.entries[head_id]
         assert head is not None
         pins = [_pin(world.reader[1])] if world.reader[0] in PINNED else []
         return cut_of(head, pins)
 
     def _plan(
-        self, world: World, head_id: int, cut: int, kept: int
+        self, world: World, head_id: int, cut: Cut, kept: int
     ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
         key = (world.chain, world.objects, head_id, cut, kept)
         known = self._plans.get(key)
@@ -127,22 +128,28 @@ class CollectorSteps:
         return known
 
     def _decide(
-        self, world: World, head_id: int, cut: int, kept: SavepointNames
+        self, world: World, head_id: int, cut: Cut, kept: SavepointNames
     ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
         tables, head = self._tables, self._tables.entries[head_id]
         assert head is not None
         entries = {seq: tables.entries[e] for seq, e in enumerate(world.chain, 1) if e}
         kinds: dict[int, EntryKind] = {
             seq: "commit" if isinstance(entries[seq], Commit) else "fence"
-            for seq in suspect_seqs(entries, head, cut, kept)
+            for seq in suspect_seqs(entries, head, cut.keep_from, kept)
         }
         seqs = tuple(layout.chain_seq(name) for name in collect_chain(kinds, self._bounds.rules))
-        retained = {seq: names_of(e) for seq in retained_seqs(entries, head, cut) if (e := entries[seq]) is not None}
+        retained = {
+            seq: names_of(e) for seq in retained_seqs(entries, head, cut.keep_from) if (e := entries[seq]) is not None
+        }
         present = tables.present(world.objects)
         slots = collect_slots(
-            [item.name for item in present if item.name.startswith(layout.SEGMENTS)], head.seq, cut, retained, kept
+            [item.name for item in present if item.name.startswith(layout.SEGMENTS)],
+            head.seq,
+            cut.keep_from,
+            retained,
+            kept,
         )
-        named = kept.snapshots.union(*(n.snapshots for n in retained.values()))
+        named = kept.snapshots | named_snapshots(retained, cut)
         descriptors = {layout.snapshot_name(item.name): item.record for item in present if item.record is not None}
         files = [ObjectMeta(i.name, 1, 0.0) for i in present if i.name.startswith(layout.SNAPSHOT_FILES)]
         # Every upload counts as old: safety must not rest on its age.
@@ -252,7 +259,9 @@ class ReaderSteps:
     def _pinned(self, world: World, wanted: tuple[Link, int]) -> Iterator[Step]:
         head = self._tables.entries[self._tables.head(world.chain)]
         assert head is not None
-        after = ("done",) if head.keep_from > wanted[1] else ("holding", wanted)
+        link, needs_from = wanted
+        is_late = head.keep_from > needs_from or head.retained_from > link.seq
+        after = ("done",) if is_late else ("holding", wanted)
         yield "reader checks the head", world._replace(reader=after)
 
     def _holding(self, world: World, wanted: tuple[Link, int]) -> Iterator[Step]:
@@ -287,7 +296,7 @@ class OperatorSteps:
         head = self._tables.entries[self._tables.head(world.chain)]
         if world.restores >= self._bounds.restores or head is None or head.seq >= self._bounds.slots:
             return
-        for chosen in self._complete(world, head.keep_from):
+        for chosen in self._complete(world, cut_of(head)):
             fence = plan_fence(
                 head, job_id=JOB, token=f"f{head.seq + 1}", now_ms=0, restore=chosen.seq, chosen_ahead=True
             )
@@ -296,12 +305,12 @@ class OperatorSteps:
             after = world._replace(chain=chain, drivers=drivers, acked=chosen.batch + 1, owner=fence.epoch)
             yield f"the operator goes back to {chosen.seq}", after._replace(restores=world.restores + 1)
 
-    def _complete(self, world: World, keep_from: int) -> Iterator[Commit]:
+    def _complete(self, world: World, cut: Cut) -> Iterator[Commit]:
         """The acknowledged commits on the head's line that are complete."""
         link = self._tables.newest(world.chain)
-        while link.seq >= max(keep_from, 1):
+        while link.seq >= max(cut.keep_from, 1):
             commit = self._tables.stored(world.chain, link).commit
-            if commit.needs_from < keep_from:
+            if not cut.is_complete(commit):
                 return
             if commit.batch < world.acked:
                 yield commit

@@ -6,13 +6,19 @@ in its hands while others collect. Each case says its bounds; the number of worl
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+
 import msgspec
 import pytest
 
 from tests.simulation.model_check import driver_steps, side_steps
 from tests.simulation.model_check.search import Outcome, Search
 from tests.simulation.model_check.world import Bounds
+from varve.storage.collect_decision import EntryNames, named_snapshots
+from varve.storage.cut import Cut, cut_of
+from varve.storage.layout import SnapshotName
 from varve.storage.protocol_rules import ProtocolRules
+from varve.storage.records import Entry, Pin
 
 WORLDS_MAX = 2_000_000
 
@@ -87,9 +93,21 @@ def test_each_rule_is_needed(bounds: Bounds, broken: str) -> None:
 
 
 def test_a_cut_that_is_one_too_high_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = side_steps.cut_of
-    monkeypatch.setattr(side_steps, "cut_of", lambda head, pins: right(head, pins) + 1)
+    def higher(head: Entry, pins: Iterable[Pin] = ()) -> Cut:
+        return Cut(cut_of(head, pins).keep_from + 1)
+
+    monkeypatch.setattr(side_steps, "cut_of", higher)
     outcome = search(Bounds(slots=5, drivers=1), trace=True)
+    assert outcome.violation is not None
+    assert "I7" in outcome.violation.message
+
+
+def test_snapshots_of_the_newest_commits_alone_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
+    def newest(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[SnapshotName]:
+        return named_snapshots(names, Cut(cut.keep_from, cut.retained_from + 1))
+
+    monkeypatch.setattr(side_steps, "named_snapshots", newest)
+    outcome = search(Bounds(slots=7, drivers=1, writes_files=False, snapshots=2), trace=True)
     assert outcome.violation is not None
     assert "I7" in outcome.violation.message
 

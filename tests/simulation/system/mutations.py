@@ -31,7 +31,8 @@ from varve.storage import adopt_decision, base_decision, chain, collector, downl
 from varve.storage.base_decision import Execute
 from varve.storage.chain import Chain
 from varve.storage.claim import Claim, ClaimRequest
-from varve.storage.collect_decision import NOTHING_KEPT, EntryNames
+from varve.storage.collect_decision import NOTHING_KEPT
+from varve.storage.cut import Cut
 from varve.storage.job_store import JobStore
 from varve.storage.prepared_object import PreparedObject
 from varve.storage.upload import Uploader
@@ -81,12 +82,18 @@ def _without_savepoints(_original: Any, _savepoints: Any) -> Any:
     return NOTHING_KEPT
 
 
-def _from_the_head(_original: Any, head: Any, _pins: Any) -> int:
-    return head.seq
+def _from_the_head(_original: Any, head: Any, _pins: Any) -> Cut:
+    return Cut(head.seq, head.seq)
 
 
-def _without_objects(original: Any, entry: Any) -> EntryNames:
-    return EntryNames(frozenset(), original(entry).snapshots)
+def _of_the_newest(original: Any, names: Any, cut: Cut) -> Any:
+    """Those of the newest commit; the one that it was executed on is forgotten."""
+    commits = [seq for seq, one in names.items() if one.full_seq is not None]
+    return original(names, cut._replace(retained_from=max(commits, default=0)))
+
+
+def _without_objects(original: Any, entry: Any) -> Any:
+    return original(entry)._replace(objects=frozenset())
 
 
 def _won_without_tag(_original: Any, _self: OperatorState, pending: Any, base: Any, _tag: str) -> bool:
@@ -224,6 +231,9 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
     "the cut is the head": (Mutation(collector, "cut_of", _from_the_head, "I7", {"collectors": 2}),),
+    "the snapshots of the newest commit alone are kept": (
+        Mutation(collector, "named_snapshots", _of_the_newest, "I7", REDONE | FOLDED | {"collectors": 2}),
+    ),
     "what a retained entry names is collected": (
         Mutation(collector, "names_of", _without_objects, "I7", {"collectors": 2, "inline_bytes_max": 0}),
     ),

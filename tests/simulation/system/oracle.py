@@ -22,6 +22,7 @@ from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.table_rows import table_of
 from varve.storage import layout
 from varve.storage.base_decision import SinkCommit
+from varve.storage.cut import cut_of
 from varve.storage.errors import VarveError
 from varve.storage.job import read_job
 from varve.storage.job_store import JobStore
@@ -132,7 +133,7 @@ class Oracle:
         """The commits of the head's line that must be complete, the newest first."""
         found: list[Link] = []
         link = self.newest
-        while link != ORIGIN and self.head is not None and self.commit(link).needs_from >= self.head.keep_from:
+        while link != ORIGIN and self.head is not None and cut_of(self.head).is_complete(self.commit(link)):
             found.append(link)
             link = self.commit(link).parent
         return found
@@ -212,8 +213,8 @@ class Oracle:
         """What holds between an entry and the one before."""
         floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}
         lower = [f for f in head.floors if floors.get((f.operator, f.low, f.high), 0) < f.number]
-        if entry.keep_from < head.keep_from or lower:
-            self.fail(f"entry {entry.seq} lowers keep_from {head.keep_from} or the floors {lower} (I7)")
+        if entry.keep_from < head.keep_from or entry.retained_from < head.retained_from or lower:
+            self.fail(f"entry {entry.seq} lowers the cut {cut_of(head)} or the floors {lower} (I7)")
         if isinstance(entry, Commit) and entry.epoch != head.epoch:
             self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
 

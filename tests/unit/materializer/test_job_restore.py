@@ -14,6 +14,7 @@ from varve.materializer.restore_decision import Wanted
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.clock import SystemTokens
+from varve.storage.cut import cut_of
 from varve.storage.errors import MayHaveHappenedError, StateMissingError
 from varve.storage.job import read_job
 from varve.storage.memory_store import MemoryStore
@@ -68,7 +69,7 @@ def complete(store: SlowToArrive) -> list[int]:
     head = reader.head()
     assert head is not None
     entries = [reader.read(seq).entry for seq in reader.list_seqs()]
-    return [entry.seq for entry in entries if isinstance(entry, Commit) and entry.needs_from >= head.keep_from]
+    return [entry.seq for entry in entries if isinstance(entry, Commit) and cut_of(head).is_complete(entry)]
 
 
 def test_what_is_complete_no_longer_when_the_fence_is_put_is_not_chosen(store: SlowToArrive) -> None:

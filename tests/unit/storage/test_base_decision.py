@@ -13,6 +13,7 @@ from varve.storage.base_decision import (
     decide_base,
     needs_parent,
 )
+from varve.storage.cut import Cut
 from varve.storage.errors import (
     GapError,
     InvariantError,
@@ -45,7 +46,7 @@ def spark(batch: int, query: str = "q", previous: str | None = "") -> SparkProgr
 
 
 def chain(newest: Commit | None, parent: Commit | None = None, keep_from: int = 0) -> ChainProgress:
-    return ChainProgress(newest, parent, keep_from)
+    return ChainProgress(newest, parent, Cut(keep_from))
 
 
 def test_a_new_job_starts_from_the_empty_state() -> None:

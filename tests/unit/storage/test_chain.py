@@ -10,7 +10,7 @@ from varve.storage import layout
 from varve.storage.base_decision import Adopt, Execute, SinkCommit
 from varve.storage.chain import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
 from varve.storage.chain_reader import ChainReader
-from varve.storage.chain_state import CommitPolicy
+from varve.storage.chain_state import CommitPolicy, Retained
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -166,7 +166,8 @@ class TestBase:
         assert isinstance(decision, Execute)
         assert decision.base == driver.state.base
         assert again.state.view == view
-        assert (again.state.retained, again.state.slot) == ((2, 2), 6)
+        assert again.state.retained == (Retained(3, 2), Retained(4, 2))
+        assert again.state.slot == 6
 
     def test_a_batch_without_acknowledgement_is_executed_on_its_own_base(self) -> None:
         job = ChainJob()

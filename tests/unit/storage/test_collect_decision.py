@@ -12,12 +12,12 @@ from varve.storage.collect_decision import (
     collect_chain,
     collect_slots,
     collect_snapshots,
-    cut_of,
     may_delete_upload,
     names_of,
     retained_seqs,
     suspect_seqs,
 )
+from varve.storage.cut import Cut, cut_of
 from varve.storage.layout import SnapshotName
 from varve.storage.object_store import ObjectMeta
 from varve.storage.protocol_rules import ProtocolRules
@@ -66,8 +66,10 @@ def descriptor(number: int, *files: str, uid: str = "u", status: str = "publishe
 
 class TestCut:
     def test_it_is_the_heads_unless_a_pin_needs_more(self) -> None:
-        assert cut_of(HEAD, []) == 5
-        assert cut_of(HEAD, [pin(7), pin(3)]) == 3
+        head = msgspec.structs.replace(HEAD, retained_from=7)
+        assert cut_of(head) == Cut(5, 7)
+        assert cut_of(head, [pin(6), pin(8)]) == Cut(5, 6)
+        assert cut_of(head, [pin(7), pin(3)]) == Cut(3, 3)
 
     def test_it_divides_the_chain(self) -> None:
         assert retained_seqs(range(1, 12), HEAD, 5) == (5, 6, 7, 8, 9)
@@ -120,7 +122,7 @@ class TestSlots:
                 Tile(operator="op", low=4, high=8, files=(SnapshotFile("f", seg(6), 1, 1),)),
             ),
         )  # fmt: skip
-        assert names_of(commit) == EntryNames(self.RETAINED[7].objects, frozenset({name(3, 0, 4)}))
+        assert names_of(commit) == EntryNames(self.RETAINED[7].objects, frozenset({name(3, 0, 4)}), full_seq=7)
         assert names_of(HEAD) == NOTHING
 
 

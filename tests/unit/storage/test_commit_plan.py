@@ -16,6 +16,7 @@ from varve.storage.batch_result import (
 )
 from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
 from varve.storage.commit_plan import Adoption, adopts_now, plan_commit
+from varve.storage.cut import cut_of
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import (
@@ -241,6 +242,13 @@ class TestRetention:
         entries = [driver.commit(n, results_of([b"", b""])).commit for n in range(6)]
         assert [(e.needs_from, e.keep_from) for e in entries] == [(2, 0), (3, 0), (4, 2), (5, 3), (6, 4), (7, 5)]
 
+    def test_the_oldest_retained_commit_is_named(self) -> None:
+        driver = ChainJob(CommitPolicy(full_every=4, retained=3)).driver(0)
+        entries = [driver.commit(n).commit for n in range(5)]
+        assert [(e.seq, e.retained_from) for e in entries] == [(2, 0), (3, 0), (4, 2), (5, 3), (6, 4)]
+        assert {e.keep_from for e in entries[2:]} == {2}, "all of them build on the first one"
+        assert [cut_of(entries[-1]).is_complete(e) for e in entries] == [False, False, True, True, True]
+
     def test_a_new_run_does_not_raise_keep_from_before_it_knows_enough(self) -> None:
         job = ChainJob(CommitPolicy(full_every=1, retained=3))
         driver = job.driver(0)
@@ -249,6 +257,7 @@ class TestRetention:
         driver = job.driver(4)
         entries = [driver.commit(n, results_of([b"", b""])).commit for n in range(4, 8)]
         assert [(e.seq, e.keep_from) for e in entries] == [(7, 3), (8, 5), (9, 7), (10, 8)]
+        assert [e.retained_from for e in entries] == [e.keep_from for e in entries]
 
     def test_a_batch_done_again_keeps_its_base_complete(self) -> None:
         job = ChainJob(CommitPolicy(full_every=1))
@@ -260,7 +269,7 @@ class TestRetention:
             driver = job.driver(2)
             again = driver.commit(2, results_of([b""])).commit
             assert again.parent == base.link
-            assert again.keep_from <= base.needs_from
+            assert cut_of(again).is_complete(base)
 
     def test_at_least_two_commits_are_retained(self) -> None:
         with pytest.raises(InvalidRequestError, match="at least 2"):
