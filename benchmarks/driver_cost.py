@@ -161,7 +161,10 @@ class Driver:
             self.published = tuple(self._descriptors(parts))
         newest = layout.chain(self.run.state.last_seq)
         self.store.delete([m.name for m in self.store.list(layout.CHAIN) if m.name < newest])
-        self.store.delete([m.name for m in self.store.list(layout.PACKS)])
+        state = self.run.state
+        named = {ref.data.name for ref in state.view.segments}
+        packs = [m.name for m in self.store.list(layout.PACKS) if layout.slot_of(m.name).slot <= state.last_seq]
+        self.store.delete([name for name in packs if name not in named])
 
     def _descriptors(self, partitions: Iterable[int]) -> Iterator[SnapshotDescriptor]:
         for partition in partitions:
