@@ -22,7 +22,7 @@ Named: TypeAlias = "Tile | str"
 """A base, or an object that segments are slices of."""
 REPLACED_PART: Final = 0.1
 """Of the bytes of all bases and segments: garbage from which on it is not waited for the interval."""
-GARBAGE_BYTES_MIN: Final = 1 << 18
+GARBAGE_BYTES_MIN: Final = 1 << 20
 """Less is not worth the requests of a round of its own."""
 
 
