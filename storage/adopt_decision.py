@@ -24,10 +24,10 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
-from varve.storage.commit_plan import RANGE_OF, Adoption
+from varve.storage.commit_plan import Adoption
 from varve.storage.layout import SnapshotName
 from varve.storage.line_view import cover_of
-from varve.storage.records import SnapshotFloor, Tile
+from varve.storage.records import RANGE_OF, SnapshotFloor, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -13,7 +13,7 @@ from varve.storage.batch_result import INLINE_BYTES_MAX
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.line_view import Kept, LineView, StoredCommit, advance
 from varve.storage.pack import packable_of
-from varve.storage.records import ORIGIN, Commit, Fence, SegmentRef, SnapshotFloor
+from varve.storage.records import ORIGIN, RANGE_OF, Commit, Fence, SegmentRef, SnapshotFloor
 from varve.storage.segment_index import SegmentIndex
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         last_seq=fence.seq,
         keep_from=fence.keep_from,
         retained_from=fence.retained_from,
-        floors=fence.floors,
+        floors=tuple(sorted(fence.floors, key=RANGE_OF)),
         base=base,
         view=view,
         retained=tuple(Retained(c.seq, c.needs_from) for c in commits[-policy.retained :]),

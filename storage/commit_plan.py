@@ -11,7 +11,8 @@ never passes what a retained commit needs; objects carry the slot of the entry),
 from __future__ import annotations
 
 import zlib
-from operator import attrgetter, itemgetter
+from bisect import bisect_left
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -27,9 +28,10 @@ from varve.storage.batch_result import (
 from varve.storage.chain_state import Retained
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
-from varve.storage.line_view import Kept, LineView, StoredCommit, cover_of, kept_after
+from varve.storage.line_view import Kept, StoredCommit, cover_of, kept_after
 from varve.storage.pack import is_packable, replace_packed, replace_packed_images
 from varve.storage.records import (
+    RANGE_OF,
     BlobSlice,
     Commit,
     Link,
@@ -74,8 +76,6 @@ class CommitPlan(NamedTuple):
 NOTHING_ADOPTED = Adoption()
 LONG_LOG: Final = 1 << 12
 """References of a full entry that take a few milliseconds to encode."""
-RANGE_OF: Final = attrgetter("operator", "low", "high")
-"""Operator and key groups of a floor; one call for thousands of them is `map`'s."""
 
 
 def adopts_now(state: ChainState, pack: Pack | None) -> bool:
@@ -109,7 +109,7 @@ def plan_commit(
         InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
     """
     _check_facts(state, facts)
-    cover = _next_cover(state, facts, Link(state.slot, token), adoption)
+    cover, changed = _next_cover(state, facts, Link(state.slot, token), adoption)
     parts, blob = _parts(facts)
     draft = Commit(
         seq=state.slot,
@@ -130,7 +130,7 @@ def plan_commit(
         operators=facts.operators,
         needs_from=0,
         parts=parts,
-        tiles=_changed_tiles(state.view, cover),
+        tiles=changed,
         full=state.view.full,
         path=state.view.path,
     )
@@ -162,33 +162,32 @@ def _is_before(watermark_ms: int | None, base_ms: int | None) -> bool:
     return base_ms is not None and (watermark_ms is None or watermark_ms < base_ms)
 
 
-def _next_cover(state: ChainState, facts: BatchFacts, link: Link, adoption: Adoption) -> TileCover:
-    """The tiles after the commit: new operators begin empty, then adopted snapshots, then files of the results."""
+def _next_cover(
+    state: ChainState, facts: BatchFacts, link: Link, adoption: Adoption
+) -> tuple[TileCover, tuple[Tile, ...]]:
+    """The tiles after the commit, and those of them that it changed.
+
+    New operators begin empty, then come adopted snapshots, then files of the results.
+    """
     view = state.view
     before, uids = cover_of(view), frozenset(o.uid for o in facts.operators)
     known = before.operators()
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
     ignored = {t.operator for t in written} | (uids ^ known)
     adopted = [t for t in adoption.tiles if t.operator not in ignored]
+    begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - known]
     if uids != known:
-        begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - known]
         before = TileCover([*(t for t in view.tiles if t.operator in uids), *begun])
     elif not written and not adopted:
-        return before
+        return before, ()
     cover = replace_tiles(replace_tiles(before, adopted), written)
     cover.check(view.max_parallelism)
-    return cover
+    changed = TileCover([*(t for t in begun if cover.has(t)), *adopted, *written])
+    return cover, changed.tiles
 
 
 def _file_tile(result: PartitionResult, link: Link) -> Tile:
     return Tile(operator=result.operator, low=result.low, high=result.high, at=link, files=result.files or ())
-
-
-def _changed_tiles(view: LineView, cover: TileCover) -> tuple[Tile, ...]:
-    if cover.tiles is view.tiles:
-        return ()
-    before = set(map(id, view.tiles))  # a cover keeps the very tiles that it takes over; to hash thousands takes longer
-    return tuple(t for t in cover.tiles if id(t) not in before)
 
 
 def _parts(facts: BatchFacts) -> tuple[tuple[PartitionCommit, ...], bytes]:
@@ -239,17 +238,16 @@ class _Blob:
 
 
 def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
-    """Both, the higher number where they meet, in order."""
-    if not raised:
-        return floors
-    merged = dict(zip(map(RANGE_OF, floors), floors, strict=True))
+    """Both, the higher number where they meet, in order; `floors` are thousands and in order, and few are raised."""
+    merged = list(floors)
     for floor in raised:
         key = RANGE_OF(floor)
-        if key not in merged or merged[key].number < floor.number:
-            merged[key] = floor
-    if len(merged) == len(floors):  # in order as they are
-        return tuple(merged.values())
-    return tuple(floor for _, floor in sorted(merged.items(), key=itemgetter(0)))
+        at = bisect_left(merged, key, key=RANGE_OF)
+        if at == len(merged) or RANGE_OF(merged[at]) != key:
+            merged.insert(at, floor)
+        elif merged[at].number < floor.number:
+            merged[at] = floor
+    return tuple(merged)
 
 
 def _is_full(state: ChainState, policy: CommitPolicy, draft: Commit, cover: TileCover, pack: Pack | None) -> bool:

@@ -9,6 +9,7 @@ contains its writer's token verbatim, which is what `varve.storage.claim` looks 
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
@@ -176,6 +177,10 @@ class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True, gc=False):
     low: int
     high: int
     number: int
+
+
+RANGE_OF: Final = attrgetter("operator", "low", "high")
+"""Of a floor or a snapshot; one call for thousands of them is `map`'s."""
 
 
 class StateSource(msgspec.Struct, frozen=True, array_like=True):

@@ -6,8 +6,8 @@ a key group iff it is newer than that key group's tile).
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from itertools import groupby
+from bisect import bisect_left, bisect_right
+from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -56,6 +56,10 @@ class TileCover:
         """The operators that have tiles."""
         return frozenset(self._by_operator)
 
+    def has(self, tile: Tile) -> bool:
+        """Whether this very tile is one of them."""
+        return any(found is tile for found in self.over(tile.operator, tile.low, tile.high))
+
     def over(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`, in order."""
         lows = self._lows.get(operator)
@@ -66,6 +70,26 @@ class TileCover:
             return (tiles[first],)
         found = tiles[first : bisect_right(lows, high - 1)]
         return tuple(t for t in found if t.low < high and low < t.high)
+
+    def with_same_ranges(self, changed: Sequence[Tile]) -> TileCover | None:
+        """The cover with these tiles, if each takes the place of one of exactly its key groups; None if not.
+
+        Of thousands few change, and then their order need not be found anew.
+        """
+        after: dict[str, list[Tile]] = {}
+        for tile in changed:
+            lows, before = self._lows.get(tile.operator, ()), self._by_operator.get(tile.operator, ())
+            tiles = after.setdefault(tile.operator, list(before))
+            at = bisect_left(lows, tile.low)
+            is_first = at < len(lows) and tiles[at] is before[at]
+            if not is_first or (before[at].low, before[at].high) != (tile.low, tile.high):
+                return None
+            tiles[at] = tile
+        found = object.__new__(TileCover)
+        found._by_operator = self._by_operator | {uid: tuple(tiles) for uid, tiles in after.items()}
+        found._lows = self._lows
+        found.tiles = tuple(chain.from_iterable(found._by_operator.values()))
+        return found
 
     def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
         """The parts of `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
@@ -108,6 +132,9 @@ def replace_tiles(cover: TileCover, changed: Sequence[Tile]) -> TileCover:
     """
     if not changed:
         return cover
+    same = cover.with_same_ranges(changed)
+    if same is not None:
+        return same
     new = TileCover(changed)
     old = {(t.operator, t.low): t for c in new.tiles for t in cover.over(c.operator, c.low, c.high)}
     for tile in old.values():

@@ -72,6 +72,22 @@ def test_whole_tiles_are_replaced(changed: list[Tile], expected: list[Tile]) -> 
     replaced.check(8)
 
 
+def test_tiles_of_the_same_key_groups_take_the_places_of_those_before() -> None:
+    before = TileCover([*HALVES.tiles, tile(0, 8, 2, "second"), tile(0, 1, 2, "third"), tile(1, 8, 2, "third")])
+    changed = [tile(1, 8, 9, "third"), tile(4, 8, 9), tile(0, 8, 9, "second")]
+    after = replace_tiles(before, changed)
+    assert after.tiles == TileCover([tile(0, 4, 3), tile(0, 1, 2, "third"), *changed]).tiles
+    assert all(after.has(one) for one in changed)
+    assert not any(before.has(one) for one in changed)
+    assert after.over("third", 0, 8) == (tile(0, 1, 2, "third"), tile(1, 8, 9, "third"))
+    assert before.tiles[0] is after.tiles[0]
+
+
+def test_a_range_that_is_changed_twice_is_an_error() -> None:
+    with pytest.raises(InvariantError):
+        replace_tiles(HALVES, [tile(0, 4, 7), tile(0, 4, 8)]).check(8)
+
+
 @pytest.mark.parametrize("changed", [[tile(0, 3, 7)], [tile(2, 6, 7)], [tile(0, 4, 7), tile(4, 7, 7)]])
 def test_part_of_a_tile_cannot_be_replaced(changed: list[Tile]) -> None:
     """A snapshot is named by its whole range, so what is left of it would have no name."""
