@@ -26,7 +26,7 @@ STEPS: Final = 400
 REAL_ROCKSDB: Final = 0.02
 """Share of the seeds that use RocksDB itself."""
 
-MANY_QUIET_BATCHES: Final = 0.1
+MANY_QUIET_BATCHES: Final = 0.05
 """Share of the seeds that go on without faults for long; each takes twice as many steps."""
 
 
