@@ -159,9 +159,9 @@ class Driver:
         elif not cycle % 2:
             parts = range(number, self.parallelism, PARTS) if cycle and number < PARTS else ()
             self.published = tuple(self._descriptors(parts))
-        newest = layout.chain(self.run.state.last_seq)
-        self.store.delete([m.name for m in self.store.list(layout.CHAIN) if m.name < newest])
         state = self.run.state
+        newest = layout.chain(state.last_seq)
+        self.store.delete([m.name for m in self.store.list(layout.CHAIN) if m.name < newest])
         named = {ref.data.name for ref in state.view.segments}
         packs = [m.name for m in self.store.list(layout.PACKS) if layout.slot_of(m.name).slot <= state.last_seq]
         self.store.delete([name for name in packs if name not in named])

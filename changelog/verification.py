@@ -141,9 +141,10 @@ class Verifier:
     def _retained(self, head: Entry) -> Generator[list[StoredCommit]]:
         """The commits of the head's line that must be complete, the newest first, under a pin."""
         commits: list[StoredCommit] = []
+        cut = cut_of(head)
         with self._problem_of(layout.CHAIN):
             for stored in line_commits(self._chain):
-                if not cut_of(head).is_complete(stored.commit):
+                if not cut.is_complete(stored.commit):
                     break
                 commits.append(stored)
             else:

@@ -46,14 +46,13 @@ class Replaced(NamedTuple):
     base_bytes: int
     log_bytes: int
 
-    def garbage_bytes(self, kept: Kept) -> int:
-        """What of it is not kept."""
-        return (self.base_bytes if self.seq <= kept.bases_from else 0) + (
-            self.log_bytes if self.seq <= kept.log_from else 0
-        )
+    @property
+    def size_bytes(self) -> int:
+        """All of it."""
+        return self.base_bytes + self.log_bytes
 
-    def without(self, kept: Kept) -> Replaced:
-        """What of it is kept."""
+    def left(self, kept: Kept) -> Replaced:
+        """What of it is kept; the rest is garbage."""
         bases, log = self.seq > kept.bases_from, self.seq > kept.log_from
         return Replaced(self.seq, self.base_bytes * bases, self.log_bytes * log)
 
@@ -85,20 +84,20 @@ class CollectSchedule:
         gone = [(named, size) for named, size in self.sizes.items() if named not in sizes]
         log_bytes = sum(size for named, size in gone if isinstance(named, str))
         found = Replaced(newest_seq, sum(size for _, size in gone) - log_bytes, log_bytes)
-        replaced = (*self.replaced, found) if found.base_bytes or found.log_bytes else self.replaced
+        replaced = (*self.replaced, found) if found.size_bytes else self.replaced
         # From the full entry on that all retained commits build on, if it is that of the newest one.
         bases_from = full_seq if cut.retained_from >= full_seq else self.kept.bases_from
         return replace(self, sizes=sizes, replaced=replaced, kept=Kept(cut.keep_from, bases_from))
 
     def collected(self, now_ms: int) -> CollectSchedule:
         """Garbage was collected, or tried to be, at `now_ms`."""
-        left = (one.without(self.kept) for one in self.replaced)
-        replaced = tuple(one for one in left if one.base_bytes or one.log_bytes)
+        left = (one.left(self.kept) for one in self.replaced)
+        replaced = tuple(one for one in left if one.size_bytes)
         return replace(self, collected_ms=now_ms, replaced=replaced)
 
     def is_due(self, interval_ms: int, now_ms: int) -> bool:
         """Whether it is time."""
         if self.collected_ms is None or now_ms >= self.collected_ms + interval_ms:
             return True
-        garbage_bytes = sum(one.garbage_bytes(self.kept) for one in self.replaced)
+        garbage_bytes = sum(one.size_bytes - one.left(self.kept).size_bytes for one in self.replaced)
         return garbage_bytes >= max(GARBAGE_BYTES_MIN, REPLACED_PART * sum(self.sizes.values()))

@@ -7,9 +7,10 @@ Invariants: I6 (the next slot is the one after this run's own last entry), I7 (`
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 from varve.storage.batch_result import INLINE_BYTES_MAX
+from varve.storage.cut import Retained
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.line_view import Kept, LineView, StoredCommit, advance
 from varve.storage.pack import packable_of
@@ -53,13 +54,6 @@ class CommitPolicy:
             raise InvalidRequestError(f"full_every is {self.full_every}: choose 1 to path_max ({self.path_max})")
         if self.pack_bytes < 1:
             raise InvalidRequestError(f"pack_bytes is {self.pack_bytes}: choose 1 or more")
-
-
-class Retained(NamedTuple):
-    """A retained commit."""
-
-    seq: int
-    needs_from: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from varve.storage.batch_result import (
     check_results,
     inline_total,
 )
-from varve.storage.chain_state import Retained
+from varve.storage.cut import Retained
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.image_refs import kept_images
 from varve.storage.line_view import Kept, StoredCommit, cover_of, kept_after

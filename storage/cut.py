@@ -13,6 +13,13 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit, Entry, Pin
 
 
+class Retained(NamedTuple):
+    """What of a commit says whether it is complete."""
+
+    seq: int
+    needs_from: int
+
+
 class Cut(NamedTuple):
     """What an entry, and perhaps pins, say of what is kept."""
 
@@ -21,7 +28,7 @@ class Cut(NamedTuple):
     retained_from: int = 0
     """Snapshots may be deleted that only commits of lower seqs need."""
 
-    def is_complete(self, commit: Commit) -> bool:
+    def is_complete(self, commit: Commit | Retained) -> bool:
         """Whether everything is kept that a restore of the commit reads."""
         return commit.needs_from >= self.keep_from and commit.seq >= self.retained_from
 

@@ -1,12 +1,10 @@
 """Packs: the inline segments of many batches in one object, sorted so that a restore takes few ranged reads; pure.
 
-A pack takes up small packs that were made before it, too.
-
 A pack is a frame of kind `PACK` (header: job id and token, blob: the segments' bytes one after another, then those of
-images of non-keyed state). It is
-written for the full entry at one slot, and only that entry may name it (I7). A segment is self-framed, so one
-reference can stand for a run of segments; a run never reaches across a segment of overlapping key groups that is
-stored elsewhere or has another range, so that the order of references stays the order of replay (I5).
+images of non-keyed state). It takes up small packs that were made before it, too. It is written for the full entry at
+one slot, and only that entry may name it (I7). A segment is self-framed, so one reference can stand for a run of
+segments; a run never reaches across a segment of overlapping key groups that is stored elsewhere or has another
+range, so that the order of references stays the order of replay (I5).
 """
 
 from __future__ import annotations
@@ -31,6 +29,7 @@ _KIND: Final = b"PACK"
 JOINED_BYTES_MAX: Final = 2 << 20
 """Of the packs that one pack takes up; the driver holds them in memory meanwhile."""
 JOINED_FACTOR: Final = 2
+"""See `packable_of`."""
 
 _Range = tuple[str, int, int]
 """Operator and key groups."""

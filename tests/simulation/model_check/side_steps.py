@@ -34,7 +34,7 @@ from varve.storage.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.storage.cut import Cut, cut_of
+from varve.storage.cut import Cut, Retained, cut_of
 from varve.storage.object_store import ObjectMeta
 from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile
 from varve.storage.savepoints import objects_of
@@ -260,8 +260,8 @@ class ReaderSteps:
         head = self._tables.entries[self._tables.head(world.chain)]
         assert head is not None
         link, needs_from = wanted
-        is_late = head.keep_from > needs_from or head.retained_from > link.seq
-        after = ("done",) if is_late else ("holding", wanted)
+        is_complete = cut_of(head).is_complete(Retained(link.seq, needs_from))
+        after = ("holding", wanted) if is_complete else ("done",)
         yield "reader checks the head", world._replace(reader=after)
 
     def _holding(self, world: World, wanted: tuple[Link, int]) -> Iterator[Step]:

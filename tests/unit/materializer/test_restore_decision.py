@@ -64,4 +64,4 @@ def test_what_is_not_complete_any_more_is_never_chosen() -> None:
     with pytest.raises(StateMissingError, match=r"there are: 5 \(batch 2\)"):
         decide_restore(LINE, Cut(4), location(3), Wanted(batch=1))
     with pytest.raises(StateMissingError, match="none"):
-        decide_restore((), 0, None, ANY)
+        decide_restore((), Cut(), None, ANY)

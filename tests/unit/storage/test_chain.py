@@ -10,7 +10,8 @@ from varve.storage import layout
 from varve.storage.base_decision import Adopt, Execute, SinkCommit
 from varve.storage.chain import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
 from varve.storage.chain_reader import ChainReader
-from varve.storage.chain_state import CommitPolicy, Retained
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.cut import Retained
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
