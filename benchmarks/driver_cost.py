@@ -33,8 +33,10 @@ from varve.spark_integration.batch_execution import (
 )
 from varve.spark_integration.checkpoint_statistics import BatchTimes, percentile, statistics_of
 from varve.spark_integration.placement import PartitionMoves
-from varve.spark_integration.protocol import BatchRequest, OperatorRequest, Summary, decode_message, encode_message
+from varve.spark_integration.protocol import BatchRequest, OperatorRequest, encode_message
 from varve.spark_integration.pump import ExecutionNote, ExecutionNotes
+from varve.spark_integration.summary import Summary, WorkerNote, decode_summaries, encode_note, encode_summary
+from varve.spark_integration.worker_figures import AttemptFigures
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
 from varve.storage.base_decision import SparkProgress
@@ -102,16 +104,19 @@ class Driver:
         slot, data = self.run.state.slot, bytes(self.inline_bytes)
         answers: list[bytes] = []
         notes: list[list[ExecutionNote]] = []
+        figures = AttemptFigures(
+            rows_in=100, rows_out=100, row_bytes_max=50, state_size=StoreSize(1_000, 100_000),
+            timings_ms={"restore": 0.1, "process": 3.0, "answer": 0.2, "timers": 0.1, "checkpoint": 1.0},
+        ).packed()  # fmt: skip
+        note = encode_note(WorkerNote(states=STATES, restored="confirmed", executor="executor-1"))
         for partition in range(self.parallelism):
             low, high = key_range(partition, self.parallelism, self.key_groups)
             tag = hashlib.md5(f"{slot}/{partition}".encode(), usedforsecurity=False).hexdigest()
             summary = Summary(
-                operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, slot=slot, rows_in=100,
-                rows_out=100, mutations=20, inline=data, states=encode_message(STATES), row_bytes_max=50,
-                timings_ms={"process": 3.0, "checkpoint": 1.0}, restored="confirmed",
-                state_size=StoreSize(1_000, 100_000),
+                operator=OPERATOR, partition=partition, low=low, high=high, tag=tag, slot=slot, mutations=20,
+                inline=data, figures=figures, note=note,
             )  # fmt: skip
-            answers.append(encode_message(summary))
+            answers.append(encode_summary(summary))
             notes.append([(OPERATOR, partition, tag)])
         return answers, notes
 
@@ -128,20 +133,20 @@ class Driver:
         accumulation = ExecutionNotes()
         for note in notes:
             executed = accumulation.addInPlace(executed, note)
-        summaries = check_summaries([decode_message(answer, Summary) for answer in answers], request)
+        summaries = check_summaries(decode_summaries(answers), request)
         check_broadcast(summaries, self.batch)
-        check_executed(executed, summaries, self.batch)
+        check_executed(executed, (summaries,), self.batch)
         stamp = BatchStamp(self.batch, "query", "0" * 64, self.batch, None)
-        facts = batch_facts(stamp, (self.request,), summaries, None)
+        facts = batch_facts(stamp, (self.request,), (summaries,), None)
         acknowledged = self.run.commit(facts, commit_token, self._adoption)
         commit = acknowledged.commit
         self.winners = winners_of(commit)[OPERATOR]
         winner_condition(summaries, LOST_BLOCK)
         self.run.batch_done()
         times = BatchTimes(ack_ms=0, operators_ms=0, sink_ms=0, batch_ms=0)
-        moved = self.moves.after(summaries)
+        moved = self.moves.after((summaries,))
         log_commits = self.run.state.log_commits
-        statistics_of(acknowledged, summaries, times, attempts=1, log_commits=log_commits, moved_partitions=moved)
+        statistics_of(acknowledged, (summaries,), times, attempts=1, log_commits=log_commits, moved_partitions=moved)
         self.links.append(commit.link)
         self.batch += 1
         return _kind(commit), acknowledged.entry_bytes

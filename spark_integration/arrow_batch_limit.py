@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
 
 MAX_RECORDS: Final = "spark.sql.execution.arrow.maxRecordsPerBatch"
 MAX_BYTES: Final = "spark.sql.execution.arrow.maxBytesPerBatch"
@@ -46,11 +46,11 @@ class ArrowBatchLimit:
         self._rows_per_batch = int(str(session.conf.get(MAX_RECORDS)))
         self._skips = False
 
-    def after(self, summaries: Iterable[Summary]) -> None:
+    def after(self, summaries: Iterable[OperatorSummaries]) -> None:
         """What the batch that has just ended says about the next."""
         if not self._is_mine:
             return
-        sizes = [s.row_bytes_max for s in summaries if s.row_bytes_max is not None]
+        sizes = [size for size in (own.largest("row_bytes_max") for own in summaries) if size is not None]
         skip = may_skip_measuring(max(sizes), self._rows_per_batch) if sizes else self._skips
         if skip != self._skips:
             self._conf.set(MAX_BYTES, UNMEASURED if skip else self._measured)

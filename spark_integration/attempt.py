@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.segment import SegmentHeader
 from varve.spark_integration.checkpoint_snapshot import CheckpointSnapshot
 from varve.spark_integration.operator_runner import ANSWER_ROWS, OperatorRunner
-from varve.spark_integration.protocol import Summary, encode_message
 from varve.spark_integration.segment_inbox import hand_over, is_near
 from varve.spark_integration.segment_parts import SegmentLimits, SegmentParts
+from varve.spark_integration.summary import Summary, WorkerNote, encode_note, encode_summary
+from varve.spark_integration.worker_figures import AttemptFigures
 from varve.storage.errors import InvalidRequestError
 from varve.storage.fail_point import fail_point
-from varve.storage.records import Link, Tile
+from varve.storage.records import Link, StateSchema, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +101,7 @@ class Attempt:
         self._encode_non_keyed()
         fail_point("worker.before_summary")
         summary = self._summary()
-        yield self._runner.summary_batch(encode_message(summary), self.task.tag)
+        yield self._runner.summary_batch(encode_summary(summary), self.task.tag)
 
     def _fire(self) -> Iterator[pa.RecordBatch]:
         """Fire due timers; yields answer batches as they fill."""
@@ -150,6 +151,7 @@ class Attempt:
     def _summary(self) -> Summary:
         owner, batch = self._owner, self.task.batch
         parts: dict[str, Any] = {}
+        states: tuple[StateSchema, ...] = ()
         if self._runner.error is not None:
             parts["error"] = self._runner.error
             self.abort()
@@ -162,7 +164,7 @@ class Attempt:
             else:
                 parts["mutations"] = sum(map(len, self._backend.changes()))
                 parts["files"] = self._snapshot().files
-            parts["states"] = encode_message(self._backend.schemas)
+            states = self._backend.schemas
             parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
             self.finished = True
             self._spent("checkpoint", started_s)
@@ -174,19 +176,31 @@ class Attempt:
             high=owner.high,
             tag=self.task.tag,
             slot=batch.slot,
+            figures=self._figures().packed(),
+            note=encode_note(self._note(states)),
+            uploads=owner.uploads.take(),
+            **parts,
+        )
+
+    def _figures(self) -> AttemptFigures:
+        return AttemptFigures(
             rows_in=self._rows_in,
             rows_out=self._rows_out,
             event_time_max_ms=self._runner.event_time_max_ms,
             row_bytes_max=self._row_bytes_max,
-            broadcast_digest=self._runner.broadcast_digest,
+            state_size=self._owner.state_size,
+            log_read=self._owner.log_read,
             timings_ms=self.timings_ms,
+        )
+
+    def _note(self, states: tuple[StateSchema, ...]) -> WorkerNote:
+        is_here = is_near(self.task.batch.operator.inbox)
+        return WorkerNote(
+            states=states,
             restored=self._how,
-            log_read=owner.log_read,
-            uploads=owner.uploads.take(),
-            state_size=owner.state_size,
-            executor=owner.executor,
-            home=str(owner.home.path) if is_near(batch.operator.inbox) else "",
-            **parts,
+            executor=self._owner.executor,
+            home=str(self._owner.home.path) if is_here else "",
+            broadcast_digest=self._runner.broadcast_digest,
         )
 
     def _hand_over(self, parts: dict[str, Any]) -> None:

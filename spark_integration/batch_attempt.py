@@ -143,7 +143,7 @@ class BatchAttempt:
             finally:
                 raise_failures(failures.value)
             results.append(result)
-        check_executed(executed.value, [s for r in results for s in r.summaries], asked.batch)
+        check_executed(executed.value, [result.summaries for result in results], asked.batch)
         self.latest_ms = latest.value
         return results
 

@@ -6,18 +6,19 @@ proportion to the partitions of the batch, not to those of the log).
 
 from __future__ import annotations
 
-from operator import attrgetter
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.spark_integration.operator_requests import operator_layout
-from varve.storage.batch_result import BatchFacts
+from varve.storage.batch_result import BatchFacts, by_operator
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.spark_integration.input_watermarks import InputWatermarks
     from varve.spark_integration.job_plan import JobPlan
-    from varve.spark_integration.protocol import OperatorRequest, Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
+    from varve.spark_integration.protocol import OperatorRequest
     from varve.storage.records import Commit
 
 
@@ -38,7 +39,7 @@ class BatchStamp(NamedTuple):
 def batch_facts(
     stamp: BatchStamp,
     requests: Sequence[OperatorRequest],
-    summaries: Sequence[Summary],
+    summaries: Sequence[OperatorSummaries],
     watermark_ms: int | None,
     dropped: frozenset[str] = frozenset(),
 ) -> BatchFacts:
@@ -47,7 +48,7 @@ def batch_facts(
     Args:
         stamp: The batch.
         requests: Of the operators.
-        summaries: One per operator and partition.
+        summaries: Of each operator, in the same order.
         watermark_ms: Of the next batch.
         dropped: Operators whose state is given up.
     """
@@ -58,26 +59,24 @@ def batch_facts(
         time_ms=stamp.time_ms,
         watermark_ms=watermark_ms,
         watermark_before_ms=stamp.watermark_before_ms,
-        operators=tuple(operator_layout(request, summaries) for request in requests),
-        results=tuple(summaries),
+        operators=tuple(operator_layout(request, own) for request, own in zip(requests, summaries, strict=True)),
+        results=tuple(chain.from_iterable(own.summaries for own in summaries)),
         dropped=dropped,
     )
 
 
 def winners_of(commit: Commit | None) -> dict[str, tuple[str, ...]]:
     """By operator: the tag that won in each partition, in order; tells workers what is confirmed (I4)."""
-    tags: dict[str, list[str]] = {}
-    for part in sorted(commit.parts, key=attrgetter("partition")) if commit else ():
-        tags.setdefault(part.operator, []).append(part.tag)
-    return {operator: tuple(found) for operator, found in tags.items()}
+    parts = by_operator(commit.parts) if commit else {}
+    return {operator: tuple([part.tag for part in own]) for operator, own in parts.items()}
 
 
 def next_watermark(
-    base: Commit | None, plan: JobPlan, summaries: Sequence[Summary], inputs: InputWatermarks
+    base: Commit | None, plan: JobPlan, summaries: Sequence[OperatorSummaries], inputs: InputWatermarks
 ) -> int | None:
     """The watermark of the next batch: behind the largest event time of the job's input; it never goes back (I5).
 
-    Of several inputs the one that is least far counts.
+    Of several inputs the one that is least far counts. `summaries` are those of the plan's operators, in order.
     """
     before = base.watermark_ms if base else None
     if not plan.operators or plan.input_ends:
@@ -85,7 +84,7 @@ def next_watermark(
     if plan.input_delays:
         reached = inputs.watermark_ms
     else:
-        first = plan.operators[0].uid
-        times = [s.event_time_max_ms for s in summaries if s.operator == first and s.event_time_max_ms is not None]
-        reached = None if plan.watermark_delay_ms is None or not times else max(times) - plan.watermark_delay_ms
+        latest_ms = summaries[0].largest("event_time_max_ms")
+        delay_ms = plan.watermark_delay_ms
+        reached = None if delay_ms is None or latest_ms is None else latest_ms - delay_ms
     return max((time for time in (before, reached) if time is not None), default=None)

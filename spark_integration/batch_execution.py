@@ -7,6 +7,7 @@ other attempt fails the query), I3 (an attempt that fails is thrown away as a wh
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Final
 
 from pyspark import StorageLevel
@@ -14,19 +15,20 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from varve.spark_integration.anchor import to_partitions
 from varve.spark_integration.column_name import quoted
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
     BatchRequest,
-    Summary,
-    decode_message,
     encode_message,
-    row_tag,
+    row_tags,
 )
 from varve.spark_integration.pump import ExecutionNote, make_pump
+from varve.spark_integration.summary import Summary, decode_summaries
 from varve.spark_integration.user_errors import UserErrorRaised
+from varve.storage.batch_result import by_operator
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -59,7 +61,7 @@ class BatchRedoError(DidNotHappenError):
 class OperatorResult:
     """What one operator's tasks answered: one summary per partition, in order, and the cached answer."""
 
-    summaries: tuple[Summary, ...]
+    summaries: OperatorSummaries
     answer: DataFrame
 
 
@@ -151,7 +153,7 @@ class BatchExecution:
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:
             raise UserErrorRaised(failed.error, failed.operator, failed.partition)
-        checked = self._completed(check_summaries(summaries, request), request)
+        checked = check_summaries(self._completed(summaries, request), request)
         check_broadcast(checked, request.batch)
         return OperatorResult(checked, answer)
 
@@ -185,9 +187,9 @@ class BatchExecution:
         self._cached.append(cached)
         return cached
 
-    def _completed(self, summaries: tuple[Summary, ...], request: BatchRequest) -> tuple[Summary, ...]:
+    def _completed(self, summaries: list[Summary], request: BatchRequest) -> list[Summary]:
         """With the segments that came another way."""
-        if self._inbox is None:
+        if self._inbox is None or not any(s.handed_over_bytes for s in summaries):
             return summaries
         completed = [self._inbox.completed(summary) for summary in summaries]
         missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
@@ -199,7 +201,7 @@ class BatchExecution:
                 batch=request.batch,
                 epoch=request.epoch,
             )
-        return tuple(summary for summary in completed if summary is not None)
+        return [summary for summary in completed if summary is not None]
 
     @staticmethod
     def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
@@ -216,14 +218,14 @@ class BatchExecution:
                 batch=request.batch,
                 epoch=request.epoch,
             ) from error
-        return [decode_message(row.as_buffer(), Summary) for row in rows.column(0)]
+        return decode_summaries([row.as_buffer() for row in rows.column(0)])
 
 
-def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> tuple[Summary, ...]:
+def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> OperatorSummaries:
     """The summaries in order of partition. Raises `BatchRedoError` unless there is exactly one for each."""
-    by_partition = {s.partition: s for s in summaries}
     expected = range(request.operator.parallelism)
-    if len(summaries) != len(expected) or set(by_partition) != set(expected):
+    in_order = by_operator(summaries).get(request.operator.operator, [])
+    if len(in_order) != len(summaries) or [s.partition for s in in_order] != list(expected):
         raise BatchRedoError(
             f"expected one summary of each of {len(expected)} partitions, got partitions "
             f"{sorted(s.partition for s in summaries)}; the batch is executed again",
@@ -231,29 +233,30 @@ def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> tupl
             batch=request.batch,
             epoch=request.epoch,
         )
-    return tuple(by_partition[p] for p in expected)
+    return OperatorSummaries.of(request.operator.operator, in_order)
 
 
-def check_broadcast(summaries: Sequence[Summary], batch: int) -> None:
+def check_broadcast(summaries: OperatorSummaries, batch: int) -> None:
     """Whether all partitions have read the same broadcast rows in the same order. Raises `BatchRedoError` if not."""
-    if len({summary.broadcast_digest for summary in summaries}) > 1:
+    if len({note.broadcast_digest for note in summaries.notes}) > 1:
         raise BatchRedoError(
             "partitions have read different broadcast rows, because Spark has executed a part of the input again; the "
             "batch is executed again",
-            operator=summaries[0].operator,
+            operator=summaries.operator,
             batch=batch,
         )
 
 
-def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[Summary], batch: int) -> None:
+def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[OperatorSummaries], batch: int) -> None:
     """I2 for cached blocks: each partition was executed by its winner only. Raises `BatchRedoError` otherwise.
 
     A lost cached block makes Spark execute a partition again without saying so; its rows may differ.
     """
     # A tag is of one attempt of one partition, so tags alone say it when all is well, as nearly always.
-    if {s.tag for s in winners}.issuperset([tag for _, _, tag in executed]):
+    summaries = list(chain.from_iterable(own.summaries for own in winners))
+    if {s.tag for s in summaries}.issuperset([tag for _, _, tag in executed]):
         return
-    tags = {(s.operator, s.partition): s.tag for s in winners}
+    tags = {(s.operator, s.partition): s.tag for s in summaries}
     for operator, partition, tag in executed:
         if tags.get((operator, partition), tag) != tag:
             raise BatchRedoError(
@@ -283,14 +286,14 @@ def _tagged_rows(result: OperatorResult, lost: str) -> DataFrame:
     return result.answer.where(winner_condition(result.summaries, lost))
 
 
-def winner_condition(summaries: Sequence[Summary], lost: str) -> str:
+def winner_condition(summaries: OperatorSummaries, lost: str) -> str:
     """SQL that is true for output rows of these attempts, and fails with `lost` at any row of another attempt.
 
     That the row of the summary has to have the tag, too, tells of an attempt that has no output rows.
     """
     # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
     # long list becomes a set beside the code. No tag is negative.
-    padding = (str(-number) for number in range(1, LIST_LENGTH_MIN - len(summaries) + 1))
-    tags = ", ".join(f"{tag}L" for tag in (*(str(row_tag(s.tag)) for s in summaries), *padding))
+    padding = range(-1, len(summaries.summaries) - LIST_LENGTH_MIN - 1, -1)
+    tags = ", ".join(f"{tag}L" for tag in (*row_tags([s.tag for s in summaries.summaries]), *padding))
     failed = f"CAST(raise_error('{lost}') AS BOOLEAN)"
     return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN {SUMMARY_COLUMN} IS NULL ELSE {failed} END"

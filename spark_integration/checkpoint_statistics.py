@@ -6,15 +6,15 @@ import math
 import threading
 from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
+    from varve.spark_integration.summary import Summary
     from varve.storage.job_run import Acknowledged
 
 HISTORY_MAX: Final = 10_000
@@ -115,7 +115,7 @@ class StatisticsLog:
 
 def statistics_of(
     acknowledged: Acknowledged,
-    summaries: Sequence[Summary],
+    summaries: Sequence[OperatorSummaries],
     times: BatchTimes,
     *,
     attempts: int,
@@ -124,25 +124,23 @@ def statistics_of(
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
-    first, last = (commit.operators[0].uid, commit.operators[-1].uid) if commit.operators else ("", "")
     own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
     sizes: dict[str, int] = {}
     worker_ms: dict[str, float] = {}
-    for timings_ms in map(attrgetter("timings_ms"), summaries):
-        for phase, spent_ms in timings_ms.items():
-            if spent_ms > worker_ms.get(phase, -1.0):
-                worker_ms[phase] = spent_ms
-    for summary in summaries:
-        if summary.uploaded or summary.image_uploaded is not None:
-            sizes |= {s.name: s.length for s in (*summary.uploaded, summary.image_uploaded) if s is not None}
-        if summary.files:
-            sizes |= {f.name: f.size_bytes for f in summary.files if f.name.startswith(own)}
+    restored: Counter[str] = Counter()
+    executors: Counter[str] = Counter()
+    for of_operator in summaries:
+        restored += of_operator.restored()
+        executors += of_operator.executors()
+        for phase, spent_ms in of_operator.slowest_ms().items():
+            worker_ms[phase] = max(worker_ms.get(phase, 0.0), spent_ms)
+        sizes |= _written(of_operator.summaries, own)
     return CheckpointStatistics(
         batch=commit.batch,
         seq=commit.seq,
-        rows_in=sum(s.rows_in for s in summaries if s.operator == first),
-        rows_out=sum(s.rows_out for s in summaries if s.operator == last),
-        mutations=sum(map(attrgetter("mutations"), summaries)),
+        rows_in=summaries[0].total("rows_in") if summaries else 0,
+        rows_out=summaries[-1].total("rows_out") if summaries else 0,
+        mutations=sum(of_operator.mutations() for of_operator in summaries),
         ack_ms=times.ack_ms,
         operators_ms=times.operators_ms,
         sink_ms=times.sink_ms,
@@ -152,8 +150,19 @@ def statistics_of(
         objects_written=1 + len(sizes) + (1 if acknowledged.pack_bytes else 0),
         attempts=attempts,
         log_commits=log_commits,
-        restored=dict(Counter(map(attrgetter("restored"), summaries))),
+        restored=dict(restored),
         moved_partitions=moved_partitions,
-        partitions_of_executors=tuple(sorted(Counter(map(attrgetter("executor"), summaries)).values(), reverse=True)),
+        partitions_of_executors=tuple(sorted(executors.values(), reverse=True)),
         worker_ms=worker_ms,
     )
+
+
+def _written(summaries: Iterable[Summary], own: str) -> dict[str, int]:
+    """Name → size of the objects below `own` that workers uploaded for this commit."""
+    sizes: dict[str, int] = {}
+    for summary in summaries:
+        if summary.uploaded or summary.image_uploaded is not None:
+            sizes |= {s.name: s.length for s in (*summary.uploaded, summary.image_uploaded) if s is not None}
+        if summary.files:
+            sizes |= {f.name: f.size_bytes for f in summary.files if f.name.startswith(own)}
+    return sizes

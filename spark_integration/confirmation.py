@@ -21,11 +21,11 @@ from varve.storage.errors import InvalidRequestError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
     from varve.storage.records import Link
 
 
-def confirm(summaries: Sequence[Summary], job_id: str, base: Link) -> None:
+def confirm(summaries: Sequence[OperatorSummaries], job_id: str, base: Link) -> None:
     """Tell the workers that can be reached; who is busy or gone is passed over, and nobody is waited for.
 
     Args:
@@ -34,9 +34,10 @@ def confirm(summaries: Sequence[Summary], job_id: str, base: Link) -> None:
         base: The commit that says so, on which the next batch will be executed.
     """
     winners: dict[tuple[str, int], dict[str, str]] = {}
-    for summary in summaries:
-        if summary.home:
-            winners.setdefault((summary.home, summary.partition), {})[summary.operator] = summary.tag
+    for own in summaries:
+        for position in own.with_note(bool(note.home) for note in own.notes):
+            summary, home = own.summaries[position], own.notes[own.note_codes[position]].home
+            winners.setdefault((home, summary.partition), {})[own.operator] = summary.tag
     for (home, partition), tags in winners.items():
         _tell(WorkerHome(Path(home)), worker_name(job_id, partition), Confirmation(base=base, winners=tags))
 

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.batch_execution import OperatorResult
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.job_plan import JobPlan
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
     from varve.spark_integration.sinks import Sink
     from varve.storage.batch_result import BatchFacts
     from varve.storage.clock import Clock, TokenSource
@@ -95,7 +95,7 @@ class Executed:
     """A batch that was executed and committed, before its sink was called."""
 
     rows: DataFrame
-    summaries: tuple[Summary, ...]
+    summaries: tuple[OperatorSummaries, ...]
     acknowledged: Acknowledged
     attempts: int
     operators_ms: float
@@ -351,7 +351,7 @@ class Coordinator:
         started_s = self._clock.monotonic_s()
         results, token, attempts = self._attempt(attempt, rows, batch, time_ms)
         executed_s = self._clock.monotonic_s()
-        summaries = tuple(s for r in results for s in r.summaries)
+        summaries = tuple(result.summaries for result in results)
         inputs = self._inputs.after(attempt.latest_ms, time_ms)
         watermark_ms = next_watermark(base, self._plan, summaries, inputs)
         stamp = BatchStamp(batch, self._query_id, source_hash.result(), time_ms, base.watermark_ms if base else None)

@@ -25,8 +25,10 @@ from varve.spark_integration.function_shipment import ship
 from varve.spark_integration.harness_plan import JOB
 from varve.spark_integration.input_watermarks import InputWatermarks
 from varve.spark_integration.operator_requests import operator_request, with_states
-from varve.spark_integration.protocol import SUMMARY_COLUMN, BatchRequest, Summary, TaskRequest, decode_message
+from varve.spark_integration.operator_summaries import OperatorSummaries
+from varve.spark_integration.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
 from varve.spark_integration.state_worker import OperatorState
+from varve.spark_integration.summary import Summary, decode_summary
 from varve.spark_integration.user_errors import UserErrorRaised, user_function_error
 from varve.spark_integration.worker_home import WorkerHome
 from varve.spark_integration.working_stores import WorkingStores
@@ -197,7 +199,7 @@ class HarnessJob:
             for answer in attempt.finish():
                 encoded: Any = answer.column(SUMMARY_COLUMN).drop_null().to_pylist()
                 if encoded:
-                    summaries.append(decode_message(encoded[0], Summary))
+                    summaries.append(decode_summary(encoded[0]))
                 else:
                     yield answer
             self._check(partition, attempt.error)
@@ -211,7 +213,8 @@ class HarnessJob:
         """
         for state in self._states:
             state.prepare()
-        run, plan, summaries = self._run, self._plan.job, self._summaries
+        run, plan = self._run, self._plan.job
+        summaries = (OperatorSummaries.of(self.request.operator, self._summaries),)
         base = run.state.base
         inputs = self._inputs.after(latest_ms, self.now.time_ms)
         found = (self.watermark_ms, next_watermark(base, plan, summaries, inputs))
@@ -221,7 +224,7 @@ class HarnessJob:
         facts = batch_facts(stamp, (self.request,), summaries, watermark_ms)
         run.commit(facts, self._commit_token, self._adoption)
         run.batch_done()
-        self._winners = tuple(summary.tag for summary in summaries)
+        self._winners = tuple(summary.tag for summary in self._summaries)
         self._inputs, self.watermark_ms = inputs, watermark_ms
         self.next_batch += 1
         self._forget()

@@ -18,13 +18,13 @@ from prometheus_client.registry import Collector
 from varve.storage.layout import SnapshotName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping
 
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
     from varve.spark_integration.checkpoint_statistics import CheckpointStatistics
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
     from varve.spark_integration.snapshot_watch import BaseSize
     from varve.storage.clock import Clock
     from varve.storage.line_view import LineView
@@ -38,7 +38,7 @@ class JobCheckpoint:
     """What the driver knows of a checkpoint that was acknowledged."""
 
     statistics: CheckpointStatistics
-    summaries: tuple[Summary, ...]
+    summaries: tuple[OperatorSummaries, ...]
     commit: Commit
     view: LineView
     base_sizes: Mapping[SnapshotName, BaseSize]
@@ -66,7 +66,6 @@ def operator_gauges(checkpoint: JobCheckpoint) -> dict[str, OperatorGauges]:
     view, seq = checkpoint.view, checkpoint.commit.seq
     segments, tiles = defaultdict[str, list[tuple[int, int]]](list), defaultdict[str, list[int]](list)
     sizes = defaultdict[str, list[tuple[int, int] | None]](list)
-    summaries = defaultdict[str, list["Summary"]](list)
     for ref in view.segments:
         segments[ref.operator].append((ref.seq_last, ref.data.length))
     for tile in view.tiles:
@@ -77,14 +76,13 @@ def operator_gauges(checkpoint: JobCheckpoint) -> dict[str, OperatorGauges]:
         else:
             name = SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot)
             sizes[tile.operator].append(checkpoint.base_sizes.get(name))
-    for summary in checkpoint.summaries:
-        summaries[summary.operator].append(summary)
+    summaries = {own.operator: own for own in checkpoint.summaries}
     found: dict[str, OperatorGauges] = {}
     for operator in (layout.uid for layout in checkpoint.commit.operators):
-        log, own = segments[operator], summaries[operator]
+        log, own = segments[operator], summaries.get(operator)
         known = [size for size in sizes[operator] if size is not None]
         is_known = len(known) == len(sizes[operator])
-        uploads = [summary.uploads for summary in own if summary.uploads is not None]
+        uploads = [s.uploads for s in (own.summaries if own else ()) if s.uploads is not None]
         found[operator] = OperatorGauges(
             log_bytes=sum(size for _, size in log),
             log_segments=len(log),
@@ -93,18 +91,12 @@ def operator_gauges(checkpoint: JobCheckpoint) -> dict[str, OperatorGauges]:
             base_seq=min(tiles[operator], default=0),
             base_bytes=sum(full for full, _ in known) if is_known else None,
             base_inc_bytes=sum(inc for _, inc in known) if is_known else None,
-            rows=_total([None if s.state_size is None else s.state_size.rows for s in own]),
-            state_bytes=_total([None if s.state_size is None else s.state_size.size_bytes for s in own]),
+            rows=None if own is None else own.total_if_known("state_rows"),
+            state_bytes=None if own is None else own.total_if_known("state_bytes"),
             queue_size=max((one.queue_max for one in uploads), default=0),
             in_flight_bytes=max((one.in_flight_max_bytes for one in uploads), default=0),
         )
     return found
-
-
-def _total(values: Sequence[int | None]) -> int | None:
-    """The sum, if every partition has said something."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known and len(known) == len(values) else None
 
 
 _OF_OPERATORS: Final[Mapping[str, tuple[str, Callable[[OperatorGauges], int | None]]]] = {

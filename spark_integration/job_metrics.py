@@ -8,7 +8,6 @@ may be called from any thread.
 from __future__ import annotations
 
 import threading
-from collections import defaultdict
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
@@ -16,10 +15,10 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram
 from varve.spark_integration.job_gauges import OPERATOR, JobGauges
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from varve.spark_integration.job_gauges import JobCheckpoint
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
     from varve.storage.clock import Clock
     from varve.storage.records import Tile
 
@@ -135,34 +134,35 @@ class JobMetrics:
         self._bytes.labels(job, "uploaded").inc(statistics.uploaded_bytes)
         self._objects.labels(job).inc(statistics.objects_written)
         self._batch_sizes.labels(job).observe(sum(part.inline is not None for part in commit.parts))
-        by_operator = defaultdict[str, list["Summary"]](list)
-        for summary in checkpoint.summaries:
-            by_operator[summary.operator].append(summary)
         slowest_s: dict[tuple[str, str], float] = {}
-        for operator, summaries in by_operator.items():
-            self._count(job, operator, summaries)
-            slowest_s |= {
-                (operator, phase): spent_s for phase, spent_s in self._count_phases(job, operator, summaries).items()
-            }
+        for own in checkpoint.summaries:
+            self._count(job, own)
+            self._count_uploads(job, own)
+            slowest_s |= {(own.operator, phase): spent_ms / 1_000 for phase, spent_ms in own.slowest_ms().items()}
         self._note_adoptions(job, checkpoint.view.tiles)
         self.gauges.acknowledged(job, checkpoint, slowest_s)
 
-    def _count(self, job: str, operator: str, summaries: Sequence[Summary]) -> None:
+    def _count(self, job: str, own: OperatorSummaries) -> None:
         """What the operator's partitions did."""
-        labels = job, operator
-        self._rows_in.labels(*labels).inc(sum(s.rows_in for s in summaries))
-        self._rows_out.labels(*labels).inc(sum(s.rows_out for s in summaries))
-        self._mutations.labels(*labels).inc(sum(s.mutations for s in summaries))
-        self._restored_segments.labels(*labels).inc(sum(s.log_read.segments for s in summaries))
-        self._restored_bytes.labels(*labels).inc(sum(s.log_read.size_bytes for s in summaries))
-        ways = defaultdict[str, int](int)
-        for summary in summaries:
-            ways[summary.restored] += 1
-            if summary.restored not in _WARM:
-                self._restore_s.labels(*labels).observe(summary.timings_ms.get("restore", 0.0) / 1_000)
-        for how, count in ways.items():
+        labels = job, own.operator
+        log_read = own.log_read()
+        self._rows_in.labels(*labels).inc(own.total("rows_in"))
+        self._rows_out.labels(*labels).inc(own.total("rows_out"))
+        self._mutations.labels(*labels).inc(own.mutations())
+        self._restored_segments.labels(*labels).inc(log_read.segments)
+        self._restored_bytes.labels(*labels).inc(log_read.size_bytes)
+        for how, count in own.restored().items():
             self._reached.labels(*labels, how).inc(count)
-        uploads = [s.uploads for s in summaries if s.uploads is not None]
+        for position in own.with_note(note.restored not in _WARM for note in own.notes):
+            spent_ms = own.summaries[position].attempt_figures().timings_ms.get("restore", 0.0)
+            self._restore_s.labels(*labels).observe(spent_ms / 1_000)
+        for phase, spent_ms in own.total_ms().items():
+            self._phases.labels(*labels, phase).inc(spent_ms / 1_000)
+
+    def _count_uploads(self, job: str, own: OperatorSummaries) -> None:
+        """What the operator's workers uploaded."""
+        labels = job, own.operator
+        uploads = [summary.uploads for summary in own.summaries if summary.uploads is not None]
         self._requests.labels(*labels).inc(sum(one.requests for one in uploads))
         self._failures.labels(*labels).inc(sum(one.failures for one in uploads))
         for end in (end for one in uploads for end in one.ended):
@@ -171,17 +171,6 @@ class JobMetrics:
             if end.succeeded:
                 self._upload_attempts.labels(*labels).observe(end.attempt)
                 self._sizes.labels(*labels).observe(end.size_bytes)
-
-    def _count_phases(self, job: str, operator: str, summaries: Sequence[Summary]) -> Mapping[str, float]:
-        """Add the phases up; phase → seconds of the slowest partition."""
-        total_ms, slowest_s = defaultdict[str, float](float), dict[str, float]()
-        for summary in summaries:
-            for phase, spent_ms in summary.timings_ms.items():
-                total_ms[phase] += spent_ms
-                slowest_s[phase] = max(slowest_s.get(phase, 0.0), spent_ms / 1_000)
-        for phase, spent_ms in total_ms.items():
-            self._phases.labels(job, operator, phase).inc(spent_ms / 1_000)
-        return slowest_s
 
     def _note_adoptions(self, job: str, tiles: tuple[Tile, ...]) -> None:
         with self._lock:

@@ -16,7 +16,6 @@ and Spark's own order of adding floating-point numbers is as undefined.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TYPE_CHECKING, Final
@@ -35,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from varve.spark_integration.aggregations import AggregateColumn
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
 
 ROWS_PER_KEY_MIN: Final = 64
 """Mean rows per key of a batch from which Spark combines."""
@@ -163,15 +162,11 @@ class MapSideCombining:
         """How that operator's next batch is combined; None: not at all."""
         return self._seen.get(uid, _UNKNOWN).way
 
-    def after(self, summaries: Iterable[Summary]) -> None:
+    def after(self, summaries: Iterable[OperatorSummaries]) -> None:
         """Note a batch that has ended, by the summaries of all operators."""
-        rows: Counter[str] = Counter()
-        keys: Counter[str] = Counter()
-        for summary in summaries:
-            rows[summary.operator] += summary.rows_in
-            keys[summary.operator] += summary.rows_out
-        for uid, count in rows.items():
-            self._seen[uid] = _after(self._seen.get(uid, _UNKNOWN), count, keys[uid])
+        for own in summaries:
+            seen = self._seen.get(own.operator, _UNKNOWN)
+            self._seen[own.operator] = _after(seen, own.total("rows_in"), own.total("rows_out"))
 
 
 def _after(seen: _Seen, rows: int, keys: int) -> _Seen:

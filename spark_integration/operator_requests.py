@@ -7,16 +7,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from varve.changelog.schema_history import newest_of
-from varve.spark_integration.protocol import OperatorRequest, decode_message
-from varve.storage.records import OperatorLayout, StateSchema
+from varve.spark_integration.protocol import OperatorRequest
+from varve.storage.records import OperatorLayout
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.operator_plan import OperatorPlan
-    from varve.spark_integration.protocol import Summary
-    from varve.storage.records import Commit, JobRecord
+    from varve.spark_integration.operator_summaries import OperatorSummaries
+    from varve.storage.records import Commit, JobRecord, StateSchema
 
 
 def operator_request(
@@ -64,14 +62,14 @@ def with_states(request: OperatorRequest, base: Commit | None) -> OperatorReques
     return msgspec.structs.replace(request, states=found)
 
 
-def operator_layout(request: OperatorRequest, summaries: Sequence[Summary]) -> OperatorLayout:
+def operator_layout(request: OperatorRequest, summaries: OperatorSummaries) -> OperatorLayout:
     """How the operator's state is laid out after the batch.
 
     Raises `IncompatibleError` if the partitions do not agree about a state's schema.
     """
     states: dict[str, list[StateSchema]] = {}
-    for encoded in dict.fromkeys(s.states for s in summaries if s.operator == request.operator and s.states):
-        for schema in decode_message(encoded, tuple[StateSchema, ...]):
+    for note in summaries.notes:
+        for schema in note.states:
             states.setdefault(schema.name, []).append(schema)
     return OperatorLayout(
         uid=request.operator,

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.operator_summaries import OperatorSummaries
     from varve.spark_integration.standby_copies import StandbyCopies
 
 REDUCE_LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"
@@ -190,10 +190,8 @@ class PartitionMoves:
         self._executors: dict[str, list[str]] = {}
         """By operator: the executor of each partition."""
 
-    def after(self, summaries: Iterable[Summary]) -> int:
-        """Note a batch that has ended, by its summaries, of each operator in order of partition; how many moved."""
-        now: dict[str, list[str]] = defaultdict(list)
-        for summary in summaries:
-            now[summary.operator].append(summary.executor)
+    def after(self, summaries: Iterable[OperatorSummaries]) -> int:
+        """Note a batch that has ended, by the summaries of its operators; how many partitions moved."""
+        now = {own.operator: own.executor_of() for own in summaries}
         before, self._executors = self._executors, now
         return sum(sum(map(ne, executors, before.get(operator, executors))) for operator, executors in now.items())

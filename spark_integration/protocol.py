@@ -3,7 +3,7 @@
 Driver → pump: a `BatchRequest` in the task's closure. Pump → state worker, over a Unix socket: a `TaskRequest`, then
 the function's bytes if the worker asks for them, then the input as an Arrow IPC stream. State worker → pump: a
 `Ready`, then the answer as an Arrow IPC stream whose rows are the output rows (with the attempt's row tag) followed
-by exactly one summary row. The pump passes that stream on to Spark.
+by exactly one summary row (`varve.spark_integration.summary`). The pump passes that stream on to Spark.
 
 Invariants: I2 (every output row carries the row tag of its attempt; one summary per attempt), I4 (`confirmed` says
 which attempt won at the base, so that a worker may fold what it holds).
@@ -11,23 +11,24 @@ which attempt won at the base, so that a worker may fold what it holds).
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
 from varve.changelog.local_copies import LocalRecovery
-from varve.changelog.working_store import StoreSize
-from varve.spark_integration.worker_figures import NOTHING_READ, LogRead, UploadFigures
-from varve.storage.batch_result import PartitionResult
 from varve.storage.download import DownloadPolicy
 from varve.storage.records import JobStorage, Link, StateSchema
 from varve.storage.upload import UploadPolicy
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
 TAG_COLUMN: Final = "__varve_tag"
 """int64: row tag of the attempt that produced the row."""
 SUMMARY_COLUMN: Final = "__varve_summary"
-"""binary: null in output rows; the encoded `Summary` in the one summary row."""
+"""binary: null in output rows; the encoded `summary.Summary` in the one summary row."""
 KEY_GROUP_COLUMN: Final = "__varve_key_group"
 """int32, input only: the row's key group."""
 PARTITION_COLUMN: Final = "__varve_partition"
@@ -43,6 +44,12 @@ EVENT_TIME_COLUMN: Final = "__varve_event_time"
 def row_tag(tag: str) -> int:
     """The 63 bits of a 128-bit tag that every output row carries."""
     return int(tag[:16], 16) >> 1
+
+
+def row_tags(tags: Sequence[str]) -> list[int]:
+    """Those of thousands of tags, all of 32 hex digits, which take a tenth of the time together."""
+    found: list[int] = (np.frombuffer(bytes.fromhex("".join(tags)), ">u8")[::2] >> 1).tolist()
+    return found
 
 
 class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,41 +166,6 @@ class UserError(msgspec.Struct, frozen=True, kw_only=True):
     """The exception itself, if it can be pickled."""
     where: str = ""
     """The step of a chain of functions that raised it, and the element."""
-
-
-class Summary(PartitionResult, frozen=True, kw_only=True, gc=False):
-    """What one attempt of one (operator, partition) did: what is committed of it, and what the driver needs besides.
-
-    The commit takes the winners' summaries as they are; making thousands of other objects of them would take
-    milliseconds.
-    """
-
-    slot: int
-    rows_in: int = 0
-    rows_out: int = 0
-    handed_over_bytes: int = 0
-    """Length of the segment if the driver has got it directly, in the place of `inline`; 0 if not."""
-    states: bytes = b""
-    """The operator's states, encoded by themselves: thousands of partitions say the same, and it is decoded once."""
-    event_time_max_ms: int | None = None
-    row_bytes_max: int | None = None
-    """Largest mean size of a row of an input Arrow batch; None without input."""
-    broadcast_digest: str = ""
-    """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
-    error: UserError | None = None
-    timings_ms: dict[str, float] = msgspec.field(default_factory=dict)
-    restored: str = ""
-    """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
-    log_read: LogRead = NOTHING_READ
-    """What it read of the log for that."""
-    uploads: UploadFigures | None = None
-    """The worker's uploads since its last summary, for metrics; None if there were none."""
-    state_size: StoreSize | None = None
-    """About the state that the worker holds; None if its store cannot say cheaply."""
-    executor: str = ""
-    """Tells the executor that ran it from all others (`placement.executor_key`)."""
-    home: str = ""
-    """Directory of the executor's state workers, if the driver is on the same machine (`confirmation`); else ""."""
 
 
 def encode_message(message: Any) -> bytes:

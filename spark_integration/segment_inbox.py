@@ -28,7 +28,7 @@ from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.gathered_segments import GATHERED_BYTES_MAX
 
 if TYPE_CHECKING:
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.summary import Summary
 
 _log: Final = logging.getLogger(__name__)
 HELD_BYTES_MAX: Final = 2 * GATHERED_BYTES_MAX

@@ -6,12 +6,19 @@ is the ordinary case, sends nothing.
 
 from __future__ import annotations
 
+import math
+import struct
 import threading
-from typing import Final
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varve.changelog.working_store import StoreSize
 from varve.storage.upload import UploadEnd
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SAMPLES_MAX: Final = 256
 """Uploads of one summary of which size, attempts and latency are told; further ones are only counted."""
@@ -40,6 +47,65 @@ class LogRead(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 NOTHING_READ: Final = LogRead(0, 0)
+PHASES: Final = ("restore", "process", "early_upload", "timers", "answer", "checkpoint", "hand_over")
+"""What an attempt spends its time with."""
+COUNTS: Final = (
+    "rows_in", "rows_out", "event_time_max_ms", "row_bytes_max", "state_rows", "state_bytes", "log_segments",
+    "log_bytes",
+)  # fmt: skip
+"""The whole numbers of `AttemptFigures`, in the order in which they are packed."""
+UNKNOWN: Final = -(1 << 63)
+"""Packed in place of a number that is not known; of a phase that there was not, NaN."""
+_PACKED: Final = struct.Struct(f"<{len(COUNTS)}q{len(PHASES)}d")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttemptFigures:
+    """Numbers of one attempt; packed they have one width, so that the driver reads those of thousands as columns."""
+
+    rows_in: int = 0
+    rows_out: int = 0
+    event_time_max_ms: int | None = None
+    """Of the rows; None without any."""
+    row_bytes_max: int | None = None
+    """Largest mean size of a row of an input Arrow batch; None without input."""
+    state_size: StoreSize | None = None
+    """About the state that the worker holds; None if its store cannot say cheaply."""
+    log_read: LogRead = NOTHING_READ
+    """What it read of the log to come to the base."""
+    timings_ms: Mapping[str, float] = field(default_factory=dict[str, float])
+    """By phase (`PHASES`); one that there was not is missing."""
+
+    def packed(self) -> bytes:
+        """All of it in one width: `COUNTS`, then `PHASES`, each in eight bytes."""
+        rows, size_bytes = (
+            (None, None) if self.state_size is None else (self.state_size.rows, self.state_size.size_bytes)
+        )
+        counts = (self.rows_in, self.rows_out, self.event_time_max_ms, self.row_bytes_max, rows, size_bytes)
+        return _PACKED.pack(
+            *(UNKNOWN if count is None else count for count in counts),
+            self.log_read.segments,
+            self.log_read.size_bytes,
+            *(self.timings_ms.get(phase, math.nan) for phase in PHASES),
+        )
+
+    @staticmethod
+    def unpacked(packed: bytes) -> AttemptFigures:
+        """The same again; a `StoreSize` that knows nothing is none."""
+        numbers = _PACKED.unpack(packed)
+        rows_in, rows_out, event_time_max_ms, row_bytes_max, rows, size_bytes, segments, log_bytes = (
+            None if count == UNKNOWN else count for count in numbers[: len(COUNTS)]
+        )
+        phases = zip(PHASES, numbers[len(COUNTS) :], strict=True)
+        return AttemptFigures(
+            rows_in=rows_in or 0,
+            rows_out=rows_out or 0,
+            event_time_max_ms=event_time_max_ms,
+            row_bytes_max=row_bytes_max,
+            state_size=None if rows is None and size_bytes is None else StoreSize(rows, size_bytes),
+            log_read=LogRead(segments or 0, log_bytes or 0),
+            timings_ms={phase: spent_ms for phase, spent_ms in phases if not math.isnan(spent_ms)},
+        )
 
 
 class UploadRecorder:

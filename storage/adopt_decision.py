@@ -19,8 +19,8 @@ Invariants: I5, I7, I10 (`ADOPTED_MAX`).
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import defaultdict
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
@@ -41,6 +41,10 @@ TileSnapshot = SnapshotName
 """The snapshot that a tile names."""
 ADOPTED_MAX: Final = 128
 """Snapshots that one commit takes over, but for those that only together replace a tile."""
+
+
+_FEW_BITS: Final = 3
+"""An eighth of the floors is few enough to look each up."""
 
 
 class _Choice(NamedTuple):
@@ -71,7 +75,7 @@ def decide_adoption(
 
     Args:
         view: Of the base that the next batch is executed on.
-        floors: The chain's.
+        floors: The chain's, in order of their ranges.
         candidates: Descriptors whose number is above their range's floor, in any order.
         tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
         job_id: This job's.
@@ -80,8 +84,9 @@ def decide_adoption(
     Returns:
         New tiles, and the floors to raise.
     """
-    floor_of = dict(zip(map(RANGE_OF, floors), map(attrgetter("number"), floors), strict=True))
-    new = [c for c in candidates if c.job_id == job_id and c.number > floor_of.get((c.operator, c.low, c.high), 0)]
+    own = [c for c in candidates if c.job_id == job_id]
+    floor_of = _floors_of(own, floors)
+    new = [c for c in own if c.number > floor_of.get((c.operator, c.low, c.high), 0)]
     cover = cover_of(view)
     new, possible = _first_possible(new, view, cover, tile_files, adopted_max)
     taken: list[SnapshotDescriptor] = []
@@ -92,6 +97,17 @@ def decide_adoption(
             replaced.update(choice.replaced)
     tiles = (_tile(d) for d in taken)
     return Adoption(tuple(sorted(tiles, key=lambda t: (t.operator, t.low))), _raised_floors(new, taken, cover))
+
+
+def _floors_of(
+    candidates: Sequence[SnapshotDescriptor], floors: Sequence[SnapshotFloor]
+) -> dict[tuple[str, int, int], int]:
+    """The floors of these ranges at least; those that have none are missing."""
+    if len(candidates) > len(floors) >> _FEW_BITS:
+        return {(floor.operator, floor.low, floor.high): floor.number for floor in floors}
+    places = ((c, bisect_left(floors, RANGE_OF(c), key=RANGE_OF)) for c in candidates)
+    found = (floors[place] for c, place in places if place < len(floors) and RANGE_OF(floors[place]) == RANGE_OF(c))
+    return {RANGE_OF(floor): floor.number for floor in found}
 
 
 def _tile(d: SnapshotDescriptor) -> Tile:

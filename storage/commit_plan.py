@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import zlib
 from bisect import bisect_left
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -45,7 +44,7 @@ from varve.storage.segment_index import SegmentIndex, counted
 from varve.storage.tile_cover import TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from varve.storage.batch_result import PartitionResult
     from varve.storage.chain_state import ChainState, CommitPolicy
@@ -108,9 +107,9 @@ def plan_commit(
         InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
         InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
     """
-    _check_facts(state, facts)
+    results = _check_facts(state, facts)
     cover, changed = _next_cover(state, facts, Link(state.slot, token), adoption)
-    parts, blob = _parts(facts)
+    parts, blob = _parts(results)
     draft = Commit(
         seq=state.slot,
         token=token,
@@ -143,19 +142,21 @@ def plan_commit(
     return _encoded(commit, blob, kept, encoded_log)
 
 
-def _check_facts(state: ChainState, facts: BatchFacts) -> None:
+def _check_facts(state: ChainState, facts: BatchFacts) -> dict[str, list[PartitionResult]]:
+    """The results of each operator, in order of partition; raises if the batch cannot follow."""
     base = state.base
     check_operators(base, facts)
-    check_results(facts, state.slot, state.view)
+    results = check_results(facts, state.slot, state.view)
     total = inline_total(facts.results)
     if total > INLINE_BYTES_MAX:
         raise InvariantError(f"{total} inline bytes exceed the limit of {INLINE_BYTES_MAX}", batch=facts.batch)
     if base is None:
-        return
+        return results
     if facts.time_ms < base.time_ms or _is_before(facts.watermark_ms, base.watermark_ms):
         raise InvariantError("time or watermark of the batch is before its base's", batch=facts.batch)
     if facts.query_id == base.query_id and facts.batch != base.batch + 1:
         raise InvariantError(f"the batch does not follow its base, batch {base.batch}", batch=facts.batch)
+    return results
 
 
 def _is_before(watermark_ms: int | None, base_ms: int | None) -> bool:
@@ -170,8 +171,8 @@ def _next_cover(
     New operators begin empty, then come adopted snapshots, then files of the results.
     """
     view = state.view
-    before, uids = cover_of(view), frozenset(o.uid for o in facts.operators)
-    known = before.operators()
+    before = checked = cover_of(view)
+    uids, known = frozenset(o.uid for o in facts.operators), before.operators()
     written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
     ignored = {t.operator for t in written} | (uids ^ known)
     adopted = [t for t in adoption.tiles if t.operator not in ignored]
@@ -181,7 +182,8 @@ def _next_cover(
     elif not written and not adopted:
         return before, ()
     cover = replace_tiles(replace_tiles(before, adopted), written)
-    cover.check(view.max_parallelism)
+    if not cover.has_ranges_of(checked):
+        cover.check(view.max_parallelism)
     changed = TileCover([*(t for t in begun if cover.has(t)), *adopted, *written])
     return cover, changed.tiles
 
@@ -190,26 +192,29 @@ def _file_tile(result: PartitionResult, link: Link) -> Tile:
     return Tile(operator=result.operator, low=result.low, high=result.high, at=link, files=result.files or ())
 
 
-def _parts(facts: BatchFacts) -> tuple[tuple[PartitionCommit, ...], bytes]:
+def _parts(results: Mapping[str, Sequence[PartitionResult]]) -> tuple[tuple[PartitionCommit, ...], bytes]:
     """The parts in order of operator and partition, and the blob of their inline segments and images."""
     blob = _Blob()
-    uids = {o.uid: o.uid for o in facts.operators}  # one text for thousands of references to it
-    parts = tuple(
-        PartitionCommit(
-            operator=uids[result.operator],
-            partition=result.partition,
-            low=result.low,
-            high=result.high,
-            tag=result.tag,
-            mutations=result.mutations,
-            inline=blob.add(result.inline) if result.inline else None,
-            uploaded=result.uploaded,
-            image=blob.add_shared(result.image) if result.image else None,
-            image_uploaded=result.image_uploaded,
-        )
-        for result in sorted(facts.results, key=attrgetter("operator", "partition"))
-    )
-    return parts, blob.joined()
+    parts: list[PartitionCommit] = []
+    for operator in sorted(results):
+        own = results[operator]
+        places = blob.add_all([result.inline for result in own])
+        for result, place in zip(own, places, strict=True):
+            part = PartitionCommit(
+                operator=operator,  # one text for thousands of references to it
+                partition=result.partition,
+                low=result.low,
+                high=result.high,
+                tag=result.tag,
+                mutations=result.mutations,
+                inline=place,
+                uploaded=result.uploaded,
+                image_uploaded=result.image_uploaded,
+            )
+            if result.image:
+                part = msgspec.structs.replace(part, image=blob.add_shared(result.image))
+            parts.append(part)
+    return tuple(parts), blob.joined()
 
 
 class _Blob:
@@ -220,17 +225,26 @@ class _Blob:
         self._length = 0
         self._shared: dict[bytes, BlobSlice] = {}
 
-    def add(self, data: bytes) -> BlobSlice:
-        """Where the data stands now."""
-        added = BlobSlice(self._length, len(data), zlib.crc32(data))
-        self._pieces.append(data)
-        self._length += len(data)
-        return added
+    def add_all(self, pieces: Iterable[bytes]) -> list[BlobSlice | None]:
+        """Where these stand now; nowhere if they are empty."""
+        places: list[BlobSlice | None] = []
+        length = self._length
+        for data in pieces:  # thousands: no call for each
+            if data:
+                places.append(BlobSlice(length, len(data), zlib.crc32(data)))
+                self._pieces.append(data)
+                length += len(data)
+            else:
+                places.append(None)
+        self._length = length
+        return places
 
     def add_shared(self, data: bytes) -> BlobSlice:
-        """The same; equal data stands there once. Broadcast state makes equal images of all partitions."""
+        """Where the data stands; equal data stands there once. Broadcast state makes equal images of all partitions."""
         if data not in self._shared:
-            self._shared[data] = self.add(data)
+            self._shared[data] = BlobSlice(self._length, len(data), zlib.crc32(data))
+            self._pieces.append(data)
+            self._length += len(data)
         return self._shared[data]
 
     def joined(self) -> bytes:
@@ -279,7 +293,7 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
     if pack is not None and pack.slot != state.slot:
         raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
     planned_here = pack is not None and pack.planned_from is state.view.segments
-    if pack is not None and not planned_here and not pack.packed <= frozenset(state.view.segments):
+    if pack is not None and not planned_here and not frozenset(pack.packed) <= frozenset(state.view.segments):
         raise InvariantError("the pack holds segments that are not on the base's line", object_name=pack.name)
     if pack is not None and not {old for old, _ in pack.images} <= frozenset(state.view.images):
         raise InvariantError("the pack holds images that are not on the base's line", object_name=pack.name)

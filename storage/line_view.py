@@ -10,6 +10,7 @@ entry, segment, image, pack and directly named file that the view refers to), I8
 
 from __future__ import annotations
 
+import threading
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _T = TypeVar("_T")
+_COVERS_MAX: Final = 16
 LINE_MAX: Final = 8192
 """Links of the line that a view keeps. A snapshot or a worker whose commit is older counts as off the line."""
 
@@ -121,6 +123,7 @@ def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> L
     if commit.is_full:
         return _from_full(stored, kept)
     kept = kept or kept_after(view, commit)
+    _COVERS.remember(kept.cover.tiles, kept.cover)
     return LineView(
         max_parallelism=view.max_parallelism,
         base=commit.link,
@@ -259,7 +262,8 @@ def _holds_back(view: LineView, kept: Sequence[ImageRef]) -> bool:
 
 
 def _lowest_slot(full_seq: int, tiles: Iterable[Tile], index: SegmentIndex, images: Iterable[ImageRef]) -> int:
-    names = {image.data.name for image in images} | {file.name for tile in tiles for file in tile.files}
+    names = {image.data.name for image in images}
+    names.update([file.name for tile in tiles if tile.files for file in tile.files])
     # What is shared with another job is kept by a hold there.
     slots = (layout.object_slot(name) for name in names if not layout.is_shared(name))
     return min({full_seq, index.lowest_slot(), *slots})
@@ -280,13 +284,37 @@ class _Same(Generic[_T]):
         return isinstance(other, _Same) and self.value is cast("_Same[object]", other).value
 
 
-@lru_cache(maxsize=16)
-def _same_cover(tiles: _Same[tuple[Tile, ...]]) -> TileCover:
-    return TileCover(tiles.value)
+class _KnownCovers:
+    """Covers by the identity of their tiles, the last ones that were made or remembered; for any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._covers: dict[int, tuple[tuple[Tile, ...], TileCover]] = {}
+
+    def of(self, tiles: tuple[Tile, ...]) -> TileCover:
+        """The cover of these tiles."""
+        with self._lock:
+            found = self._covers.get(id(tiles))  # the entry holds the tuple, so no other one can have its id
+        if found is not None:
+            return found[1]
+        cover = TileCover(tiles)
+        self.remember(tiles, cover)
+        return cover
+
+    def remember(self, tiles: tuple[Tile, ...], cover: TileCover) -> None:
+        """Somebody has made the cover of these tiles."""
+        with self._lock:
+            self._covers.pop(id(tiles), None)
+            self._covers[id(tiles)] = tiles, cover
+            if len(self._covers) > _COVERS_MAX:
+                del self._covers[next(iter(self._covers))]
+
+
+_COVERS: Final = _KnownCovers()
 
 
 def _cover(tiles: tuple[Tile, ...]) -> TileCover:
-    return _same_cover(_Same(tiles))
+    return _COVERS.of(tiles)
 
 
 @lru_cache(maxsize=16)

@@ -10,9 +10,12 @@ range, so that the order of references stays the order of replay (I5).
 from __future__ import annotations
 
 import zlib
+from itertools import compress
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
+import numpy as np
 
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, InvariantError
@@ -52,7 +55,7 @@ class Pack(NamedTuple):
     """Empty once it is stored."""
     refs: tuple[SegmentRef, ...]
     """One per run, with offsets in the whole object."""
-    packed: frozenset[SegmentRef]
+    packed: tuple[SegmentRef, ...]
     """The references that `refs` replace."""
     images: tuple[tuple[ImageRef, ImageRef], ...] = ()
     """Images: the reference until now, and the one into the pack."""
@@ -87,15 +90,18 @@ def packable_of(refs: Sequence[SegmentRef]) -> list[SegmentRef]:
     segments are in later packs. So it takes packs up, newest first, as long as each is at most `JOINED_FACTOR` times
     what it has already: a byte is written a few times at most.
     """
-    inline_bytes, packs = 0, dict[str, int]()
-    for ref in refs:  # thousands, so there is no call for each
-        place = ref.data
-        if place.name.startswith(layout.CHAIN):
-            inline_bytes += place.length
-        elif place.name.startswith(layout.PACKS):
-            packs[place.name] = packs.get(place.name, 0) + place.length
-    joined = _joined(packs, inline_bytes)
-    return [ref for ref in refs if ref.data.name.startswith(layout.CHAIN) or ref.data.name in joined]
+    # Thousands, so each pass is a comprehension and asks only names that are new.
+    names = [ref.data.name for ref in refs]
+    distinct = set(names)
+    inline = {name for name in distinct if layout.is_chain(name)}
+    packs = {name: 0 for name in distinct if name.startswith(layout.PACKS)}
+    inline_bytes = sum([ref.data.length for ref in refs if ref.data.name in inline])
+    if packs:
+        for ref in refs:
+            if ref.data.name in packs:
+                packs[ref.data.name] += ref.data.length
+    taken = inline | _joined(packs, inline_bytes)
+    return [ref for ref, name in zip(refs, names, strict=True) if name in taken]
 
 
 def _joined(packs: Mapping[str, int], inline_bytes: int) -> frozenset[str]:
@@ -120,7 +126,8 @@ def plan_pack(
 
     Raises `InvariantError` if bytes do not match their reference.
     """
-    runs = _runs(segments, data)
+    is_packed = [ref in data for ref in segments]
+    runs = _runs(segments, is_packed)
     head = msgspec.json.encode(header)
     name, offset = layout.pack(header.slot, header.token), blob_offset(head)
     refs: list[SegmentRef] = []
@@ -129,32 +136,35 @@ def plan_pack(
     def pieces() -> Iterator[bytes]:
         nonlocal offset
         for run in runs:
-            begin, crc32 = offset, 0
-            for ref in run:
-                piece = _checked(ref.data, data[ref], ref.operator)
-                crc32 = zlib.crc32(piece, crc32)
-                offset += len(piece)
-                yield piece
-            place = ObjectSlice(name, begin, offset - begin, crc32)
+            joined = _joined_bytes(run, data)
+            place = ObjectSlice(name, offset, len(joined), zlib.crc32(joined))
             first = run[0]
             refs.append(SegmentRef(first.operator, first.low, first.high, first.seq_first, run[-1].seq_last, place))
+            offset += len(joined)
+            yield joined
         places: dict[ObjectSlice, ObjectSlice] = {}
         for image, body in (images or {}).items():
             if image.data not in places:
-                yield _checked(image.data, body, image.operator)
+                _check(image.data, body, image.operator)
+                yield body
                 places[image.data] = ObjectSlice(name, offset, len(body), image.data.crc32)
                 offset += len(body)
             copied.append((image, msgspec.structs.replace(image, data=places[image.data])))
 
     body = frame_pieces(_KIND, VERSION, head, pieces())
-    packed = frozenset(ref for run in runs for ref in run)
-    pack = Pack(header.slot, name, body, tuple(refs), packed, tuple(copied), size_bytes=len(body))
-    replaced = replace_packed(segments, pack)
-    return pack._replace(
+    replaced = _in_order([ref for ref, is_in in zip(segments, is_packed, strict=True) if not is_in], refs)
+    return Pack(
+        header.slot,
+        name,
+        body,
+        tuple(refs),
+        tuple(compress(segments, is_packed)),
+        tuple(copied),
         planned_from=segments,
         replaced=replaced,
         replaced_index=SegmentIndex.of(replaced),
         replaced_encoded=encode_log(replaced),
+        size_bytes=len(body),
     )
 
 
@@ -185,8 +195,13 @@ def replace_packed(segments: Sequence[SegmentRef], pack: Pack) -> tuple[SegmentR
     """
     if segments is pack.planned_from and pack.replaced:
         return pack.replaced
-    left = [ref for ref in segments if ref not in pack.packed]
-    return tuple(sorted([*left, *pack.refs], key=lambda ref: ref.seq_first))
+    packed = frozenset(pack.packed)
+    return _in_order([ref for ref in segments if ref not in packed], pack.refs)
+
+
+def _in_order(left: Sequence[SegmentRef], refs: Sequence[SegmentRef]) -> tuple[SegmentRef, ...]:
+    """See `replace_packed`."""
+    return tuple(sorted([*left, *refs], key=attrgetter("seq_first")))
 
 
 def replace_packed_images(images: Sequence[ImageRef], pack: Pack) -> tuple[ImageRef, ...]:
@@ -195,16 +210,47 @@ def replace_packed_images(images: Sequence[ImageRef], pack: Pack) -> tuple[Image
     return tuple(copies.get(image, image) for image in images)
 
 
-def _runs(segments: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> list[list[SegmentRef]]:
-    """Maximal runs of one operator and range, in order of operator, range and seq."""
+def _runs(segments: Sequence[SegmentRef], is_packed: Sequence[bool]) -> list[list[SegmentRef]]:
+    """Maximal runs of one operator and range of what is packed, in order of operator, range and seq."""
+    if not any(is_packed):
+        return []
+    uids = [ref.operator for ref in segments]
+    codes = {uid: code for code, uid in enumerate(sorted(set(uids)))}
+    columns = np.array(
+        [
+            [codes[uid] for uid in uids],
+            [ref.low for ref in segments],
+            [ref.high for ref in segments],
+            [ref.seq_first for ref in segments],
+        ],
+        np.int64,
+    )
+    order = np.lexsort(columns[::-1])  # stable
+    ranges, packed = columns[:3, order], np.array(is_packed, bool)[order]
+    follows = np.zeros(len(order), bool)  # the one before, in its range
+    follows[1:] = (ranges[:, 1:] == ranges[:, :-1]).all(axis=0)
+    firsts: list[int] = order[~follows].tolist()
+    crossing = _crossing({(segments[i].operator, segments[i].low, segments[i].high) for i in firsts})
+    if crossing:
+        return _uncrossed_runs(segments, is_packed, crossing)
+    follows[1:] &= packed[:-1]
+    places: list[int] = order[packed].tolist()
+    own = [segments[i] for i in places]
+    begins: list[int] = np.flatnonzero(~follows[packed]).tolist()
+    return [own[begin:end] for begin, end in zip(begins, [*begins[1:], len(own)], strict=True)]
+
+
+def _uncrossed_runs(
+    segments: Sequence[SegmentRef], is_packed: Sequence[bool], crossing: Mapping[_Range, Sequence[_Range]]
+) -> list[list[SegmentRef]]:
+    """The same where ranges cross: a segment of one ends the runs of the others."""
     open_runs: dict[_Range, list[SegmentRef]] = {}
     runs: list[list[SegmentRef]] = []
-    crossing = _crossing({(ref.operator, ref.low, ref.high) for ref in segments})
-    for ref in sorted(segments, key=lambda r: r.seq_first):
+    for ref, is_in in sorted(zip(segments, is_packed, strict=True), key=lambda pair: pair[0].seq_first):
         key = (ref.operator, ref.low, ref.high)
         for other in crossing.get(key, ()):
             open_runs.pop(other, None)
-        if ref not in data:
+        if not is_in:
             open_runs.pop(key, None)
             continue
         if key not in open_runs:
@@ -228,8 +274,15 @@ def _crossing(ranges: set[_Range]) -> dict[_Range, list[_Range]]:
     return found
 
 
-def _checked(place: ObjectSlice, data: bytes, operator: str) -> bytes:
+def _joined_bytes(run: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> bytes:
+    """The segments of a run, one after another."""
+    bodies = [data[ref] for ref in run]
+    for ref, body in zip(run, bodies, strict=True):
+        _check(ref.data, body, ref.operator)
+    return b"".join(bodies)
+
+
+def _check(place: ObjectSlice, data: bytes, operator: str) -> None:
     if len(data) != place.length or zlib.crc32(data) != place.crc32:
         problem = f"the bytes to pack are not those at {place.offset}"
         raise InvariantError(problem, operator=operator, object_name=place.name)
-    return data

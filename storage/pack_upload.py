@@ -118,8 +118,9 @@ class PackUpload:
 
     def _read(self, packable: tuple[SegmentRef, ...], images: tuple[ImageRef, ...]) -> _HeldBytes:
         """The bytes of these segments and images."""
-        held = _HeldBytes(packable, self._blobs)
-        missing = dict.fromkeys(ref.data for ref in (*packable, *images) if not held.has(ref.data))
+        blobs = self._blobs  # a commit may begin another one meanwhile
+        held = _HeldBytes(packable, blobs)
+        missing = dict.fromkeys([ref.data for ref in (*packable, *images) if ref.data.name not in blobs])
         for read in read_slices(self._store, list(missing)):
             held.read[read.slice] = bytes(read.data)
         return held
@@ -133,10 +134,6 @@ class _HeldBytes(Mapping["SegmentRef", bytes]):
         self._names = {segment.data.name for segment in segments}
         self._blobs = blobs
         self.read: dict[ObjectSlice, bytes] = {}
-
-    def has(self, place: ObjectSlice) -> bool:
-        """Whether the bytes need not be read."""
-        return place.name in self._blobs
 
     def at(self, place: ObjectSlice) -> bytes:
         """The bytes there."""

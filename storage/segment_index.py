@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import compress
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from varve.storage import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Mapping, Sequence
 
     from varve.storage.records import SegmentRef, Tile
     from varve.storage.tile_cover import TileCover
@@ -50,25 +49,22 @@ class SegmentIndex:
     @staticmethod
     def of(segments: Sequence[SegmentRef]) -> SegmentIndex:
         """The columns of these segments."""
-
-        def column(values: Iterable[int], dtype: Any) -> Numbers:
-            return np.fromiter(values, dtype, len(segments))
-
+        # Thousands: numpy takes lists of attributes in half the time of iterators, and what is equal is not looked up.
         uids = [segment.operator for segment in segments]
         names = [segment.data.name for segment in segments]
         operators = tuple(dict.fromkeys(uids))
         codes = {uid: code for code, uid in enumerate(operators)}
         slots = {name: _slot(name) for name in set(names)}
         is_inline = {name: layout.is_chain(name) for name in slots}
-        lengths = column(map(attrgetter("data.length"), segments), np.int64)
+        lengths = np.array([segment.data.length for segment in segments], np.int64)
         return SegmentIndex(
             operators,
-            column(map(codes.__getitem__, uids), np.int32),
-            column(map(attrgetter("low"), segments), np.int32),
-            column(map(attrgetter("high"), segments), np.int32),
-            column(map(attrgetter("seq_last"), segments), np.int64),
-            column(map(slots.__getitem__, names), np.int64),
-            lengths * column(map(is_inline.__getitem__, names), np.int64),
+            _looked_up(codes, uids).astype(np.int32),
+            np.array([segment.low for segment in segments], np.int32),
+            np.array([segment.high for segment in segments], np.int32),
+            np.array([segment.seq_last for segment in segments], np.int64),
+            _looked_up(slots, names),
+            lengths * _looked_up(is_inline, names),
         )
 
     def extended(self, segments: Sequence[SegmentRef]) -> SegmentIndex:
@@ -164,6 +160,13 @@ def counted(
     if counting.all():
         return Counted(segments, index)
     return Counted(tuple(compress(segments, counting.tolist())), index.only(counting))
+
+
+def _looked_up(values: Mapping[str, int], keys: Sequence[str]) -> Numbers:
+    """The value of each key."""
+    if len(values) == 1:
+        return np.full(len(keys), values[keys[0]], np.int64)
+    return np.array([values[key] for key in keys], np.int64)
 
 
 def _slot(name: str) -> int:

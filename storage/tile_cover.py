@@ -43,7 +43,7 @@ def key_range(partition: int, parallelism: int, max_parallelism: int) -> tuple[i
 class TileCover:
     """The tiles of a line at one commit, found by operator and key group. Immutable; `tiles` are in order."""
 
-    __slots__ = ("_by_operator", "_lows", "tiles")
+    __slots__ = ("_by_operator", "_lows", "_oldest", "tiles")
 
     def __init__(self, tiles: Iterable[Tile]) -> None:
         ordered = tuple(sorted(tiles, key=_IN_ORDER))
@@ -51,6 +51,7 @@ class TileCover:
         self.tiles: tuple[Tile, ...] = tiles if isinstance(tiles, tuple) and tiles == ordered else ordered
         self._by_operator = {o: tuple(group) for o, group in groupby(self.tiles, key=attrgetter("operator"))}
         self._lows = {o: [t.low for t in group] for o, group in self._by_operator.items()}
+        self._oldest: int | None = None
 
     def operators(self) -> frozenset[str]:
         """The operators that have tiles."""
@@ -87,9 +88,15 @@ class TileCover:
             tiles[at] = tile
         found = object.__new__(TileCover)
         found._by_operator = self._by_operator | {uid: tuple(tiles) for uid, tiles in after.items()}
-        found._lows = self._lows
-        found.tiles = tuple(chain.from_iterable(found._by_operator.values()))
+        found._lows, found._oldest = self._lows, None
+        groups = found._by_operator
+        is_one = len(groups) == 1  # each pass over thousands of tiles counts
+        found.tiles = next(iter(groups.values())) if is_one else tuple(chain.from_iterable(groups.values()))
         return found
+
+    def has_ranges_of(self, other: TileCover) -> bool:
+        """Whether it is known to have tiles of just the same key groups."""
+        return self._lows is other._lows
 
     def floors(self, operator: str, low: int, high: int, newer_than: int) -> tuple[KeyGroupFloor, ...]:
         """The parts of `[low, high)` whose tile is older than seq `newer_than`, each with its tile's seq."""
@@ -101,7 +108,9 @@ class TileCover:
 
     def oldest(self) -> int:
         """The lowest `at` seq of all tiles; 0 without tiles."""
-        return min((t.at.seq for t in self.tiles), default=0)
+        if self._oldest is None:
+            self._oldest = min([t.at.seq for t in self.tiles], default=0)
+        return self._oldest
 
     def oldest_over(self, operator: str, low: int, high: int) -> int:
         """The lowest `at` seq of the tiles that intersect `[low, high)`; above every seq if there is none."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from tests.summaries import summary
 from varve.changelog.working_store import StoreSize
 from varve.spark_integration.checkpoint_statistics import CheckpointStatistics
 from varve.spark_integration.job_gauges import JobCheckpoint
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.operator_summaries import grouped
 from varve.spark_integration.snapshot_watch import BaseSize
+from varve.spark_integration.summary import Summary
 from varve.spark_integration.worker_figures import LogRead, UploadFigures
 from varve.storage.layout import SnapshotName
 from varve.storage.line_view import LineView
@@ -39,13 +41,13 @@ def statistics(**changed: Any) -> CheckpointStatistics:
     return CheckpointStatistics(**{**fields, **changed})
 
 
-def summary(operator: str, partition: int, **changed: Any) -> Summary:
+def of_partition(operator: str, partition: int, **changed: Any) -> Summary:
     fields = {
         "operator": operator, "partition": partition, "low": 4 * partition, "high": 4 * partition + 4, "tag": "0" * 32,
         "slot": 9, "rows_in": 10, "rows_out": 4, "mutations": 2, "restored": "confirmed",
         "timings_ms": {"restore": 1.0, "process": 30.0 + partition}, "state_size": StoreSize(5, None),
     }  # fmt: skip
-    return Summary(**{**fields, **changed})
+    return summary(**{**fields, **changed})
 
 
 def commit(**changed: Any) -> Commit:
@@ -79,11 +81,11 @@ def checkpoint(*, tiles: tuple[Tile, ...] | None = None, **changed: Any) -> JobC
     )
     fields = {
         "statistics": statistics(),
-        "summaries": (
-            summary("first", 0, uploads=UPLOADS, restored="restored", log_read=LogRead(4, 640)),
-            summary("first", 1),
-            summary("second", 0, state_size=None),
-        ),
+        "summaries": grouped([
+            of_partition("first", 0, uploads=UPLOADS, restored="restored", log_read=LogRead(4, 640)),
+            of_partition("first", 1),
+            of_partition("second", 0, state_size=None),
+        ]),
         "commit": commit(),
         "view": LineView(max_parallelism=8, base=AT, full=Link(8, "eight"), tiles=tiles, segments=segments),
         "base_sizes": {

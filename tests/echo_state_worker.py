@@ -1,6 +1,6 @@
 """A small real state worker for tests of the process layer: it answers its input, and can be told to misbehave.
 
-What it does is said in the request's `backend_options`; what it went through is told in the summary's `timings_ms`.
+What it does is said in the request's `backend_options`; what it went through is in the summary's image (`facts_of`).
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varve.spark_integration.process_death import thread_count
-from varve.spark_integration.protocol import KEY_GROUP_COLUMN, Summary, answer_schema, encode_message, row_tag
+from varve.spark_integration.protocol import KEY_GROUP_COLUMN, answer_schema, decode_message, encode_message, row_tag
+from varve.spark_integration.summary import Summary, encode_summary
+from varve.spark_integration.worker_figures import AttemptFigures
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
@@ -100,15 +102,21 @@ class EchoExecution:
             high=1,
             tag=self.task.tag,
             slot=self.task.batch.slot,
-            rows_in=self.rows,
-            timings_ms=facts,
+            figures=AttemptFigures(rows_in=self.rows).packed(),
+            image=encode_message(facts),
         )
         columns = [pa.nulls(1, f.type) for f in self.schema][:-2]
-        last = [pa.array([row_tag(self.task.tag)], pa.int64()), pa.array([encode_message(summary)], pa.binary())]
+        last = [pa.array([row_tag(self.task.tag)], pa.int64()), pa.array([encode_summary(summary)], pa.binary())]
         yield pa.RecordBatch.from_arrays([*columns, *last], schema=self.schema)
 
     def abort(self) -> None:
         self.worker.counts["aborted"] += 1
+
+
+def facts_of(summary: Summary) -> dict[str, float]:
+    """What an echo worker went through until that summary."""
+    found: dict[str, float] = decode_message(summary.image, dict[str, float])
+    return found
 
 
 def computed() -> float:

@@ -21,11 +21,10 @@ from varve.spark_integration.protocol import (
     SUMMARY_COLUMN,
     BatchRequest,
     OperatorRequest,
-    Summary,
     TaskRequest,
-    decode_message,
 )
 from varve.spark_integration.pump import stream
+from varve.spark_integration.summary import Summary, decode_summary
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.worker_home import WorkerHome, worker_name
 from varve.spark_integration.worker_probe import probe
@@ -159,7 +158,7 @@ def split(answer: Iterable[pa.RecordBatch]) -> tuple[list[int], Summary]:
             else:
                 summaries.append(row[SUMMARY_COLUMN])
     assert len(summaries) == 1
-    return values, decode_message(summaries[0], Summary)
+    return values, decode_summary(summaries[0])
 
 
 def alive(pid: int) -> bool:

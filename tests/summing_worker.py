@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.spark_integration.attempt import Attempt
-    from varve.spark_integration.protocol import Summary
+    from varve.spark_integration.summary import Summary
 
 
 class Summing(KeyedProcessFunction[int, Any, tuple[int]]):

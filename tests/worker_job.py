@@ -19,6 +19,7 @@ from varve.changelog.types import Types
 from varve.spark_integration.checkpointed_function import CheckpointedFunction
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.operator_requests import operator_layout, with_states
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN
 from varve.spark_integration.state_worker import StateWorker
 from varve.spark_integration.worker_home import WorkerHome
@@ -38,7 +39,8 @@ if TYPE_CHECKING:
     from varve.spark_integration.attempt import Attempt
     from varve.spark_integration.checkpointed_function import FunctionInitializationContext, FunctionSnapshotContext
     from varve.spark_integration.functions import RuntimeContext
-    from varve.spark_integration.protocol import Summary, TaskRequest
+    from varve.spark_integration.protocol import TaskRequest
+    from varve.spark_integration.summary import Summary
     from varve.storage.records import Commit, Link
 
 KEY_GROUPS: Final = 8
@@ -292,14 +294,14 @@ class WorkerJob:
         """Execute all partitions and commit the batch."""
         summaries = [self.attempt(partition, operations.get(partition, ())) for partition in range(self.parallelism)]
         assert [summary.error for summary in summaries] == [None] * self.parallelism
-        state = self.job.state
+        state, operator = self.job.state, self.task(0).batch.operator
         facts = BatchFacts(
             batch=self.batch,
             query_id="query",
             source_hash=_hash(self.batch),
             time_ms=entry_time(state.base, self.clock.now_ms()),
             watermark_ms=None,
-            operators=(operator_layout(self.task(0).batch.operator, summaries),),
+            operators=(operator_layout(operator, OperatorSummaries.of(operator.operator, summaries)),),
             results=tuple(summaries),
         )
         commit = self.job.commit(facts, f"{state.slot}", self.adoption).commit

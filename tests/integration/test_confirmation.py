@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.state_worker_setup import rows, split
+from tests.summaries import summary
 from tests.summing_worker import SummingWorker, run, summing_worker
 from varve.changelog.rocksdb_database import Database
 from varve.spark_integration.attempt import Attempt
 from varve.spark_integration.confirmation import confirm
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.operator_summaries import grouped
 from varve.spark_integration.worker_home import WorkerHome, listen, worker_name, worker_socket
 from varve.storage.errors import MayHaveHappenedError
 from varve.storage.records import Link
@@ -51,7 +52,7 @@ def test_what_has_won_is_folded_before_the_next_request(worker: SummingWorker, w
         worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag, "no such operator": "tag"})
     worker.process.idle()
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
-    assert (values, summary.restored) == ([6, 10], "current")
+    assert (values, summary.worker_note().restored) == ([6, 10], "current")
 
 
 @pytest.mark.parametrize(("base", "tag"), [(WON, "another tag"), (Link(3, "t"), None)])
@@ -59,7 +60,7 @@ def test_word_of_another_attempt_or_commit_changes_nothing(worker: SummingWorker
     attempt = first_batch(worker)
     worker.process.confirm(base, {operator_of(attempt): tag or attempt.task.tag})
     values, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
-    assert (values, summary.restored) == ([6, 10], "confirmed")
+    assert (values, summary.worker_note().restored) == ([6, 10], "confirmed")
 
 
 def test_the_size_of_the_state_is_told_although_the_word_came_before_the_worker_was_idle(
@@ -69,7 +70,7 @@ def test_the_size_of_the_state_is_told_although_the_word_came_before_the_worker_
     worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
     worker.process.idle()
     _, summary = run(worker.begin(3, base=WON, confirmed=attempt.task.tag), 3)
-    assert summary.state_size is not None
+    assert summary.attempt_figures().state_size is not None
 
 
 def test_word_that_comes_while_the_next_batch_is_executed_changes_nothing(worker: SummingWorker) -> None:
@@ -81,7 +82,7 @@ def test_word_that_comes_while_the_next_batch_is_executed_changes_nothing(worker
     assert split(list(second.finish()))[1].error is None
     worker.process.idle()
     values, summary = run(worker.begin(4, base=Link(3, "t"), confirmed=second.task.tag), 5)
-    assert (values, summary.restored) == ([15, 21], "confirmed")
+    assert (values, summary.worker_note().restored) == ([15, 21], "confirmed")
 
 
 def test_a_batch_that_is_executed_again_after_it_was_over_begins_at_its_base(worker: SummingWorker) -> None:
@@ -89,7 +90,7 @@ def test_a_batch_that_is_executed_again_after_it_was_over_begins_at_its_base(wor
     attempt = first_batch(worker)
     worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
     values, summary = run(worker.begin(3), 10)
-    assert (values, summary.restored) == ([10, 21], "restored")
+    assert (values, summary.worker_note().restored) == ([10, 21], "restored")
 
 
 def test_a_fold_that_fails_between_requests_costs_the_state_and_not_the_job(
@@ -104,17 +105,15 @@ def test_a_fold_that_fails_between_requests_costs_the_state_and_not_the_job(
             patched.setattr(Database, "write", fail)
             worker.process.confirm(WON, {operator_of(attempt): attempt.task.tag})
         values, summary = run(worker.begin(3), 10)
-        assert (values, summary.restored) == ([10, 21], "restored")
+        assert (values, summary.worker_note().restored) == ([10, 21], "restored")
 
 
 def test_nobody_is_waited_for(tmp_path: Path) -> None:
     """Neither who is gone, nor who does not listen, nor who accepts nobody."""
     home = WorkerHome(tmp_path / "home")
     home.create()
-    summaries = [
-        Summary(operator="o", partition=p, low=0, high=1, tag="t", slot=1, home=where)
-        for p, where in enumerate([str(home.path), str(tmp_path / "gone"), "", str(home.path)])
-    ]
+    homes = [str(home.path), str(tmp_path / "gone"), "", str(home.path)]
+    summaries = grouped(summary(partition=p, home=where) for p, where in enumerate(homes))
     with listen(home, worker_socket(worker_name("job", 0))) as server:
         server.listen(0)
         for _ in range(5):

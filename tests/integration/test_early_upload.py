@@ -45,10 +45,10 @@ def test_an_attempt_that_wins_has_all_its_parts_in_the_next_batch(worker: Summin
     worker.process.idle()
     second = worker.begin(3, base=Link(2, "t"), confirmed=first.task.tag)
     values, summary = run(second, 7)
-    assert (values, summary.restored) == ([28, 36], "confirmed")
+    assert (values, summary.worker_note().restored) == ([28, 36], "confirmed")
     assert summary.uploads is not None
     assert summary.uploads.requests == 1, "only what was uploaded since the last summary"
-    assert summary.state_size is not None
+    assert summary.attempt_figures().state_size is not None
 
 
 def test_an_attempt_whose_pump_goes_away_leaves_neither_state_nor_threads(worker: SummingWorker) -> None:

@@ -26,7 +26,7 @@ from varve.materializer.service import run_materializer
 from varve.materializer.stop_signal import StopSignal
 from varve.spark_integration.function_shipment import ShippedFunction
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.summary import Summary
 from varve.spark_integration.worker_connection import WorkerLaunch
 from varve.spark_integration.worker_probe import kill_worker, probe
 from varve.storage import layout
@@ -102,7 +102,7 @@ class ProcessJob(WorkerJob):
     def _executed(self, partition: int, operations: Sequence[Operation]) -> tuple[list[int], Summary]:
         rows = element_rows(operations, partition, self.parallelism)
         values, summary = split(self.executor.stream(self.task(partition), [rows], self.shipped))
-        self.last = values[0], summary.restored
+        self.last = values[0], summary.worker_note().restored
         return values, summary
 
     def _adopt(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:

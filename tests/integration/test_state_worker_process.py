@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.echo_state_worker import FACTORY
+from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import Executor, alive, eventually, opening, rows, split
 from varve.spark_integration import worker_parent
 from varve.spark_integration.executor_jvm import find_jvm
@@ -67,26 +67,34 @@ def test_an_answer_holds_the_rows_with_their_tag_and_one_summary(executor: Execu
     answer = list(executor.stream(task, [rows(10), rows(20_000, first=10)]))
     values, summary = split(answer)
     assert values == list(range(20_010))
-    assert (summary.tag, summary.rows_in) == (task.tag, 20_010)
+    assert (summary.tag, summary.attempt_figures().rows_in) == (task.tag, 20_010)
     assert {t for batch in answer for t in batch.column(1).to_pylist()} == {row_tag(task.tag)}
 
 
 def test_an_empty_partition_gets_a_summary_too(executor: Executor) -> None:
     values, summary = executor.run()
-    assert (values, summary.rows_in) == ([], 0)
+    assert (values, summary.attempt_figures().rows_in) == ([], 0)
 
 
 def test_a_worker_keeps_its_process_and_gets_the_function_once(executor: Executor) -> None:
     summaries = [executor.run(executor.task(task_attempt=i))[1] for i in range(4)]
-    assert len({s.timings_ms["pid"] for s in summaries}) == 1
-    assert [s.timings_ms["fetched"] for s in summaries] == [1, 1, 1, 1]
+    assert len({facts_of(s)["pid"] for s in summaries}) == 1
+    assert [facts_of(s)["fetched"] for s in summaries] == [1, 1, 1, 1]
     other = ShippedFunction("another hash", b"another function", {})
     _, summary = executor.run(executor.task(task_attempt=9, function_hash="another hash"), function=other)
-    assert summary.timings_ms["fetched"] == 2
+    assert facts_of(summary)["fetched"] == 2
 
 
 def test_the_worker_works_ahead_after_each_answer(executor: Executor) -> None:
-    assert [executor.run(executor.task(task_attempt=i))[1].timings_ms["idle"] for i in range(3)] == [0, 1, 2]
+    seen = [facts_of(executor.run(executor.task())[1])["idle"]]
+
+    def has_worked_ahead_twice() -> bool:  # it does not if the next request is there already
+        seen.append(facts_of(executor.run(executor.task(task_attempt=len(seen)))[1])["idle"])
+        return seen[-1] >= 2
+
+    assert eventually(has_worked_ahead_twice, 10)
+    assert seen == sorted(seen)
+    assert seen[0] == 0
 
 
 def test_an_execution_is_noted(executor: Executor) -> None:
@@ -149,15 +157,15 @@ def test_the_parent_forks_from_a_single_thread(executor: Executor) -> None:
 
 def test_arrow_computes_in_a_forked_worker(executor: Executor) -> None:
     _, summary = executor.run(executor.task(backend_options={"compute": True}))
-    assert summary.timings_ms["computed"] == 200_000
+    assert facts_of(summary)["computed"] == 200_000
 
 
 def test_a_killed_worker_is_forked_again(executor: Executor) -> None:
-    first = executor.run()[1].timings_ms["pid"]
+    first = facts_of(executor.run()[1])["pid"]
     assert kill_worker(executor.home, executor.worker) == first
     values, summary = executor.run(executor.task(task_attempt=1), [rows(3)])
     assert values == [0, 1, 2]
-    assert summary.timings_ms["pid"] != first
+    assert facts_of(summary)["pid"] != first
 
 
 def test_a_worker_killed_in_an_execution_fails_the_task_with_a_retryable_error(executor: Executor) -> None:
@@ -170,7 +178,7 @@ def test_a_worker_killed_in_an_execution_fails_the_task_with_a_retryable_error(e
 
     with pytest.raises(DidNotHappenError):
         executor.run(executor.task(task_attempt=1), batches())
-    assert executor.run(executor.task(task_attempt=2))[1].timings_ms["begun"] == 1
+    assert facts_of(executor.run(executor.task(task_attempt=2))[1])["begun"] == 1
 
 
 def test_a_killed_parent_takes_its_workers_along_and_is_started_again(doomed: Executor) -> None:
@@ -178,7 +186,7 @@ def test_a_killed_parent_takes_its_workers_along_and_is_started_again(doomed: Ex
     before = doomed.pids()
     os.kill(before[0], signal.SIGKILL)
     assert eventually(lambda: not any(alive(p) for p in before), 2)
-    assert doomed.run(doomed.task(task_attempt=1))[1].timings_ms["begun"] == 1
+    assert facts_of(doomed.run(doomed.task(task_attempt=1))[1])["begun"] == 1
     assert not set(doomed.pids()) & set(before)
 
 
@@ -217,7 +225,7 @@ def test_a_newer_attempt_takes_the_place_of_a_zombie_pump(executor: Executor) ->
     values, summary = executor.run(executor.task(task_attempt=5), [rows(5)])
     released.set()
     assert values == [0, 1, 2, 3, 4]
-    assert summary.timings_ms["aborted"] == 1
+    assert facts_of(summary)["aborted"] == 1
     with pytest.raises(DidNotHappenError):
         list(zombie)
 
@@ -233,7 +241,7 @@ def test_a_late_request_is_refused_and_harms_nothing(executor: Executor, late: d
     with pytest.raises(DidNotHappenError, match="refused"):
         executor.run(executor.task(**{**current, **late}))
     _, summary = executor.run(executor.task(**{**current, "task_attempt": 9}))
-    assert (summary.timings_ms["begun"], summary.timings_ms["aborted"]) == (2, 0)
+    assert (facts_of(summary)["begun"], facts_of(summary)["aborted"]) == (2, 0)
 
 
 def test_operators_of_one_attempt_take_turns(executor: Executor) -> None:
@@ -250,7 +258,7 @@ def test_operators_of_one_attempt_take_turns(executor: Executor) -> None:
     second: list[float] = []
     thread = threading.Thread(
         target=lambda: second.append(
-            executor.run(executor.task(operator="second", task_attempt=2))[1].timings_ms["aborted"]
+            facts_of(executor.run(executor.task(operator="second", task_attempt=2))[1])["aborted"]
         )
     )
     thread.start()
@@ -267,7 +275,7 @@ def test_a_pump_that_leaves_early_aborts_its_attempt(executor: Executor) -> None
     next(answer)
     answer.close()
     _, summary = executor.run(executor.task(slot=3))
-    assert (summary.timings_ms["aborted"], summary.timings_ms["finished"]) == (1, 1)
+    assert (facts_of(summary)["aborted"], facts_of(summary)["finished"]) == (1, 1)
 
 
 def test_a_pump_that_leaves_before_it_is_served_is_not_begun(executor: Executor) -> None:
@@ -289,8 +297,8 @@ def test_a_pump_that_leaves_before_it_is_served_is_not_begun(executor: Executor)
     released.set()
     split(running)
     _, summary = executor.run(executor.task(slot=4))
-    assert summary.timings_ms["aborted"] == 0
-    assert summary.timings_ms["begun"] - summary.timings_ms["finished"] == 0
+    assert facts_of(summary)["aborted"] == 0
+    assert facts_of(summary)["begun"] - facts_of(summary)["finished"] == 0
 
 
 def test_an_error_of_the_input_reaches_the_task_and_aborts_the_attempt(executor: Executor) -> None:
@@ -300,7 +308,7 @@ def test_an_error_of_the_input_reaches_the_task_and_aborts_the_attempt(executor:
 
     with pytest.raises(ZeroDivisionError, match="in Spark's input"):
         executor.run(executor.task(), broken())
-    assert executor.run(executor.task(task_attempt=1))[1].timings_ms["aborted"] == 1
+    assert facts_of(executor.run(executor.task(task_attempt=1))[1])["aborted"] == 1
 
 
 def test_a_varve_error_of_the_worker_arrives_as_itself(executor: Executor) -> None:
@@ -309,7 +317,7 @@ def test_a_varve_error_of_the_worker_arrives_as_itself(executor: Executor) -> No
     assert caught.value.context["object_name"] == "chain/7"
     assert caught.value.context["operator"] == "count"
     assert "echo_state_worker.py" in caught.value.__notes__[0]
-    assert executor.run(executor.task(task_attempt=1))[1].timings_ms["aborted"] == 0
+    assert facts_of(executor.run(executor.task(task_attempt=1))[1])["aborted"] == 0
 
 
 @pytest.mark.parametrize(("point", "name"), [("process", "OSError: no space left"), ("finish", "SystemExit: 3")])
@@ -321,7 +329,7 @@ def test_another_error_of_the_worker_is_described_and_aborts_the_attempt(
         executor.run(executor.task(backend_options={"fail": point}), endless if point == "process" else ())
     assert "Traceback" in caught.value.__notes__[0]
     _, summary = executor.run(executor.task(task_attempt=1))
-    assert (summary.timings_ms["begun"], summary.timings_ms["aborted"]) == (2, 1)
+    assert (facts_of(summary)["begun"], facts_of(summary)["aborted"]) == (2, 1)
 
 
 def test_a_factory_that_cannot_be_loaded_fails_the_task_with_its_name(executor: Executor) -> None:
@@ -331,10 +339,10 @@ def test_a_factory_that_cannot_be_loaded_fails_the_task_with_its_name(executor: 
 
 
 def test_an_idle_worker_ends_in_order_and_is_forked_again(executor: Executor) -> None:
-    first = int(executor.run(executor.task(idle_timeout_s=0.1))[1].timings_ms["pid"])
+    first = int(facts_of(executor.run(executor.task(idle_timeout_s=0.1))[1])["pid"])
     assert eventually(lambda: not alive(first), 3)
     assert (executor.home.path / f"closed-{first}").exists()
-    assert executor.run(executor.task(task_attempt=1))[1].timings_ms["pid"] != first
+    assert facts_of(executor.run(executor.task(task_attempt=1))[1])["pid"] != first
 
 
 @pytest.mark.parametrize("whom", ["parent", "worker"])
@@ -345,7 +353,7 @@ def test_sigterm_ends_in_order_and_keeps_local_files(doomed: Executor, whom: str
     ended = pids if whom == "parent" else pids[1:]
     assert eventually(lambda: not any(alive(p) for p in ended), 3)
     assert (doomed.home.path / f"closed-{pids[1]}").exists()
-    assert doomed.run(doomed.task(task_attempt=1))[1].timings_ms["begun"] == 1
+    assert facts_of(doomed.run(doomed.task(task_attempt=1))[1])["begun"] == 1
 
 
 def test_sigterm_cuts_off_a_waiting_execution(executor: Executor) -> None:

@@ -141,7 +141,7 @@ def combining_always(monkeypatch: pytest.MonkeyPatch, way: Way | None) -> list[i
     after = MapSideCombining.after
 
     def seen(combining: MapSideCombining, summaries: Any) -> None:
-        rows_read.append(sum(summary.rows_in for summary in summaries))
+        rows_read.append(sum(own.total("rows_in") for own in summaries))
         after(combining, summaries)
 
     monkeypatch.setattr(MapSideCombining, "after", seen)

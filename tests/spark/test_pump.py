@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
-from tests.echo_state_worker import FACTORY
+from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import alive, batch_request, eventually
 from varve.spark_integration.executor_jvm import ancestors
 from varve.spark_integration.function_shipment import ship_function
@@ -27,12 +27,12 @@ from varve.spark_integration.protocol import (
     SUMMARY_COLUMN,
     TAG_COLUMN,
     Summary,
-    decode_message,
     encode_message,
     row_tag,
 )
 from varve.spark_integration.pump import ExecutionNotes, make_pump
 from varve.spark_integration.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
+from varve.spark_integration.summary import decode_summary
 from varve.spark_integration.worker_connection import WorkerLaunch
 from varve.spark_integration.worker_home import WorkerHome, executor_home
 from varve.storage.clock import SystemTokens
@@ -75,7 +75,7 @@ class Batches:
         frame = frame.withColumn(PARTITION_COLUMN, partition).repartitionById(PARTITIONS, PARTITION_COLUMN)
         answer = frame.mapInArrow(finding_tests(pump), SCHEMA).collect()
         shipped.destroy()
-        summaries = [decode_message(bytes(r[SUMMARY_COLUMN]), Summary) for r in answer if r[SUMMARY_COLUMN] is not None]
+        summaries = [decode_summary(bytes(r[SUMMARY_COLUMN])) for r in answer if r[SUMMARY_COLUMN] is not None]
         tags = {row_tag(s.tag) for s in summaries}
         assert all(r[TAG_COLUMN] in tags for r in answer)
         values = [r["value"] for r in answer if r[SUMMARY_COLUMN] is None]
@@ -122,9 +122,9 @@ def test_partitions_keep_their_processes_when_sparks_python_workers_are_killed(b
     values, first = batches.run(1000, notes=notes)
     assert values == list(range(1000))
     assert sorted(notes.value) == sorted(("count", s.partition, s.tag) for s in first)
-    pids = [s.timings_ms["pid"] for s in first]
+    pids = [facts_of(s)["pid"] for s in first]
     assert len(set(pids)) == PARTITIONS
-    assert [s.timings_ms["pid"] for s in batches.run(50_000)[1]] == pids
+    assert [facts_of(s)["pid"] for s in batches.run(50_000)[1]] == pids
     jvm: Any = batches.spark.sparkContext._jvm
     workers = python_workers(jvm.java.lang.ProcessHandle.current().pid())
     assert workers
@@ -133,7 +133,7 @@ def test_partitions_keep_their_processes_when_sparks_python_workers_are_killed(b
     assert eventually(lambda: not any(alive(w) for w in workers), 5)
     values, after = batches.run(1000)
     assert values == list(range(1000))
-    assert [s.timings_ms["pid"] for s in after] == pids
+    assert [facts_of(s)["pid"] for s in after] == pids
 
 
 def test_sparks_python_workers_do_not_search_their_modules_for_garbage_after_every_task(batches: Batches) -> None:
@@ -162,7 +162,7 @@ def test_sparks_python_workers_send_without_waiting_for_acknowledgements(batches
 
 def test_an_empty_batch_gives_one_summary_per_partition(batches: Batches) -> None:
     values, summaries = batches.run(0)
-    assert (values, [s.partition for s in summaries], [s.rows_in for s in summaries]) == ([], [0, 1, 2], [0, 0, 0])
+    assert (values, [(s.partition, s.attempt_figures().rows_in) for s in summaries]) == ([], [(0, 0), (1, 0), (2, 0)])
 
 
 def test_a_function_finds_its_broadcasts_and_files_in_every_batch(batches: Batches, tmp_path: Path) -> None:
@@ -179,7 +179,7 @@ def test_a_function_finds_its_broadcasts_and_files_in_every_batch(batches: Batch
 
     for _ in range(2):
         _, summaries = batches.run(10, function, backend_options={"call": True})
-        assert [s.timings_ms["called"] for s in summaries] == [42, 42, 42]
+        assert [facts_of(s)["called"] for s in summaries] == [42, 42, 42]
 
 
 def test_a_workers_error_fails_the_job_with_its_text(batches: Batches) -> None:
@@ -193,7 +193,7 @@ def test_a_workers_error_fails_the_job_with_its_text(batches: Batches) -> None:
 def test_cancelled_tasks_abort_their_attempts_and_the_next_batch_runs(batches: Batches) -> None:
     # Spark waits for two seconds before it ends the Python worker of a cancelled task: the attempt must last longer.
     context = batches.spark.sparkContext
-    before = [s.timings_ms["aborted"] for s in batches.run(10)[1]]
+    before = [facts_of(s)["aborted"] for s in batches.run(10)[1]]
 
     def slow() -> None:
         context.setJobGroup("slow", "to be cancelled", interruptOnCancel=True)
@@ -211,7 +211,7 @@ def test_cancelled_tasks_abort_their_attempts_and_the_next_batch_runs(batches: B
         """A worker may notice only after the next batch that its peer has gone."""
         values, summaries = batches.run(10)
         assert values == list(range(10))
-        return sum(s.timings_ms["aborted"] for s in summaries) > sum(before)
+        return sum(facts_of(s)["aborted"] for s in summaries) > sum(before)
 
     assert eventually(has_aborted, 20)
 

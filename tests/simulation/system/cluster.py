@@ -19,11 +19,10 @@ from varve.spark_integration.protocol import (
     SUMMARY_COLUMN,
     TAG_COLUMN,
     BatchRequest,
-    Summary,
     TaskRequest,
-    decode_message,
 )
 from varve.spark_integration.state_worker import OperatorState
+from varve.spark_integration.summary import Summary, decode_summary
 from varve.spark_integration.worker_admission import Seen, judge, supersedes
 from varve.spark_integration.worker_home import WorkerHome
 from varve.spark_integration.working_stores import WorkingStores
@@ -189,11 +188,11 @@ class Executor:
                 if row[SUMMARY_COLUMN] is None:
                     outcome.rows.append((row["k"], row["n"]))
                 else:
-                    outcome.summary = decode_message(row[SUMMARY_COLUMN], Summary)
+                    outcome.summary = decode_summary(row[SUMMARY_COLUMN])
         assert outcome.summary is not None
         if outcome.summary.error is None:
             self._oracle.finished(model, outcome.rows)
-            self._oracle.count(f"began {outcome.summary.restored.replace('-', ' ')}")
+            self._oracle.count(f"began {outcome.summary.worker_note().restored.replace('-', ' ')}")
 
     def _state(self, worker: Worker, task: TaskRequest) -> OperatorState:
         request = task.batch.operator

@@ -31,7 +31,7 @@ from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
 from varve.materializer import state_origin
 from varve.spark_integration import batch_attempt, coordinator
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.storage import hedged_claim, job_run, log_store
 from varve.storage.claim import Claim, ClaimRequest
 from varve.storage.encryption_key import PROVIDER_VARIABLE
@@ -217,12 +217,12 @@ class Simulation:
         self.note(f"a clone of {source} is started")
         self.jobs.append(SimulatedJob(self, CLONE, source))
 
-    def confirm(self, summaries: Sequence[Summary], _job_id: str, base: Link) -> None:
+    def confirm(self, summaries: Sequence[OperatorSummaries], _job_id: str, base: Link) -> None:
         """In the place of `confirmation.confirm`."""
         task = self.scheduler.current
         for job in self.jobs:
             if task is not None and task.process in job.processes:
-                job.cluster.confirm(summaries, base)
+                job.cluster.confirm([summary for own in summaries for summary in own.summaries], base)
 
     def claim_request(self, *given: Any) -> ClaimRequest:
         """In the place of `ClaimRequest`: counts requests that others join."""

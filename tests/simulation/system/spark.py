@@ -17,9 +17,10 @@ import pyarrow as pa
 from tests.simulation.system.function import key_group
 from varve.spark_integration.batch_execution import BatchRedoError, OperatorResult, check_broadcast, check_summaries
 from varve.spark_integration.broadcast_input import BROADCAST, OWN
-from varve.spark_integration.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, Summary, row_tag
+from varve.spark_integration.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
 from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
 from varve.spark_integration.sinks import Sink
+from varve.spark_integration.summary import Summary
 from varve.spark_integration.user_errors import UserErrorRaised
 from varve.storage.base_decision import SinkCommit, SparkProgress
 
@@ -252,7 +253,7 @@ class SimulatedExecution:
 def chained_rows(result: OperatorResult) -> Answer:
     """In the place of `batch_execution.chained_rows`: a block of any other attempt fails who reads it."""
     answer: Any = result.answer
-    answer.winners = frozenset(row_tag(summary.tag) for summary in result.summaries)
+    answer.winners = frozenset(row_tags([summary.tag for summary in result.summaries.summaries]))
     return answer
 
 

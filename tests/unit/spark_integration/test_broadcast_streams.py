@@ -9,6 +9,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
+from tests.summaries import summary
 from varve.changelog.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.types import Types
@@ -28,7 +29,8 @@ from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.graph_plan import GraphPlan, plan_graph
 from varve.spark_integration.input_branches import BranchedPreparation
-from varve.spark_integration.protocol import KEY_COLUMN, Summary
+from varve.spark_integration.operator_summaries import OperatorSummaries
+from varve.spark_integration.protocol import KEY_COLUMN
 from varve.spark_integration.side_by_side import INPUT_COLUMN, rows_column
 from varve.spark_integration.streams import DataStream
 from varve.storage.errors import InvalidRequestError
@@ -193,13 +195,10 @@ def test_what_cannot_be_broadcast_or_connected_is_said_at_its_line(pairs: DataSt
 
 
 def test_partitions_that_have_read_other_broadcast_rows_make_the_batch_be_redone() -> None:
-    same = [
-        Summary(operator="op", partition=p, low=p, high=p + 1, tag="", slot=1, broadcast_digest="x") for p in (0, 1)
-    ]
-    check_broadcast(same, 3)
-    other = Summary(operator="op", partition=2, low=2, high=3, tag="", slot=1)
+    same = [summary(partition=p, broadcast_digest="x") for p in (0, 1)]
+    check_broadcast(OperatorSummaries.of("sums", same), 3)
     with pytest.raises(BatchRedoError, match="different broadcast rows"):
-        check_broadcast([*same, other], 3)
+        check_broadcast(OperatorSummaries.of("sums", [*same, summary(partition=2)]), 3)
 
 
 def test_elements_of_both_streams_keep_their_types(pairs: DataStream, numbers: DataStream) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import types as spark
 
+from tests.summaries import summary
 from varve.spark_integration.aggregations import aggregate_columns
 from varve.spark_integration.map_side_combine import (
     ARROW_ROWS_MIN,
@@ -17,30 +18,31 @@ from varve.spark_integration.map_side_combine import (
     Way,
     map_side_combine,
 )
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.operator_summaries import OperatorSummaries
 
 KEYS = ARROW_ROWS_MIN // ARROW_ROWS_PER_KEY_MIN
 
 
-def summary(rows: int, keys: int, operator: str = "totals", partition: int = 0) -> Summary:
-    return Summary(
-        operator=operator, partition=partition, low=0, high=64, tag="0" * 32, slot=1, rows_in=rows, rows_out=keys
-    )
+def of_operator(rows: int, keys: int, operator: str = "totals", others: int = 0) -> OperatorSummaries:
+    """Of a partition with these rows and keys, and one with as many of both as `others` says."""
+    first = summary(operator=operator, rows_in=rows, rows_out=keys)
+    second = summary(operator=operator, partition=1, rows_in=others, rows_out=others)
+    return OperatorSummaries.of(operator, [first, second])
 
 
 def test_nothing_is_combined_before_many_rows_per_key_were_seen() -> None:
     combining = MapSideCombining()
     assert combining.way("totals") is None
-    combining.after([summary(ROWS_PER_KEY_MIN * 5 - 1, 5)])
+    combining.after([of_operator(ROWS_PER_KEY_MIN * 5 - 1, 5)])
     assert combining.way("totals") is None
-    combining.after([summary(ROWS_PER_KEY_MIN * 5, 5), summary(10, 10, "other")])
+    combining.after([of_operator(ROWS_PER_KEY_MIN * 5, 5), of_operator(10, 10, "other")])
     assert combining.way("totals") is Way.SPARK
     assert combining.way("other") is None
 
 
 def test_all_partitions_count() -> None:
     combining = MapSideCombining()
-    combining.after([summary(ROWS_PER_KEY_MIN * 5, 5), summary(5, 5, partition=1)])
+    combining.after([of_operator(ROWS_PER_KEY_MIN * 5, 5, others=5)])
     assert combining.way("totals") is None
 
 
@@ -52,45 +54,45 @@ def test_combined_batches_say_nothing_until_one_is_not_combined_again(
     rows: int, keys: int, combined: int, way: Way
 ) -> None:
     combining = MapSideCombining()
-    combining.after([summary(rows, keys)])
+    combining.after([of_operator(rows, keys)])
     for _ in range(COMBINED_BATCHES_MAX):
         assert combining.way("totals") is way
-        combining.after([summary(combined, keys)])
+        combining.after([of_operator(combined, keys)])
     assert combining.way("totals") is None
-    combining.after([summary(rows, keys)])
+    combining.after([of_operator(rows, keys)])
     assert combining.way("totals") is way
 
 
 def test_a_batch_without_rows_changes_nothing() -> None:
     combining = MapSideCombining()
-    combining.after([summary(0, 0)])
+    combining.after([of_operator(0, 0)])
     assert combining.way("totals") is None
 
 
 @pytest.mark.parametrize(("rows", "keys"), [(ARROW_ROWS_MIN - 1, KEYS), (ARROW_ROWS_MIN, KEYS + 1)])
 def test_few_rows_or_few_per_key_are_not_combined_in_arrow(rows: int, keys: int) -> None:
     combining = MapSideCombining()
-    combining.after([summary(rows, keys)])
+    combining.after([of_operator(rows, keys)])
     assert combining.way("totals") is None
 
 
 def test_combining_in_arrow_rests_where_it_leaves_most_rows() -> None:
     combining = MapSideCombining()
-    combining.after([summary(ARROW_ROWS_MIN, KEYS)])
-    combining.after([summary(ARROW_ROWS_MIN // 2 + 1, KEYS)])
+    combining.after([of_operator(ARROW_ROWS_MIN, KEYS)])
+    combining.after([of_operator(ARROW_ROWS_MIN // 2 + 1, KEYS)])
     for _ in range(COMBINED_BATCHES_MAX):
         assert combining.way("totals") is None
-        combining.after([summary(ARROW_ROWS_MIN, KEYS)])
-    combining.after([summary(ARROW_ROWS_MIN, KEYS)])
+        combining.after([of_operator(ARROW_ROWS_MIN, KEYS)])
+    combining.after([of_operator(ARROW_ROWS_MIN, KEYS)])
     assert combining.way("totals") is Way.ARROW
 
 
 def test_combining_in_arrow_ends_with_the_large_batches() -> None:
     combining = MapSideCombining()
-    combining.after([summary(ARROW_ROWS_MIN, KEYS)])
-    combining.after([summary(KEYS // 2 + 1, KEYS // 2 + 1)])
+    combining.after([of_operator(ARROW_ROWS_MIN, KEYS)])
+    combining.after([of_operator(KEYS // 2 + 1, KEYS // 2 + 1)])
     assert combining.way("totals") is Way.ARROW
-    combining.after([summary(10, 10)])
+    combining.after([of_operator(10, 10)])
     assert combining.way("totals") is None
 
 

@@ -7,10 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.state_worker_setup import batch_request, filled
+from tests.state_worker_setup import batch_request
+from tests.summaries import summary
 from varve.changelog.schema_history import change
 from varve.spark_integration.operator_requests import operator_layout, with_states
-from varve.spark_integration.protocol import Summary, encode_message
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.storage.errors import IncompatibleError
 from varve.storage.records import Commit, Link, StateSchema
 
@@ -25,11 +26,8 @@ def changed(stored: StateSchema, value_type: str, *, migrates: bool = False) -> 
 
 
 def layout_of(*partitions: tuple[StateSchema, ...]) -> Any:
-    summaries: list[Summary] = [
-        filled(Summary, operator="count", partition=i, states=encode_message(states))
-        for i, states in enumerate(partitions)
-    ]
-    return operator_layout(REQUEST, [*summaries, filled(Summary, operator="another", states=encode_message((OLD,)))])
+    summaries = [summary(operator="count", partition=i, states=states) for i, states in enumerate(partitions)]
+    return operator_layout(REQUEST, OperatorSummaries.of("count", summaries))
 
 
 def test_a_layout_has_every_state_of_any_partition_at_its_newest_version() -> None:

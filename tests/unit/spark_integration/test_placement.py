@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.evenness import unevenness
+from tests.summaries import summary
+from varve.spark_integration.operator_summaries import OperatorSummaries, grouped
 from varve.spark_integration.placement import (
     Executor,
     JoinForm,
@@ -17,7 +19,6 @@ from varve.spark_integration.placement import (
     join_form,
     next_placement,
 )
-from varve.spark_integration.protocol import Summary
 
 SALT = "job"
 
@@ -159,11 +160,8 @@ def test_the_hash_form_needs_reduce_tasks_without_wishes() -> None:
 
 
 def test_moves_are_counted_from_batch_to_batch() -> None:
-    def batch(*names: str) -> list[Summary]:
-        return [
-            Summary(operator="sums", partition=p, low=p, high=p + 1, tag="", slot=1, executor=name)
-            for p, name in enumerate(names)
-        ]
+    def batch(*names: str) -> tuple[OperatorSummaries, ...]:
+        return grouped(summary(partition=p, executor=name) for p, name in enumerate(names))
 
     moved = PartitionMoves()
     assert [moved.after(batch(*names)) for names in ("aab", "aab", "bab", "bba", "bba")] == [0, 0, 1, 2, 0]

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from varve.spark_integration import segment_inbox
-from varve.spark_integration.protocol import Summary
 from varve.spark_integration.segment_inbox import SEGMENT_BYTES_MIN, SegmentInbox, hand_over
+from varve.spark_integration.summary import Summary
 from varve.spark_integration.worker_home import WorkerHome, connect, listen
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.state_worker_setup import filled
 from varve.spark_integration.operator_runner import user_error
-from varve.spark_integration.protocol import Summary
+from varve.spark_integration.summary import Summary
 from varve.spark_integration.user_errors import user_function_error
 from varve.storage.errors import IncompatibleError, UserFunctionError
 

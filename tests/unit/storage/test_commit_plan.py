@@ -231,7 +231,7 @@ class TestFullEntries:
         driver = ChainJob().driver(0)
         driver.commit(0)
         pack = pack_for(driver)
-        strange = pack._replace(planned_from=(), packed=frozenset(r for r in pack.packed) | {next(iter(pack.refs))})
+        strange = pack._replace(planned_from=(), packed=(*pack.packed, pack.refs[0]))
         with pytest.raises(InvariantError, match="not on the base's line"):
             driver.plan(1, two(), pack=strange)
 

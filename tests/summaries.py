@@ -1,0 +1,19 @@
+"""Summaries of state workers for tests, by the names of what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from varve.spark_integration.summary import Summary, WorkerNote, encode_note
+from varve.spark_integration.worker_figures import AttemptFigures
+
+FIGURES = frozenset(AttemptFigures.__dataclass_fields__)
+NOTE = frozenset(WorkerNote.__struct_fields__)
+
+
+def summary(**said: Any) -> Summary:
+    """A summary of which these fields are known: its own, those of its figures and those of its note."""
+    fields = {"operator": "sums", "partition": 0, "low": 0, "high": 1, "tag": "0" * 32, "slot": 1, **said}
+    figures = AttemptFigures(**{name: fields.pop(name) for name in FIGURES & fields.keys()})
+    note = WorkerNote(**{name: fields.pop(name) for name in NOTE & fields.keys()})
+    return Summary(figures=figures.packed(), note=encode_note(note), **fields)
