@@ -135,7 +135,7 @@ class Size(IntEnum):
 
 
 @pytest.mark.parametrize(
-    "key", [[1], {"a": 1}, {1}, object(), 1j, (1, [2]), Colour.RED, Size.SMALL, Decimal("nan"), "\ud800"], ids=repr
+    "key", [[1], {"a": 1}, {1}, object(), 1j, (1, [2]), Colour.RED, Size.SMALL, Decimal("nan"), "\ud800"], ids=type
 )
 def test_what_cannot_be_a_key_is_said_with_the_way_out(key: Any) -> None:
     with pytest.raises(InvalidRequestError, match="pass key_type"):

@@ -106,7 +106,7 @@ def test_lists_are_taken_from_every_sequence(given: Any) -> None:
         assert kind.thaw(kind.freeze(given)) == [1, 2]
 
 
-@pytest.mark.parametrize("wrong", ["12", b"12", {1: 2}, {1, 2}, 5, None, np.float64(1), iter([1])], ids=repr)
+@pytest.mark.parametrize("wrong", ["12", b"12", {1: 2}, {1, 2}, 5, None, np.float64(1), iter([1])], ids=type)
 def test_what_is_no_sequence_is_refused(wrong: Any) -> None:
     with pytest.raises(InvalidRequestError):
         Types.LIST("int").freeze(wrong)

@@ -172,6 +172,15 @@ def test_of_many_snapshots_a_commit_takes_some_and_the_next_ones_the_rest() -> N
     assert found == [[0, 1, 2], [3, 4, 5], [6, 7]]
 
 
+def test_floors_are_found_among_many() -> None:
+    floors = tuple(SnapshotFloor("op", n, n + 1, 5) for n in range(8))
+    for low in range(8):
+        assert adopted(EIGHT, snapshot(low, low + 1, 5, 6), floors=floors) == ([], {})
+        assert adopted(EIGHT, snapshot(low, low + 1, 6, 6), floors=floors)[0] == [(low, low + 1, 6, 6)]
+    assert adopted(EIGHT, snapshot(0, 8, 1, 6), floors=floors)[0] == [(0, 8, 6, 1)], "a range that never had any"
+    assert adopted(EIGHT, snapshot(2, 8, 1, 6), floors=floors)[0] == [(2, 8, 6, 1)]
+
+
 def test_what_is_not_possible_does_not_keep_the_others_waiting() -> None:
     waiting = [snapshot(n, n + 1, 1, at=11) for n in range(6)]  # of a commit that is not there yet
     found, _ = adopted(EIGHT, *waiting, snapshot(6, 7, 1, 5), snapshot(7, 8, 1, 5), at_once=1)
