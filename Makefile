@@ -13,10 +13,17 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 
 # Kinds of tests, in the order in which they run: the quick ones first.
 KINDS := unit property contract golden tidy simulation integration spark
-TEST_DIRECTORIES := $(foreach kind,$(KINDS),$(wildcard tests/$(kind)))
+# Tests that use all cores, or start processes and wait for them, have the machine for themselves.
+ALONE_KINDS := integration spark
+ALONE_TESTS := tests/simulation/test_seeds.py $(foreach kind,$(ALONE_KINDS),tests/$(kind))
+OTHER_TESTS := $(foreach kind,$(filter-out $(ALONE_KINDS),$(KINDS)),tests/$(kind)) --ignore tests/simulation/test_seeds.py
 PYTEST := $(PYTHON) -m pytest -p tests.kind_summary
+# The others run one per core.
+PYTEST_PARALLEL := $(PYTEST) -n auto --maxprocesses 4 --dist worksteal
 # More arguments for pytest: make test PYTEST_ARGS='-x -k chain'
 PYTEST_ARGS ?=
+# They may leave no test of one of the two runs, which pytest ends with 5.
+NONE_IS_FINE := $(if $(PYTEST_ARGS),|| [ $$? -eq 5 ])
 
 DEMO := examples.flights
 DEMO_ARGS ?=
@@ -64,11 +71,13 @@ demo-crash: java $(VENV)/.installed-demo ## The same while its processes are kil
 
 .PHONY: test
 test: java $(VENV)/.installed-test ## Run the tests, but for a few long ones
-	$(PYTEST) -m 'not long' $(TEST_DIRECTORIES) $(PYTEST_ARGS)
+	$(PYTEST_PARALLEL) -m 'not long' $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) -m 'not long' $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 .PHONY: test-all
 test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason
-	$(PYTEST) -rs $(TEST_DIRECTORIES) $(PYTEST_ARGS)
+	$(PYTEST_PARALLEL) -rs $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) -rs $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_o
 
 __all__ = ["ceph_cluster", "ceph_server", "moto_server"]
 
-SEED = seed_of(os.environ)
+SEED = os.environ[SEED_VARIABLE] = seed_of(os.environ)  # also of pytest's processes, if there are several
 
 settings.register_profile(
     "varve", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))

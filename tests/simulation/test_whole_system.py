@@ -1,20 +1,17 @@
-"""The whole system on a simulated storage and clock, by seeds (`tests/simulation/system`).
+"""The simulation of the whole system (`tests/simulation/system`) finds what is broken, and what it has found before.
 
-Under CI the seeds are the same in every run, elsewhere they begin at a random one. A failure names its seed;
-`python -m tests.simulation.system SEED --trace` runs it again, step for step.
+Many seeds of the unbroken product: `test_seeds.py`.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import ExitStack
 from itertools import count
-from pathlib import Path
 
 import pytest
 
@@ -22,63 +19,10 @@ from tests.simulation.system.mutations import MUTATIONS, Mutation
 from tests.simulation.system.named_seeds import NAMED
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
+from tests.simulation.system.seed_processes import ROOT, check, start
 from tests.simulation.system.simulation import simulate
 
-ROOT = Path(__file__).resolve().parents[2]
-BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
-SHORT, PARTS = 1_000, 4 if os.environ.get("CI") else 1
-"""Seeds of a test, and how many such tests: 4,000 under CI."""
-SHORT_STEPS_MIN = 500_000
-"""Steps of such a test: 2,000,000 under CI."""
-LONG = 2
-LONG_STEPS = 20_000
-PROCESSES = 2
 FOUND_WITHIN = 150
-
-
-def start(first: int, seeds: int, *more: str) -> subprocess.Popen[str]:
-    """A process that runs these seeds."""
-    command = [sys.executable, "-m", "tests.simulation.system", str(first), "--seeds", str(seeds), *more]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-
-
-def check(running: list[subprocess.Popen[str]]) -> str:
-    """Wait for them; what they said, if nothing has failed."""
-    said = [process.communicate()[0] for process in running]
-    text = "\n".join(said)
-    print(text)  # noqa: T201  with the seeds that failed
-    assert [process.returncode for process in running] == [0] * len(running), text[-4000:]
-    return text
-
-
-def ran(text: str) -> tuple[int, int]:
-    """Seeds and steps of all processes."""
-    lines = [tuple(map(int, line)) for line in re.findall(r"^(\d+) seeds, \d+ failed, (\d+) steps", text, re.MULTILINE)]
-    assert len(lines) == PROCESSES, text
-    return sum(seeds for seeds, _ in lines), sum(steps for _, steps in lines)
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("part", range(PARTS))
-def test_no_short_simulation_breaks_an_invariant(part: int) -> None:
-    share = SHORT // PROCESSES
-    text = check([start(BASE + part * SHORT + number * share, share) for number in range(PROCESSES)])
-    assert ran(text)[0] == SHORT
-    assert ran(text)[1] >= SHORT_STEPS_MIN
-    counts = {what: int(number) for what, number in re.findall(r"([\w: ]+): (\d+)", text.replace(", ", "\n"))}
-    for what in (
-        *("acknowledged", "adopted", "redistributed", "refused start", "savepoints", "read", "deleted chain"),
-        *("set back", "set back to a savepoint", "cloned", "rules changed", "encrypted", "log elsewhere", "hedged"),
-        *("standby: caught up", "standby: held", "began caught up"),
-    ):
-        assert counts.get(what, 0) > 0, f"the simulation does not go far enough: no {what}"
-
-
-@pytest.mark.timeout(1800)
-def test_no_long_simulation_breaks_an_invariant() -> None:
-    share = LONG // PROCESSES
-    text = check([start(BASE + number * share, share, "--steps", str(LONG_STEPS)) for number in range(PROCESSES)])
-    assert ran(text) >= (LONG, LONG * LONG_STEPS)
 
 
 @pytest.mark.parametrize("what", MUTATIONS)
