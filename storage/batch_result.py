@@ -119,7 +119,7 @@ def by_operator(records: Sequence[_R]) -> dict[str, list[_R]]:
     if uids and uids.count(uids[0]) == len(uids):
         found = {uids[0]: list(records)}
     else:
-        found = {uid: list[_R]() for uid in uids}
+        found = {uid: list[_R]() for uid in dict.fromkeys(uids)}
         for record in records:
             found[record.operator].append(record)
     for own in found.values():

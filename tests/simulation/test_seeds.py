@@ -17,7 +17,7 @@ from tests.simulation.system.seed_processes import check, start
 BASE = 0 if os.environ.get("CI") else random.SystemRandom().randrange(1 << 40)
 SHORT, PARTS = 1_000, 4 if os.environ.get("CI") else 1
 """Seeds of a test, and how many such tests: 4,000 under CI."""
-SHORT_SECONDS = 180
+SHORT_SECONDS = 120
 """Then no further seed is begun: on a slow machine such a test has fewer."""
 SHORT_SEEDS_MIN = SHORT // 4
 STEPS_MIN = 500
