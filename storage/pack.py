@@ -34,6 +34,9 @@ JOINED_BYTES_MAX: Final = 2 << 20
 JOINED_FACTOR: Final = 2
 """See `packable_of`."""
 
+_TOGETHER_BYTES_MAX: Final = 64 << 10
+"""See `_together`."""
+
 _Range = tuple[str, int, int]
 """Operator and key groups."""
 
@@ -136,12 +139,15 @@ def plan_pack(
     def pieces() -> Iterator[bytes]:
         nonlocal offset
         for run in runs:
-            joined = _joined_bytes(run, data)
-            place = ObjectSlice(name, offset, len(joined), zlib.crc32(joined))
+            begin, crc32 = offset, 0
+            for some in _together(run):
+                joined = _joined_bytes(some, data)
+                crc32 = zlib.crc32(joined, crc32)
+                offset += len(joined)
+                yield joined
+            place = ObjectSlice(name, begin, offset - begin, crc32)
             first = run[0]
             refs.append(SegmentRef(first.operator, first.low, first.high, first.seq_first, run[-1].seq_last, place))
-            offset += len(joined)
-            yield joined
         places: dict[ObjectSlice, ObjectSlice] = {}
         for image, body in (images or {}).items():
             if image.data not in places:
@@ -272,6 +278,13 @@ def _crossing(ranges: set[_Range]) -> dict[_Range, list[_Range]]:
                 found.setdefault(other, []).append(one)
             number += 1  # noqa: PLW2901  where the next one that may cross stands
     return found
+
+
+def _together(run: list[SegmentRef]) -> list[list[SegmentRef]]:
+    """What of a run is copied at once: all if it is small, for thousands of runs are; else segment by segment."""
+    if sum([ref.data.length for ref in run]) <= _TOGETHER_BYTES_MAX:
+        return [run]
+    return [[ref] for ref in run]
 
 
 def _joined_bytes(run: Sequence[SegmentRef], data: Mapping[SegmentRef, bytes]) -> bytes:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import zlib
+from unittest.mock import patch
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from varve.storage import layout
+from varve.storage import pack as pack_module
 from varve.storage.pack import Pack, PackHeader, plan_pack
 from varve.storage.records import ObjectSlice, SegmentRef
 
@@ -41,8 +43,8 @@ PARTS = st.lists(st.sampled_from(["packed", "elsewhere", "both", "unchanged"]), 
 BATCHES = st.lists(st.dictionaries(st.sampled_from("ab"), st.tuples(st.sampled_from([2, 4, 8]), PARTS)), max_size=12)
 
 
-@given(BATCHES)
-def test_a_pack_changes_no_order_of_replay(batches: list[dict[str, tuple[int, list[str]]]]) -> None:
+@given(BATCHES, st.sampled_from([0, 1 << 10]))
+def test_a_pack_changes_no_order_of_replay(batches: list[dict[str, tuple[int, list[str]]]], at_once: int) -> None:
     refs: list[SegmentRef] = []
     data: dict[SegmentRef, bytes] = {}
     for seq, batch in enumerate(batches, 1):
@@ -54,7 +56,8 @@ def test_a_pack_changes_no_order_of_replay(batches: list[dict[str, tuple[int, li
                     ref, body = segment(seq, operator, low, low + width, layout.chain(seq))
                     refs.append(ref)
                     data[ref] = body
-    pack = plan_pack(tuple(refs), data, HEADER)
+    with patch.object(pack_module, "_TOGETHER_BYTES_MAX", at_once):
+        pack = plan_pack(tuple(refs), data, HEADER)
     assert set(pack.packed) == set(data)
     for operator in "ab":
         for key_group in range(KEY_GROUPS):
