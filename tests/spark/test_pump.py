@@ -26,13 +26,12 @@ from varve.spark_integration.protocol import (
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
     TAG_COLUMN,
-    Summary,
     encode_message,
     row_tag,
 )
 from varve.spark_integration.pump import ExecutionNotes, make_pump
 from varve.spark_integration.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
-from varve.spark_integration.summary import decode_summary
+from varve.spark_integration.summary import Summary, decode_summary
 from varve.spark_integration.worker_connection import WorkerLaunch
 from varve.spark_integration.worker_home import WorkerHome, executor_home
 from varve.storage.clock import SystemTokens
