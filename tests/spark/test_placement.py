@@ -204,7 +204,8 @@ def recommended() -> dict[str, str]:
     return {key: value for key, value in settings.items() if not key.startswith("spark.varve.")}
 
 
-@pytest.mark.parametrize("form", ["hash join", "merge join"])
+# Spark's own settings, and so the merge join, are those of the test above, too.
+@pytest.mark.parametrize("form", ["hash join", pytest.param("merge join", marks=pytest.mark.long)])
 def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_gets_its_share(
     tmp_path: Path, form: str
 ) -> None:
