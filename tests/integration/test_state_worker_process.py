@@ -265,7 +265,7 @@ def test_operators_of_one_attempt_take_turns(executor: Executor) -> None:
     thread.join(0.3)
     assert not second
     released.set()
-    assert split(first)[1].rows_in == 6
+    assert split(first)[1].attempt_figures().rows_in == 6
     thread.join(20)
     assert second == [0]
 
