@@ -69,15 +69,19 @@ demo-crash: java $(VENV)/.installed-demo ## The same while its processes are kil
 
 # --- tests -----------------------------------------------------------------------------------------------------------
 
+# $(1): which tests, or what is told of them.
+define RUN_TESTS
+	$(PYTEST_PARALLEL) $(1) $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(PYTEST) $(1) $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+endef
+
 .PHONY: test
 test: java $(VENV)/.installed-test ## Run the tests, but for a few long ones
-	$(PYTEST_PARALLEL) -m 'not long' $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(PYTEST) -m 'not long' $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(call RUN_TESTS,-m 'not long')
 
 .PHONY: test-all
 test-all: java $(VENV)/.installed-test ## Run all tests and list what was skipped, with the reason
-	$(PYTEST_PARALLEL) -rs $(OTHER_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
-	$(PYTEST) -rs $(ALONE_TESTS) $(PYTEST_ARGS) $(NONE_IS_FINE)
+	$(call RUN_TESTS,-rs)
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 

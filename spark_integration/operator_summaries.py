@@ -111,11 +111,3 @@ class OperatorSummaries:
         for note, count in zip(self.notes, counts, strict=True):
             found[getattr(note, what)] += count
         return found
-
-
-def grouped(summaries: Iterable[Summary]) -> tuple[OperatorSummaries, ...]:
-    """The summaries of several operators, of each in order of partition, operator by operator as they first come."""
-    by_operator: dict[str, list[Summary]] = {}
-    for summary in summaries:
-        by_operator.setdefault(summary.operator, []).append(summary)
-    return tuple(OperatorSummaries.of(operator, own) for operator, own in by_operator.items())

@@ -78,10 +78,8 @@ class AttemptFigures:
 
     def packed(self) -> bytes:
         """All of it in one width: `COUNTS`, then `PHASES`, each in eight bytes."""
-        rows, size_bytes = (
-            (None, None) if self.state_size is None else (self.state_size.rows, self.state_size.size_bytes)
-        )
-        counts = (self.rows_in, self.rows_out, self.event_time_max_ms, self.row_bytes_max, rows, size_bytes)
+        size = self.state_size or StoreSize(None, None)
+        counts = (self.rows_in, self.rows_out, self.event_time_max_ms, self.row_bytes_max, size.rows, size.size_bytes)
         return _PACKED.pack(
             *(UNKNOWN if count is None else count for count in counts),
             self.log_read.segments,

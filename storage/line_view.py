@@ -11,8 +11,7 @@ entry, segment, image, pack and directly named file that the view refers to), I8
 from __future__ import annotations
 
 import threading
-from functools import lru_cache
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -24,10 +23,12 @@ from varve.storage.segment_index import SegmentIndex, counted
 from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
 _T = TypeVar("_T")
-_COVERS_MAX: Final = 16
+_M = TypeVar("_M")
+_MADE_MAX: Final = 16
+"""Covers, and sets of links, that are remembered."""
 LINE_MAX: Final = 8192
 """Links of the line that a view keeps. A snapshot or a worker whose commit is older counts as off the line."""
 
@@ -71,12 +72,12 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
     def tiles_for(self, operator: str, low: int, high: int) -> tuple[Tile, ...]:
         """The tiles that intersect key groups `[low, high)`; for an operator that is not in the state, an empty one."""
-        found = _cover(self.tiles).over(operator, low, high)
+        found = _COVERS.of(self.tiles).over(operator, low, high)
         return found or (empty_tile(operator, self.max_parallelism, self.base),)
 
     def segments_for(self, operator: str, low: int, high: int) -> tuple[ReplaySegment, ...]:
         """What must be replayed over the tiles for key groups `[low, high)`, in order."""
-        cover = _cover(self.tiles)
+        cover = _COVERS.of(self.tiles)
         touching = (r for r in self.segments if r.operator == operator and r.low < high and low < r.high)
         replay = ((r, cover.floors(operator, max(low, r.low), min(high, r.high), r.seq_last)) for r in touching)
         return tuple(ReplaySegment(ref, floors) for ref, floors in replay if floors)
@@ -87,7 +88,7 @@ class LineView(msgspec.Struct, frozen=True, kw_only=True):
 
     def holds(self, link: Link) -> bool:
         """Whether this very commit is on the line (as far as the line is kept); `ORIGIN` always is."""
-        return link == ORIGIN or link in _links(self.line)
+        return link == ORIGIN or link in _LINKS.of(self.line)
 
 
 def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]) -> LineView:
@@ -165,7 +166,7 @@ def kept_after(
     if commit.is_full:
         return _kept_by_full(commit, planned, index)
     operators = frozenset(o.uid for o in commit.operators)
-    cover, segments, needs_from = _cover(view.tiles), view.segments, view.needs_from
+    cover, segments, needs_from = _COVERS.of(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
     is_changed = bool(commit.tiles) or operators != cover.operators()
     if is_changed or _holds_back(view, images):
@@ -186,7 +187,7 @@ def _kept_by_full(commit: Commit, planned: TileCover | None = None, index: Segme
 
 def cover_of(view: LineView) -> TileCover:
     """The view's tiles, to be found by key group."""
-    return _cover(view.tiles)
+    return _COVERS.of(view.tiles)
 
 
 def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
@@ -269,58 +270,34 @@ def _lowest_slot(full_seq: int, tiles: Iterable[Tile], index: SegmentIndex, imag
     return min({full_seq, index.lowest_slot(), *slots})
 
 
-class _Same(Generic[_T]):
-    """A tuple as a key by its identity: hashing the thousands of values in it costs more than a commit may."""
+class _ByIdentity(Generic[_T, _M]):
+    """What was made of the tuples that were asked for last, by their identity; for any thread.
 
-    __slots__ = ("value",)
+    Hashing the thousands of values in a tuple costs more than a commit may.
+    """
 
-    def __init__(self, value: _T) -> None:
-        self.value = value
-
-    def __hash__(self) -> int:
-        return id(self.value)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and self.value is cast("_Same[object]", other).value
-
-
-class _KnownCovers:
-    """Covers by the identity of their tiles, the last ones that were made or remembered; for any thread."""
-
-    def __init__(self) -> None:
+    def __init__(self, make: Callable[[tuple[_T, ...]], _M]) -> None:
+        self._make = make
         self._lock = threading.Lock()
-        self._covers: dict[int, tuple[tuple[Tile, ...], TileCover]] = {}
+        self._made: dict[int, tuple[tuple[_T, ...], _M]] = {}
+        """Each holds its tuple, so no other one can have its id; the one that was asked for last is the last."""
 
-    def of(self, tiles: tuple[Tile, ...]) -> TileCover:
-        """The cover of these tiles."""
+    def of(self, values: tuple[_T, ...]) -> _M:
+        """What is made of these values."""
         with self._lock:
-            found = self._covers.get(id(tiles))  # the entry holds the tuple, so no other one can have its id
-        if found is not None:
-            return found[1]
-        cover = TileCover(tiles)
-        self.remember(tiles, cover)
-        return cover
+            found = self._made.get(id(values))
+        made = self._make(values) if found is None else found[1]
+        self.remember(values, made)
+        return made
 
-    def remember(self, tiles: tuple[Tile, ...], cover: TileCover) -> None:
-        """Somebody has made the cover of these tiles."""
+    def remember(self, values: tuple[_T, ...], made: _M) -> None:
+        """Somebody has made it of these values."""
         with self._lock:
-            self._covers.pop(id(tiles), None)
-            self._covers[id(tiles)] = tiles, cover
-            if len(self._covers) > _COVERS_MAX:
-                del self._covers[next(iter(self._covers))]
+            self._made.pop(id(values), None)
+            self._made[id(values)] = values, made
+            if len(self._made) > _MADE_MAX:
+                del self._made[next(iter(self._made))]
 
 
-_COVERS: Final = _KnownCovers()
-
-
-def _cover(tiles: tuple[Tile, ...]) -> TileCover:
-    return _COVERS.of(tiles)
-
-
-@lru_cache(maxsize=16)
-def _same_links(line: _Same[tuple[Link, ...]]) -> frozenset[Link]:
-    return frozenset(line.value)
-
-
-def _links(line: tuple[Link, ...]) -> frozenset[Link]:
-    return _same_links(_Same(line))
+_COVERS: Final = _ByIdentity[Tile, TileCover](TileCover)
+_LINKS: Final = _ByIdentity[Link, frozenset[Link]](frozenset)

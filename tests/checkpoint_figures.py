@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from tests.summaries import summary
+from tests.summaries import grouped, summary
 from varve.changelog.working_store import StoreSize
 from varve.spark_integration.checkpoint_statistics import CheckpointStatistics
 from varve.spark_integration.job_gauges import JobCheckpoint
-from varve.spark_integration.operator_summaries import grouped
 from varve.spark_integration.snapshot_watch import BaseSize
 from varve.spark_integration.summary import Summary
 from varve.spark_integration.worker_figures import LogRead, UploadFigures

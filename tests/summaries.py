@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.summary import Summary, WorkerNote, encode_note
 from varve.spark_integration.worker_figures import AttemptFigures
+from varve.storage.batch_result import by_operator
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 FIGURES = frozenset(AttemptFigures.__dataclass_fields__)
 NOTE = frozenset(WorkerNote.__struct_fields__)
@@ -17,3 +22,8 @@ def summary(**said: Any) -> Summary:
     figures = AttemptFigures(**{name: fields.pop(name) for name in FIGURES & fields.keys()})
     note = WorkerNote(**{name: fields.pop(name) for name in NOTE & fields.keys()})
     return Summary(figures=figures.packed(), note=encode_note(note), **fields)
+
+
+def grouped(summaries: Iterable[Summary]) -> tuple[OperatorSummaries, ...]:
+    """Summaries of several operators, operator by operator as they first come."""
+    return tuple(OperatorSummaries.of(operator, own) for operator, own in by_operator(tuple(summaries)).items())

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state_worker_setup import filled
-from tests.summaries import summary
+from tests.summaries import grouped, summary
 from varve.changelog.working_store import StoreSize
-from varve.spark_integration.operator_summaries import OperatorSummaries, grouped
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.protocol import UserError, row_tag, row_tags
 from varve.spark_integration.summary import (
     JOINED_MEAN_BYTES_MAX,

@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from tests.evenness import unevenness
-from tests.summaries import summary
-from varve.spark_integration.operator_summaries import OperatorSummaries, grouped
+from tests.summaries import grouped, summary
+from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.placement import (
     Executor,
     JoinForm,
