@@ -12,7 +12,7 @@ for 95 % of the measured triggers. It is searched for in two steps:
 1. batches back to back, with the rows of the interval guessed last, until their p95 agrees with the guess; a guess lies
    where the line through the last two measurements says that a batch takes as long as its interval. If there is no
    such place up to 20 s, longer intervals are measured, because one slow batch tilts a short line; the system does not
-   keep up with that rate if there is none for 2 and 4 s either;
+   keep up with that rate if there is none for 2 and 4 s either, or if batches take 1.5 times as long as their interval;
 2. triggers with this interval; if it is not sustained, 10 % more, or the p95 measured; if it is and batches take less
    than 90 % of it, the p95 and 5 % more.
 
@@ -28,6 +28,7 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -64,6 +65,8 @@ TARGET = 2.0
 """How many times shorter than Spark's varve's is expected to be, on S3."""
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TIMEOUT_S = 300
+"""For the batches of a query that take less than `BEHIND` times their interval on average; others may take longer."""
+BEHIND = 1.5
 Trial = dict[str, float]
 """An interval, and p50, p95 and p99 of its batches, all in ms."""
 
@@ -92,6 +95,15 @@ def cases(is_tiny: bool) -> list[Parameters]:
     ]
 
 
+class FellBehindError(Exception):
+    """The batches take much longer than the interval that their rows are of."""
+
+
+def limit_s(interval_ms: int, batches: int) -> float:
+    """How long so many batches with the rows of the interval may take before it is clear that it is not sustained."""
+    return max(TIMEOUT_S, BEHIND * batches * interval_ms / 1000)
+
+
 class Prober:
     """Runs queries of one system."""
 
@@ -108,6 +120,7 @@ class Prober:
         """Spark's `triggerExecution` of each measured batch with the rows of so many milliseconds.
 
         `triggered`: a batch is started every so many milliseconds; otherwise as soon as the one before has ended.
+        Raises `FellBehindError` after `limit_s`.
         """
         if self.is_tiny:
             size = TINY
@@ -116,10 +129,14 @@ class Prober:
         query = self._start(home, max(1, self._rate * rows_of_ms // 1000), rows_of_ms if triggered else 0)
         found: dict[int, float] = {}
         waited_s = 0.0
-        while len(found) < size.warm_up + size.measured:
-            if query.awaitTermination(1) or waited_s > TIMEOUT_S:
-                sys.exit(f"{self._system}: too few batches in {waited_s:.0f} s, or the query ended")
+        batches = size.warm_up + size.measured
+        while len(found) < batches:
+            if query.awaitTermination(1):
+                sys.exit(f"{self._system}: the query ended after {len(found)} of {batches} batches")
             waited_s += 1
+            if waited_s > limit_s(rows_of_ms, batches):
+                query.stop()
+                raise FellBehindError
             found.update({p["batchId"]: float(p["durationMs"]["triggerExecution"]) for p in query.recentProgress
                           if p["numInputRows"]})  # fmt: skip
         query.stop()
@@ -231,12 +248,15 @@ def run_case(parameters: Parameters) -> Figures:
     """Search for the smallest interval of one system."""
     with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
         prober = Prober(parameters, Path(name))
-        interval_ms, back_to_back_ms = find_guess(prober)
         tried: list[Trial] = []
-        while interval_ms is not None:
-            times = prober.batch_ms(interval_ms, TRIGGERED, triggered=True)
-            tried.append({"interval_ms": interval_ms, **{f"p{p}": percentile(times, p / 100) for p in (50, 95, 99)}})
-            interval_ms = None if prober.is_tiny else next_trial(tried)
+        back_to_back_ms: float | None = None
+        with suppress(FellBehindError):
+            interval_ms, back_to_back_ms = find_guess(prober)
+            while interval_ms is not None:
+                times = prober.batch_ms(interval_ms, TRIGGERED, triggered=True)
+                trial = {f"p{p}": percentile(times, p / 100) for p in (50, 95, 99)}
+                tried.append({"interval_ms": interval_ms, **trial})
+                interval_ms = None if prober.is_tiny else next_trial(tried)
         prober.spark.stop()
     found = found_trial(tried)
     return {

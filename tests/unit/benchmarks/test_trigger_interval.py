@@ -9,6 +9,7 @@ from benchmarks.trigger_interval import (
     Trial,
     findings,
     found_trial,
+    limit_s,
     next_guess,
     next_trial,
     whole_steps,
@@ -17,6 +18,12 @@ from benchmarks.trigger_interval import (
 
 def test_an_interval_is_rounded_up_to_whole_steps() -> None:
     assert [whole_steps(ms) for ms in (0.5, 10, 10.1, 333)] == [10, 10, 20, 340]
+
+
+def test_batches_that_take_as_long_as_the_longest_interval_are_waited_for() -> None:
+    """Spark's 21 batches of 20 s each were given up after 300 s, and the case failed."""
+    assert limit_s(1_000, 35) == 300
+    assert limit_s(INTERVAL_MS_MAX, 21) == 630
 
 
 @pytest.mark.parametrize(
