@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.storage.collect_decision import EntryKind
+    from varve.storage.cut import Cut
     from varve.storage.object_store import ObjectStore
 
 READ_THREADS: Final = 8
@@ -155,6 +156,31 @@ class ChainReader:
             return Line(resolve(base, base, ()), (base.commit,))
         full, *path = in_parallel(self.read_commit, (base.commit.full, *base.commit.path))
         return Line(resolve(base, full, path), (full.commit, *(p.commit for p in path), base.commit))
+
+    def commits_before(self, line: Line, count: int, cut: Cut) -> tuple[Commit, ...]:
+        """The newest commits of the line that are older than those it was read from, at most `count`, oldest first.
+
+        It ends at the first one that is not complete by the cut, gone or damaged.
+        """
+        if not line.commits or count < 1:
+            return ()
+        at = line.commits[0].parent
+        ahead = [link for link in line.view.line if link.seq <= at.seq][-count:]
+        known = dict(zip(ahead, in_parallel(self._find_commit, ahead), strict=True))
+        found: list[Commit] = []
+        while at != ORIGIN and len(found) < count:
+            commit = known[at] if at in known else self._find_commit(at)
+            if commit is None or not cut.is_complete(commit):
+                break
+            found.append(commit)
+            at = commit.parent
+        return tuple(reversed(found))
+
+    def _find_commit(self, link: Link) -> Commit | None:
+        try:
+            return self.read_commit(link).commit
+        except (MissingObjectError, CorruptDataError):
+            return None
 
     def _find(self, seq: int) -> Entry | None:
         try:

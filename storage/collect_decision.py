@@ -6,7 +6,8 @@ Everything decided here stays right for ever, so a collector may stall anywhere 
 * an object under `seg/<q>` or `pack/<q>` may only be named by `chain/<q>`, which never changes;
 * a snapshot at or below the floor is never adopted again, and a later commit names an older snapshot only if its base
   already did, so the retained entries name all that will ever be needed;
-* an upload that nobody published is given up by claiming its number, never by age alone;
+* an upload that nobody published is given up by claiming its number, never by age alone, and only if the number is
+  above the floor after that: below it the number may be free because the snapshot was published and collected;
 * what a savepoint names is kept as long as it was there when the savepoints were listed, after the pins; a savepoint
   is made while its maker holds a pin.
 
@@ -208,12 +209,18 @@ def collect_savepoint_files(listed: Iterable[str], kept: SavepointNames) -> tupl
     return tuple(name for name in listed if layout.savepoint_token(name) not in kept.tokens)
 
 
-def may_delete_upload(group: UploadGroup, won: bool, holder: SnapshotDescriptor | None) -> bool:
+def may_delete_upload(
+    group: UploadGroup, won: bool, holder: SnapshotDescriptor | None, floors: Iterable[SnapshotFloor]
+) -> bool:
     """Whether an upload's files may go once its number was claimed as aborted.
 
     Args:
         group: The upload.
         won: Whether this collector's claim won the number.
         holder: Who holds the number otherwise.
+        floors: Of a head that was read after the claim. At or below the floor the upload may have been published, and
+            its descriptor deleted, before the claim: the next run decides about its files by what is named.
     """
+    if any(f.number >= group.snapshot.number for f in floors if (f.operator, f.low, f.high) == group.snapshot[:3]):
+        return False
     return won or (holder is not None and (holder.status == "aborted" or holder.uid != group.uid))

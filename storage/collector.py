@@ -210,7 +210,11 @@ class Collector:
         return plan.descriptors, plan.files + late, tuple(aborted)
 
     def _give_up(self, group: UploadGroup) -> bool:
-        """Claim the upload's number as aborted; whether its files may go."""
+        """Claim the upload's number as aborted; whether its files may go.
+
+        The head is read after the claim: only if the floor is below the number even then, no descriptor can have been
+        deleted there, whose files newer snapshots may share, and the claim says what the number is.
+        """
         token = self._tokens.token()
         mark = SnapshotDescriptor(
             status="aborted",
@@ -224,7 +228,8 @@ class Collector:
             created_ms=self._clock.now_ms(),
         )
         outcome = publish(self._store, mark, self._clock)
-        return may_delete_upload(group, outcome.won, outcome.other)
+        head = self._reader.head(self._head_seq)
+        return head is not None and may_delete_upload(group, outcome.won, outcome.other, head.floors)
 
     def _delete(self, names: Sequence[str], *, dry_run: bool) -> None:
         for start in range(0, 0 if dry_run else len(names), DELETE_NAMES_MAX):

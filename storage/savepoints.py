@@ -106,15 +106,13 @@ def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
         CorruptDataError: one cannot be read.
         DidNotHappenError: they changed all the time; try again.
     """
-    before: tuple[str, ...] | None = None
-    known: dict[str, Savepoint] = {}
+    before: list[tuple[str, str | None]] | None = None
     for _ in range(LIST_TRIES):
-        names = tuple(meta.name for meta in store.list(layout.SAVEPOINTS))
-        new = {name: found for name in names if name not in known and (found := _find(store, name)) is not None}
-        known.update(new)
-        if names == before:
-            return tuple(known[name] for name in names if name in known)
-        before = names
+        listed = [(meta.name, _find(store, meta.name)) for meta in store.list(layout.SAVEPOINTS)]
+        tokens = [(name, found and found.token) for name, found in listed]  # a name may be another savepoint's by now
+        if tokens == before:
+            return tuple(found for _, found in listed if found is not None)
+        before = tokens
     raise DidNotHappenError("the savepoints changed all the time while they were listed; try again")
 
 

@@ -155,7 +155,8 @@ class DriverSteps:
             decision = decide_base(spark, progress, SinkCommit(*sink) if sink else None, restore, self._bounds.rules)
             base = decision.commit if isinstance(decision, Adopt) else decision.base
             link = base.link if base else ORIGIN
-            view, commits = tables.view(chain, link), tables.line(chain, link)
+            retained = self._bounds.policy.retained
+            view, commits = tables.view(chain, link), tables.line(chain, link, retained, cut_of(fence))
         except (StartError, Missing):
             return "error", 0
         state = chain_state.begin(fence, view, commits, self._bounds.policy)

@@ -36,7 +36,7 @@ from varve.storage.collect_decision import (
 )
 from varve.storage.cut import Cut, Retained, cut_of
 from varve.storage.object_store import ObjectMeta
-from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile
+from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
 from varve.storage.savepoints import objects_of
 from varve.storage.snapshots import next_number
 from varve.storage.start_decision import plan_fence
@@ -60,16 +60,16 @@ class CollectorSteps:
     def steps(self, world: World) -> Iterator[Step]:
         phase, *data = world.collector
         yield from getattr(self, f"_{phase}")(world, *data)
+        head = self._tables.head(world.chain)
+        if head:
+            whole = self._delete_all(world, *self._plan(world, head, self._cut(head, world), _kept(world)))
+            if whole != world:
+                yield "another collector runs", whole
 
     def _idle(self, world: World) -> Iterator[Step]:
         head = self._tables.head(world.chain)
-        if not head:
-            return
-        yield "collector reads the head", world._replace(collector=("head", head))
-        cut = self._cut(head, world)
-        whole = self._delete_all(world, *self._plan(world, head, cut, _kept(world)))
-        if whole != world:
-            yield "another collector runs", whole
+        if head:
+            yield "collector reads the head", world._replace(collector=("head", head))
 
     def _head(self, world: World, head: int) -> Iterator[Step]:
         cut = self._cut(head, world)
@@ -170,7 +170,9 @@ class CollectorSteps:
                 number=group.snapshot.number, created_ms=0,
             )  # fmt: skip
             world = world._replace(objects=world.objects | self._tables.bit(StoredObject(name, mark)))
-        if may_delete_upload(group, not found, holder):
+        head = self._tables.entries[self._tables.head(world.chain)]
+        assert head is not None
+        if may_delete_upload(group, not found, holder, head.floors):
             doomed = 0
             for file in group.files:
                 doomed |= self._tables.by_name[file]
@@ -213,13 +215,25 @@ class MaterializerSteps:
                 continue
             batches = tables.batches(world.chain, world.objects, link)
             name = layout.snapshot_file(OPERATOR, 0, 1, number, "m", f"{link.seq}{content_of(batches)}")
+            files = (*self._shared(world.objects, tile), SnapshotFile("f", name, 1, 0))
             made = SnapshotDescriptor(
                 status="published", job_id=JOB, token="m", uid="m", operator=OPERATOR, low=0, high=1, number=number,
-                at=link, base=tile.at, files=(SnapshotFile("f", name, 1, 0),), created_ms=0,
+                at=link, base=tile.at, files=files, created_ms=0,
             )  # fmt: skip
             objects = world.objects | tables.bit(StoredObject(name))
             descriptor = tables.bit(StoredObject(layout.snapshot(OPERATOR, 0, 1, number), made))
             yield f"snapshot {number} of {link.seq} is uploaded", objects, descriptor
+
+    def _shared(self, objects: int, tile: Tile) -> tuple[SnapshotFile, ...]:
+        """The file that the tile's snapshot brought, if it is there. The state is that of a snapshot's last file."""
+        if tile.snapshot is None:
+            return ()
+        try:
+            shared = self._tables.descriptor(objects, tile.snapshot).files[-1]
+            self._tables.read(objects, shared.name)
+        except Missing:
+            return ()
+        return (shared,)
 
     def _uploaded(self, world: World, descriptor: int) -> Iterator[Step]:
         name = self._tables.objects[descriptor.bit_length() - 1].name

@@ -122,6 +122,19 @@ def test_a_collector_that_forgets_what_is_named_is_found(monkeypatch: pytest.Mon
     assert "I7" in outcome.violation.message
 
 
+def test_a_collector_that_gives_an_upload_up_late_and_does_not_look_at_the_floor_again_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The snapshot was published and collected meanwhile, so its number is free; a newer one shares its files."""
+    right = side_steps.may_delete_upload
+    monkeypatch.setattr(
+        side_steps, "may_delete_upload", lambda group, won, holder, _floors: right(group, won, holder, ())
+    )
+    outcome = search(Bounds(slots=6, drivers=1, writes_files=False, snapshots=2), trace=True)
+    assert outcome.violation is not None
+    assert "I7" in outcome.violation.message
+
+
 def test_a_pin_that_is_not_checked_against_the_head_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         side_steps.ReaderSteps,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from varve.storage import layout
 from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
 from varve.storage.collect_decision import NOTHING_KEPT, SavepointNames
+from varve.storage.cut import Cut
 from varve.storage.errors import VarveError
 from varve.storage.line_view import LineView, StoredCommit, resolve
 from varve.storage.protocol_rules import ALL_RULES, ProtocolRules
@@ -165,14 +166,23 @@ class Tables:
         full = self.stored(chain, base.commit.full)
         return resolve(base, full, [self.stored(chain, p) for p in base.commit.path])
 
-    def line(self, chain: tuple[int, ...], link: Link) -> tuple[Commit, ...]:
-        """The commits that were read for the view: full, path, base."""
+    def line(self, chain: tuple[int, ...], link: Link, count: int, cut: Cut) -> tuple[Commit, ...]:
+        """The commits that were read for the view (full, path, base), and before them what a run reads besides.
+
+        So many in all, if they are complete by the cut.
+        """
         if link == ORIGIN:
             return ()
         base = self.stored(chain, link).commit
-        if base.is_full:
-            return (base,)
-        return tuple(self.stored(chain, other).commit for other in (base.full, *base.path, link))
+        found = (base,)
+        if not base.is_full:
+            found = tuple(self.stored(chain, other).commit for other in (base.full, *base.path, link))
+        while len(found) < count and found[0].parent != ORIGIN:
+            older = self.entries[chain[found[0].parent.seq - 1]]
+            if not isinstance(older, Commit) or older.link != found[0].parent or not cut.is_complete(older):
+                break
+            found = (older, *found)
+        return found
 
     def _chain_bits(self, chain: tuple[int, ...]) -> int:
         bits = 0

@@ -11,6 +11,7 @@ from varve.storage.base_decision import Adopt, Execute, SinkCommit
 from varve.storage.chain import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
+from varve.storage.collector import Collector
 from varve.storage.cut import Retained
 from varve.storage.errors import (
     CorruptDataError,
@@ -181,6 +182,30 @@ class TestBase:
         assert (redone.parent, redone.path) == (first.link, ())
         assert not again.state.view.holds(lost.link)
         assert job.driver(2).state.base == redone
+
+    @pytest.mark.parametrize("full_every", [1, 3])
+    def test_runs_of_one_batch_let_old_commits_go(self, full_every: int) -> None:
+        """A run knew only the commits since its base's full entry, fewer than are retained; nothing ever went."""
+        job = ChainJob(CommitPolicy(retained=4, full_every=full_every, path_max=full_every))
+        commits = [job.driver(n).commit(n).commit for n in range(12)]
+        newest = commits[-1]
+        assert newest.retained_from == commits[-4].seq
+        assert newest.keep_from == commits[-4].needs_from
+        Collector(job.reader, job.clock, job.tokens).collect()
+        assert job.driver(12).commit(12).commit.retained_from == commits[-3].seq
+
+    def test_commits_before_that_are_gone_are_not_waited_for(self) -> None:
+        """More are retained than were until now: they become as many with time."""
+        job = ChainJob(CommitPolicy(full_every=1))
+        driver = job.driver(0)
+        commits = [driver.commit(n).commit for n in range(6)]
+        Collector(job.reader, job.clock, job.tokens).collect()
+        job.policy = CommitPolicy(retained=4, full_every=1)
+        for n in (6, 7):
+            commits.append(job.driver(n).commit(n).commit)
+        assert commits[-1].retained_from == commits[4].seq
+        commits.append(job.driver(8).commit(8).commit)
+        assert commits[-1].retained_from == commits[5].seq
 
     def test_many_restarts_without_a_commit_find_the_newest_one(self) -> None:
         job = ChainJob()

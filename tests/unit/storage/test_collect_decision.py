@@ -183,7 +183,12 @@ class TestSnapshots:
     def test_an_upload_goes_only_if_it_can_never_be_published(
         self, won: bool, holder: SnapshotDescriptor | None, goes: bool
     ) -> None:
-        assert may_delete_upload(UploadGroup(name(6), "u", (file(6),)), won, holder) is goes
+        group = UploadGroup(name(6), "u", (file(6),))
+        assert may_delete_upload(group, won, holder, self.FLOORS) is goes
+        [floor] = self.FLOORS
+        assert not may_delete_upload(group, won, holder, [msgspec.structs.replace(floor, number=6)]), (
+            "it may have been published and collected"
+        )
 
     def test_other_ranges_have_floors_of_their_own(self) -> None:
         other = msgspec.structs.replace(descriptor(2), low=0, high=4)

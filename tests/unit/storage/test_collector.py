@@ -12,16 +12,19 @@ from varve.storage.collector import UPLOAD_GRACE_S, Collector, CollectReport
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MayHaveHappenedError, MissingObjectError
 from varve.storage.layout import SnapshotName
 from varve.storage.memory_store import MemoryStore
+from varve.storage.object_store import ObjectMeta
 from varve.storage.pins import create_pin, list_pins, release_pin
 from varve.storage.records import (
     ORIGIN,
     Commit,
     Link,
+    Savepoint,
     SnapshotDescriptor,
     SnapshotFile,
     SnapshotFloor,
     encode_record,
 )
+from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
 from varve.storage.snapshots import SnapshotReader, list_snapshots, next_number, publish
 
 FULL = CommitPolicy(full_every=1)
@@ -278,6 +281,58 @@ class TestSnapshots:
         job.store.put_if_absent = publish_first  # type: ignore[method-assign]
         assert collector(job).collect().files == ()
         assert job.store.get(made.files[0].name) == b"file"
+
+    def test_an_upload_that_was_published_and_collected_before_the_claim_stays(self) -> None:
+        """The collector stood still before it: the number is free again, and the next snapshot shares the file."""
+        job = ChainJob(FULL)
+        driver = job.driver(0)
+        at = driver.commit(0, results_of([b"x"])).commit.link
+        made = snapshot(job, 1, at)
+        job.clock.advance(UPLOAD_GRACE_S + 1)
+        real = job.store.put_if_absent
+
+        def meanwhile(name: str, data: bytes) -> bool:
+            job.store.put_if_absent = real  # type: ignore[method-assign]
+            publish(job.store, made, job.clock)
+            newer = adopt(driver, 1)
+            publish(job.store, snapshot(job, 2, newer.link, at, *made.files, uid="v"), job.clock)
+            for n in (2, 3):
+                adopt(driver, n)
+            assert collector(job).collect().descriptors == (layout.snapshot(*NAME),)
+            return real(name, data)
+
+        stalled = collector(job)
+        job.store.put_if_absent = meanwhile  # type: ignore[method-assign]
+        assert stalled.collect().files == ()
+        assert job.store.get(made.files[0].name) == b"file"
+        assert collector(job).collect().files == ()
+        assert names(job, layout.SNAPSHOTS) == [layout.snapshot(*NAME._replace(number=2))]
+        adopt(driver, 4)
+
+
+class TestSavepoints:
+    def test_a_name_that_is_given_anew_while_they_are_listed_is_the_new_savepoint(self) -> None:
+        """The files of a canonical one were deleted, since the list told the token of the savepoint before."""
+        job = ChainJob()
+        commit = job.driver(0).commit(0).commit
+
+        def create() -> Savepoint:
+            given = {"job": "job", "holder": "a test", "clock": job.clock, "tokens": job.tokens}
+            return create_native(job.reader, commit, "nightly", **given)  # type: ignore[arg-type]
+
+        create()
+        real, made = job.store.list, list[Savepoint]()
+
+        def replaced(prefix: str, *, start_after: str = "") -> list[ObjectMeta]:
+            if lists.append(prefix) or len(lists) == 2:
+                job.store.list = real  # type: ignore[method-assign]
+                delete_savepoint(job.store, "nightly")
+                made.append(create())
+            return real(prefix, start_after=start_after)
+
+        lists: list[str] = []
+        job.store.list = replaced  # type: ignore[assignment,method-assign]
+        assert list_savepoints(job.store) == tuple(made)
 
 
 class TestPins:
