@@ -3,6 +3,7 @@
 A fence says which commit the next run starts from, and Spark forgets the batches after it. Nothing of the state is
 deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
 half-way is done again: until Spark has forgotten, its batches follow the newest commit, and the choice does nothing.
+A checkpoint that only pins keep (`--retention`) is below the cut, which never falls, so its state is copied.
 
 Invariants: I6 (the fence ends every older run), I11 (what does not fit together is an error).
 """
@@ -17,21 +18,21 @@ from varve.materializer.command_output import utc_time
 from varve.materializer.inspect_commands import newest_commits
 from varve.materializer.restore_decision import RestorePlan, Wanted, decide_restore
 from varve.materializer.spark_location import read_location, set_back
-from varve.materializer.state_origin import copy_origin
+from varve.materializer.state_origin import StateOrigin, copy_origin
 from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.cut import Cut, cut_of
 from varve.storage.errors import InvalidRequestError, StateMissingError
 from varve.storage.job_run import JobRun
+from varve.storage.pins import list_pins
 from varve.storage.start_decision import next_restore
 
 if TYPE_CHECKING:
     from varve.materializer.restore_decision import SparkLocation
-    from varve.materializer.state_origin import StateOrigin
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Fence, JobRecord
+    from varve.storage.records import Commit, Entry, Fence, JobRecord
 
 LINE_MAX: Final = 10_000
 """Commits of the line that are looked at; only retained ones exist."""
@@ -43,7 +44,8 @@ class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     dry_run: bool
     seq: int
-    """The checkpoint that the next run starts from; of a savepoint, the one that holds its copy (0 in a dry run)."""
+    """The checkpoint that the next run starts from; of a savepoint, or what only pins keep, the one that holds its copy
+    (0 in a dry run)."""
     batch: int
     time: str
     """Of the state."""
@@ -107,13 +109,20 @@ class JobRestore:
             VarveError: the storage failed; do it again.
         """
         spark = self._location()
-        plans = [self._plan(wanted, spark)]
+        head, line = self._line()
+        plan = decide_restore(line, cut_of(head, list_pins(self._reader)), spark, wanted)
+        if not cut_of(head).is_complete(plan.commit):
+            return self._to_copy(
+                plan, spark, StateOrigin(f"checkpoint {plan.commit.seq}", self._store, plan.commit, None)
+            )
+        plans = [plan]
         number = 0
         if not self._dry_run:
 
             def choose() -> int:
                 """A commit of the stopped driver may still arrive, and what was complete before is so no longer."""
-                plans.append(self._plan(wanted, spark))
+                head, line = self._line()
+                plans.append(decide_restore(line, cut_of(head), spark, wanted))
                 return plans[-1].commit.seq
 
             number = self._chain().take_over(choose, chosen_ahead=True).epoch
@@ -123,7 +132,9 @@ class JobRestore:
         """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
         origin.check(self._record.max_parallelism)
         spark = self._location()
-        plan = decide_restore((origin.commit,), Cut(), spark, Wanted())
+        return self._to_copy(decide_restore((origin.commit,), Cut(), spark, Wanted()), spark, origin)
+
+    def _to_copy(self, plan: RestorePlan, spark: SparkLocation | None, origin: StateOrigin) -> RestoreLine:
         seq = number = 0
         if not self._dry_run:
             fence = self._copy(origin)
@@ -153,12 +164,12 @@ class JobRestore:
         record = self._record
         return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
 
-    def _plan(self, wanted: Wanted, spark: SparkLocation | None) -> RestorePlan:
-        """What is to be done as the chain is now."""
+    def _line(self) -> tuple[Entry, tuple[Commit, ...]]:
+        """The head, and the commits of its line, the newest first."""
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        return decide_restore(tuple(newest_commits(self._reader, LINE_MAX)), cut_of(head), spark, wanted)
+        return head, tuple(newest_commits(self._reader, LINE_MAX))
 
     def _copy(self, origin: StateOrigin) -> Fence:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)

@@ -81,7 +81,7 @@ class Retention:
         self._times = {one.pin.token: one.time_ms for one in held}
         plan = plan_retention(newest.time_ms, held, self._retention_ms)
         if plan.create:
-            pin = create_pin(self._reader, newest, HOLDER, self._clock, self._tokens)
+            pin = create_pin(self._reader, newest, HOLDER, self._clock, self._tokens, for_others=True)
             self._times[pin.token] = newest.time_ms
         for pin in plan.release:
             release_pin(self._reader, pin, self._clock)

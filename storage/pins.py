@@ -2,11 +2,17 @@
 
 A pin is written first and the head is read afterwards. A collector reads the head first and the pins afterwards. So
 either it sees the pin, or it works with a `keep_from` that the pin's owner has already found to be low enough (I7).
+
+What only a pin keeps can be pinned, too: by the pin of an older commit whose owner has said that it is checked, and
+which is still there after the new one was written. A collector that listed the pins before has seen the older one, or
+works with a cut that its owner has found to be low enough.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
 
 from varve.storage import layout
 from varve.storage.backoff import Backoff
@@ -17,12 +23,15 @@ from varve.storage.records import Pin, decode_record, encode_record
 if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.cut import Retained
     from varve.storage.records import Commit
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
 
 
-def create_pin(reader: ChainReader, commit: Commit, holder: str, clock: Clock, tokens: TokenSource) -> Pin:
+def create_pin(
+    reader: ChainReader, commit: Commit, holder: str, clock: Clock, tokens: TokenSource, *, for_others: bool = False
+) -> Pin:
     """Keep everything that `commit` needs until `release_pin`.
 
     Args:
@@ -31,6 +40,7 @@ def create_pin(reader: ChainReader, commit: Commit, holder: str, clock: Clock, t
         holder: For people: who needs it, and why.
         clock: For the creation time and pauses.
         tokens: For the pin's name.
+        for_others: Others may pin what only this pin keeps; costs a second PUT.
 
     Raises `DidNotHappenError` if the commit was truncated before it was pinned: take a newer one.
     """
@@ -43,18 +53,33 @@ def create_pin(reader: ChainReader, commit: Commit, holder: str, clock: Clock, t
     )
     try:
         _put(reader, pin, clock)
-        head = reader.head(commit.seq)
+        _check(reader, commit, pin)
+        if for_others:
+            pin = msgspec.structs.replace(pin, is_checked=True)
+            _put(reader, pin, clock)
     except VarveError:
         release_pin(reader, pin, clock)
         raise
-    if head is None or not cut_of(head).is_complete(commit):
-        release_pin(reader, pin, clock)
-        raise DidNotHappenError(
-            f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
-            f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; pin a newer commit",
-            batch=commit.batch,
-        )
     return pin
+
+
+def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
+    """Raise `DidNotHappenError` if the commit was not complete when its pin was written."""
+    head = reader.head(commit.seq)
+    if head is not None and cut_of(head).is_complete(commit):
+        return
+    if any(keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
+        return
+    raise DidNotHappenError(
+        f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
+        f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; pin a newer commit",
+        batch=commit.batch,
+    )
+
+
+def keeps(pin: Pin, commit: Commit | Retained) -> bool:
+    """Whether a pin keeps this commit for sure: it is checked, and of an older commit, or this one."""
+    return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
 
 
 def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:

@@ -346,6 +346,8 @@ class Pin(Record, frozen=True, kw_only=True):
     needs_from: int
     commit: Link
     created_ms: int
+    is_checked: bool = False
+    """Its owner has found the commit complete after the pin was written: others may rely on it. Not all say so."""
 
 
 class StateFile(msgspec.Struct, frozen=True, array_like=True):

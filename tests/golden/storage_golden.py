@@ -354,6 +354,7 @@ RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "snapshot.bin": SNAPSHOT,
     "snapshot-aborted.bin": ABORTED,
     "pin.bin": PIN,
+    "pin-checked.bin": msgspec.structs.replace(PIN, is_checked=True),
     "job-started.bin": STARTED_JOB,
     "job-clone.bin": CLONED_JOB,
     "job-encrypted.bin": ENCRYPTED_JOB,

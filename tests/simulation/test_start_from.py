@@ -12,12 +12,14 @@ from tests.materializer_world import CONFIG, World
 from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS, BatchChanges
+from varve.changelog.checkpoints import complete_checkpoints
 from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.job_restore import JobRestore
 from varve.materializer.restore_decision import Wanted
 from varve.materializer.state_origin import StateOrigin, find_origin, find_start
 from varve.storage import layout
 from varve.storage.collector import Collector
+from varve.storage.cut import cut_of
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -29,11 +31,14 @@ from varve.storage.job import read_job
 from varve.storage.job_run import JobRun
 from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
-from varve.storage.savepoints import delete_savepoint, list_savepoints
+from varve.storage.pins import list_pins, release_pin
+from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
 from varve.storage.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from varve.storage.records import Commit
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -237,6 +242,58 @@ def _start(other: Started, origin: StateOrigin, query_id: str | None) -> Any:
         return run.start_from(origin.commit, query_id, lambda _slot: pytest.fail("copied"))
     finally:
         run.close()
+
+
+def kept_by_retention(world: World) -> Commit:
+    """A checkpoint that only `--retention` keeps, of a job that has gone on."""
+    sidecar = world.sidecar(replace(CONFIG, interval_ms=10_000, collect_ms=1_000, retention_ms=86_400_000))
+    for _ in range(12):
+        world.commit(1)
+        world.clock.advance(4)
+        sidecar.fold()
+    kept = complete_checkpoints(world.reader)[-3]
+    assert not cut_of(world.newest()).is_complete(kept)
+    return kept
+
+
+def test_a_job_goes_back_to_a_checkpoint_that_only_the_retention_keeps(world: World) -> None:
+    """`varve checkpoints` listed it, and `varve restore` refused it: it is below the cut, which never falls."""
+    kept = kept_by_retention(world)
+    head, model, reader = world.newest(), world.job.models[kept.link], world.reader
+    given = {"clock": world.clock, "tokens": TOKENS}
+    restore = JobRestore("job", world.store, read_job(world.store), None, dry_run=True, **given)
+    assert restore.to_checkpoint(Wanted(kept.seq)).batch == kept.batch
+    assert world.newest().link == head.link
+    world.job.close()
+    restore = JobRestore("job", world.store, read_job(world.store), None, **given)
+    done = restore.to_checkpoint(Wanted(kept.seq))
+    assert (done.batch, done.seq > head.seq) == (kept.batch, True)
+    copied = reader.find_commit(done.seq)
+    assert copied is not None
+    world.job.models[copied.link] = model
+    world.job.batch = kept.batch + 1
+    world.job.start()
+    assert world.job.model == model
+    world.commit(4)
+    world.sidecar().fold()
+    world.commit(4)
+    Collector(world.reader, world.clock, TOKENS).collect()
+    world.check()
+    assert world.newest().keep_from >= head.keep_from
+
+
+def test_a_checkpoint_that_only_the_retention_keeps_becomes_a_savepoint(world: World) -> None:
+    kept = kept_by_retention(world)
+    made = create_native(world.reader, kept, "old", job="job", holder="a test", clock=world.clock, tokens=TOKENS)
+    model = world.job.models[kept.link]
+    for pin in list_pins(world.reader):
+        release_pin(world.reader, pin, world.clock)
+    world.commit(4)
+    Collector(world.reader, world.clock, TOKENS).collect()
+    other = Started(world, StateOrigin("old", world.store, made.commit, made))
+    assert other.job.model == model
+    other.check()
+    other.job.close()
 
 
 @pytest.mark.parametrize("kind", ["native", "canonical"])

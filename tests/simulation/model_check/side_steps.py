@@ -2,7 +2,8 @@
 
 The collector reads its head, then the pins, then the savepoints, then the rest, and deletes one object per step, so
 that it may stall with any part of an old plan in its hands. A second collector that never stalls does a whole run in
-one step.
+one step; where there are snapshots also while the first one stalls, for only what that does about them looks at what is
+there now.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class CollectorSteps:
         phase, *data = world.collector
         yield from getattr(self, f"_{phase}")(world, *data)
         head = self._tables.head(world.chain)
-        if head:
+        if head and (phase == "idle" or self._bounds.snapshots):
             whole = self._delete_all(world, *self._plan(world, head, self._cut(head, world), _kept(world)))
             if whole != world:
                 yield "another collector runs", whole

@@ -50,6 +50,9 @@ def search(bounds: Bounds, *, trace: bool = False) -> Outcome:
             50_000,
             id="changelog, 2 snapshots",
         ),
+        pytest.param(
+            Bounds(slots=7, drivers=1, writes_files=False, snapshots=2), 100_000, id="changelog, every entry full"
+        ),
         pytest.param(Bounds(slots=6, drivers=2, pins=1), 80_000, id="a reader with a pin"),
         pytest.param(Bounds(slots=6, drivers=1, savepoints=1), 5_000, id="a savepoint"),
         pytest.param(

@@ -201,8 +201,7 @@ class TestBase:
         commits = [driver.commit(n).commit for n in range(6)]
         Collector(job.reader, job.clock, job.tokens).collect()
         job.policy = CommitPolicy(retained=4, full_every=1)
-        for n in (6, 7):
-            commits.append(job.driver(n).commit(n).commit)
+        commits += [job.driver(n).commit(n).commit for n in (6, 7)]
         assert commits[-1].retained_from == commits[4].seq
         commits.append(job.driver(8).commit(8).commit)
         assert commits[-1].retained_from == commits[5].seq

@@ -361,6 +361,25 @@ class TestPins:
             create_pin(job.reader, commit, "late", job.clock, job.tokens)
         assert list_pins(job.reader) == ()
 
+    @pytest.mark.parametrize("is_checked", [True, False])
+    def test_what_only_a_checked_pin_keeps_can_be_pinned(self, is_checked: bool) -> None:
+        """A collector may have read its head and listed the pins before one that nobody has checked was written."""
+        job = ChainJob(FULL)
+        driver = job.driver(0)
+        commits = [empty(driver, n) for n in range(3)]
+        create_pin(job.reader, commits[1], "retention", job.clock, job.tokens, for_others=is_checked)
+        for n in range(3, 6):
+            empty(driver, n)
+        for commit, can in ((commits[0], False), (commits[1], is_checked), (commits[2], is_checked)):
+            if can:
+                pin = create_pin(job.reader, commit, "a reader", job.clock, job.tokens)
+                assert pin in list_pins(job.reader)
+            else:
+                with pytest.raises(DidNotHappenError, match="no longer complete"):
+                    create_pin(job.reader, commit, "a reader", job.clock, job.tokens)
+        kept = {pin.commit for pin in list_pins(job.reader)}
+        assert kept == {commit.link for commit in (commits[1:3] if is_checked else commits[1:2])}
+
     def test_the_head_is_read_after_the_pin_is_written(self) -> None:
         """Truncation between the two must be noticed."""
         job = ChainJob(FULL)
