@@ -4,6 +4,7 @@ A fence says which commit the next run starts from, and Spark forgets the batche
 deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
 half-way is done again: until Spark has forgotten, its batches follow the newest commit, and the choice does nothing.
 A checkpoint that only pins keep (`--retention`) is below the cut, which never falls, so its state is copied.
+A savepoint to which a job goes back again is copied again, so that a copy that was damaged meanwhile is replaced.
 
 Invariants: I6 (the fence ends every older run), I11 (what does not fit together is an error).
 """

@@ -170,7 +170,8 @@ class JobRun:
             source: A commit, of whichever job.
             query_id: Of Spark's checkpoint location; None for a new one.
             copy: Copies the state into objects of the slot that it is given.
-            chosen_ahead: It is a run that follows that starts, see `plan_fence`.
+            chosen_ahead: It is a run that follows that starts, see `plan_fence`. So an operator's command says, which
+                copies anew even if a copy is there: it may have been given because something of that one is damaged.
 
         Raises:
             LineageError: the job has a state of another origin.
@@ -183,7 +184,7 @@ class JobRun:
         decision = decide_import(newest, source_of(source), self.record.job_id, query_id)
         if isinstance(decision, GoOn):
             return fence
-        seq = decision.seq if isinstance(decision, UseImport) else self._import(source, copy)
+        seq = decision.seq if isinstance(decision, UseImport) and not chosen_ahead else self._import(source, copy)
         return self._chain.take_over(seq, chosen_ahead=chosen_ahead)
 
     def _import(self, source: Commit, copy: Callable[[int], CopiedState]) -> int:

@@ -187,6 +187,26 @@ def test_a_pack_that_is_gone_is_read_from_the_segments_that_it_was_made_of(world
     restart(world, newest, repair)
 
 
+def test_an_entry_that_was_damaged_before_the_next_start_is_written_again(world: World) -> None:
+    """The damaged one was named once more, as if the job had been repaired."""
+    newest = world.newest()
+    tile = world.reader.load_line(newest.link, newest.max_parallelism).view.tiles[0]
+    damage(world, layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot or 0), "gone")
+    _, repair = examined(world)
+    target = repair.checkpoints[0]
+    assert target.is_rebuildable
+    fence = repair.write_entry(target)
+    first = world.reader.find_commit(fence.restore or 0)
+    assert first is not None
+    damage(world, first.tiles[0].files[0].name, "gone")
+    _, repair = examined(world)
+    assert repair.is_needed
+    again = rebuildable(repair.checkpoints)
+    assert again is not None
+    assert again.link == newest.link, "what was rebuilt before, and not the damaged copy"
+    restart(world, again, repair)
+
+
 def test_what_is_lost_is_said_and_never_written(tmp_path: Path) -> None:
     """The only base is gone, and the log before it as well."""
     world = World(tmp_path, policy=CommitPolicy(retained=2, full_every=1))

@@ -317,6 +317,58 @@ def test_a_job_goes_back_to_its_own_savepoint(world: World, kind: str) -> None:
     world.check()
 
 
+@pytest.mark.parametrize("kind", ["native", "canonical"])
+@pytest.mark.parametrize("how", ["gone", "shorter", "flipped"])
+def test_a_copy_that_was_damaged_before_the_first_batch_is_made_again_by_the_same_command(
+    world: World, kind: str, how: str
+) -> None:
+    """It was answered with the damaged copy, although the savepoint was whole, so that the job could never start."""
+    fill(world)
+    kept, model, reader = MAKERS[kind](world), world.job.models[world.newest().link], world.reader
+    origin, record = origin_of(world, kept), read_job(world.store)
+    world.job.close()
+
+    def restored() -> Commit:
+        command = JobRestore("job", world.store, record, None, clock=world.clock, tokens=TOKENS)
+        commit = reader.find_commit(command.to_origin(origin).seq)
+        assert commit is not None
+        return commit
+
+    first = restored()
+    name = first.tiles[0].files[0].name
+    data = world.store.get(name)
+    if how == "gone":
+        world.store.delete([name])
+    else:
+        world.store.put(name, data[:-1] + (bytes((data[-1] ^ 1,)) if how == "flipped" else b""))
+    again = restored()
+    assert again.seq > first.seq
+    world.job.models[again.link] = model
+    world.job.start()
+    world.check_commit(again.link)
+    world.commit(2)
+    world.check()
+
+
+def test_a_copy_that_fails_leaves_the_choice_of_the_one_before(world: World) -> None:
+    """What is there may be whole, so that the job can start from it even if the savepoint cannot be read any more."""
+    fill(world)
+    kept, model, reader = native(world), world.job.models[world.newest().link], world.reader
+    origin, record = origin_of(world, kept), read_job(world.store)
+    world.job.close()
+    command = JobRestore("job", world.store, record, None, clock=world.clock, tokens=TOKENS)
+    first = reader.find_commit(command.to_origin(origin).seq)
+    assert first is not None
+    world.store.delete([name for name in kept.objects if not name.startswith(layout.CHAIN)])
+    with pytest.raises(CorruptDataError):
+        command.to_origin(origin)
+    world.job.models[first.link] = model
+    world.job.start()
+    world.check_commit(first.link)
+    world.commit(2)
+    world.check_commit(world.newest().link)
+
+
 @pytest.mark.parametrize("restarted", [False, True])
 def test_a_snapshot_that_was_published_before_a_job_was_set_back_is_not_waited_for(
     world: World, *, restarted: bool
