@@ -211,6 +211,6 @@ def _raised_floors(
 
 
 def _is_hopeless(d: SnapshotDescriptor, cover: TileCover) -> bool:
-    """Given up by its writer, or built on a tile that the line has left behind."""
+    """Given up by its writer, of an operator that the job no longer has, or built on a tile that the line has left."""
     tiles = cover.over(d.operator, d.low, d.high)
-    return d.status == "aborted" or any(t.at.seq > d.base.seq for t in tiles)
+    return d.status == "aborted" or not tiles or any(t.at.seq > d.base.seq for t in tiles)

@@ -85,6 +85,8 @@ class CommittingJob:
     """How the objects of a new job are stored."""
     idle: tuple[str, ...] = ()
     """Uids of more operators, which change nothing."""
+    dropped: frozenset[str] = frozenset()
+    """Uids of operators whose state may be dropped."""
     model: Model = field(default_factory=Model)
     models: dict[Link, Model] = field(default_factory=dict)
     adopted: list[Adoption] = field(default_factory=list)
@@ -184,6 +186,7 @@ class CommittingJob:
             watermark_ms=None,
             operators=tuple(msgspec.structs.replace(self._layout(), uid=uid) for uid in (self.uid, *self.idle)),
             results=results,
+            dropped=self.dropped,
         )
         source = self._adoption if adopt else nothing_to_adopt
         commit = self.run.commit(facts, self.tokens.token(), source).commit

@@ -14,7 +14,7 @@ import pytest
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
-from tests.state_model import KEY_TYPE, BatchChanges
+from tests.state_model import KEY_TYPE, OPERATOR, BatchChanges, Model
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.materializer.events import Failed, JobFailed
 from varve.storage import layout
@@ -107,6 +107,42 @@ def test_a_snapshot_built_on_a_base_that_was_replaced_meanwhile_is_never_adopted
     sidecar.fold()
     world.check()
     assert layout.snapshot(old.operator, old.low, old.high, 2) not in world.names(layout.SNAPSHOTS)
+
+
+def test_what_is_published_of_an_operator_that_was_removed_meanwhile_is_collected(world: World) -> None:
+    """No commit could take it, and its floor never rose, so that it stayed for ever."""
+    world.commit(6)
+    waiting: list[Callable[[], None]] = []
+
+    def hold(operation: str, name: str, phase: str) -> None:
+        if waiting and operation == "put_if_absent" and phase == "before" and name.startswith("job/snap/"):
+            waiting.pop()()
+
+    def use(uid: str) -> None:
+        """Give the operator up that there was, and begin with this one."""
+        world.job.uid, world.job.dropped = uid, frozenset({OPERATOR, "other"} - {uid})
+        world.job.start()
+        world.job.model = Model()
+        world.commit(2)
+
+    slow = world.sidecar(root=FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hold))
+    waiting.append(lambda: use("other"))
+    assert slow.fold()
+    published = {(event.low, event.high): event.snapshot for event in slow.materialized}
+    assert len(published) == len(world.names(f"{layout.SNAPSHOTS}{OPERATOR}/")) == 2
+    world.commit(20)
+    Collector(world.reader, world.clock, world.job.tokens, upload_grace_s=86_400).collect()
+    for area in (layout.SNAPSHOTS, layout.SNAPSHOT_FILES):
+        assert world.names(f"{area}{OPERATOR}/") == []
+    floors = {(f.low, f.high): f.number for f in world.newest().floors if f.operator == OPERATOR}
+    assert floors == published, "they stay in the entries"
+    use(OPERATOR)
+    assert slow.fold()
+    own = [event for event in slow.materialized[2:] if event.operator == OPERATOR]
+    assert {(event.low, event.high): event.snapshot for event in own} == {key: n + 1 for key, n in floors.items()}
+    world.commit(2)
+    assert {t.snapshot for t in world.job.adopted[-1].tiles} == {event.snapshot for event in own}
+    world.check()
 
 
 def test_a_base_file_that_is_gone_is_uploaded_anew(world: World) -> None:

@@ -80,9 +80,6 @@ def test_each_range_is_decided_for_itself() -> None:
         pytest.param(view(tile(0, 8)), snapshot(0, 4, 1, 5), (), id="part of a tile"),
         pytest.param(view(tile(0, 4), tile(4, 8)), snapshot(2, 6, 1, 5), (), id="parts of two tiles"),
         pytest.param(view(tile(0, 4), tile(4, 8, 3, 1)), snapshot(0, 8, 1, 5, base=3), (), id="tiles of different age"),
-        pytest.param(
-            view(tile(0, 8)), msgspec.structs.replace(snapshot(0, 8, 1, 5), operator="other"), (), id="other operator"
-        ),
         pytest.param(view(tile(0, 8)), snapshot(0, 8, 1, 5, files=("snapdata/x/y",)), (), id="shares what it may not"),
     ],
 )
@@ -95,6 +92,13 @@ def test_what_does_not_fit_is_not_adopted(
 def test_a_snapshot_built_on_a_tile_that_was_replaced_is_passed_over_for_ever() -> None:
     """Its number goes under the floor, so that the collector may delete it."""
     assert adopted(view(tile(0, 8, 5, 2)), snapshot(0, 8, 3, at=7)) == ([], {(0, 8): 3})
+
+
+def test_a_snapshot_of_an_operator_that_the_job_no_longer_has_is_passed_over_for_ever() -> None:
+    """A fold that was under way while the operator was removed publishes it; nobody would ever take or delete it."""
+    other = [msgspec.structs.replace(snapshot(0, 8, number, at=5), operator="other") for number in (3, 4)]
+    found = decide_adoption(view(tile(0, 8)), (SnapshotFloor("op", 0, 8, 9),), other, {}, JOB)
+    assert found == ((), (SnapshotFloor("other", 0, 8, 4),))
 
 
 def test_numbers_given_up_go_under_the_floor_but_never_past_one_that_is_still_possible() -> None:
