@@ -104,7 +104,7 @@ class Collected(_Event, frozen=True, kw_only=True, tag="collected"):
 
 
 class JobFailed(_Event, frozen=True, kw_only=True, tag="job-failed"):
-    """A job's chain could not be read, or its garbage not be collected; it will be tried again."""
+    """A job's chain could not be read, its garbage not collected, or a checkpoint not pinned; it is tried again."""
 
     step: str
     error: str

@@ -31,7 +31,7 @@ from varve.materializer.stop_signal import Stopped
 from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.cut import cut_of
-from varve.storage.errors import MissingObjectError, RetryableError, VarveError
+from varve.storage.errors import DidNotHappenError, MissingObjectError, RetryableError, VarveError
 from varve.storage.job import read_job
 from varve.storage.savepoints import release_clone
 
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.surroundings import Surroundings
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import JobRecord, Link, SnapshotDescriptor, Tile
+    from varve.storage.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
 
 _Answer = TypeVar("_Answer")
 
@@ -142,7 +142,8 @@ class JobMaterializer:
         if chain is not None:
             ok &= self._materialize_due(self._followed, chain, on_demand=on_demand, wait_for_ranges=wait_for_ranges)
         if self._is_collection_due(on_demand=on_demand):
-            ok &= self._try("collecting garbage", lambda: self._collect(chain), on_demand=on_demand)[0]
+            collected, kept = self._try("collecting garbage", lambda: self._collect(chain), on_demand=on_demand)
+            ok &= collected and bool(kept)
         self._status.show_failing_steps(self._failing_steps())
         return ok
 
@@ -365,13 +366,13 @@ class JobMaterializer:
             return False
         return self._is_mine(RangeKey(self._followed.record.job_id, "", 0, 0))
 
-    def _collect(self, chain: ChainView | None) -> None:
+    def _collect(self, chain: ChainView | None) -> bool:
+        """Delete what is not needed; False if there is no new pin of the retention although one is due."""
         if self._followed is None:
-            return
+            return True
         started_ms = self._given.now_ms()
         self._collection = self._collection.collected(started_ms)
-        if chain is not None:
-            self._followed.retention.keep(chain.newest.commit)
+        kept = chain is None or self._keep(self._followed.retention, chain.newest.commit)
         # Nothing that a fold of this process still reads: it would fail, and begin anew with a longer log.
         report = self._followed.collector.collect(
             keep_from=min((running.needs_from for running in self._running.values()), default=None)
@@ -393,6 +394,21 @@ class JobMaterializer:
                     duration_ms=self._given.now_ms() - started_ms,
                 )
             )
+        return kept
+
+    def _keep(self, retention: Retention, newest: Commit) -> bool:
+        """Make and release the pins that are due; False if a faster job has let the commits go that were to be pinned.
+
+        That stops no collection: the pins before are there, so nothing goes that they keep (I7, I10).
+        """
+        what = "retention by time"
+        try:
+            retention.keep(newest)
+        except DidNotHappenError as error:
+            self._failed(what, error)
+            return False
+        self._succeeded(what)
+        return True
 
     def _try(self, what: str, action: Callable[[], _Answer], *, on_demand: bool) -> tuple[bool, _Answer | None]:
         """Run a step of the whole job unless it failed a short while ago; (it did not fail, its answer)."""
@@ -405,25 +421,34 @@ class JobMaterializer:
         except Stopped:
             raise
         except Exception as error:  # noqa: BLE001  one job's trouble must not stop the others
-            self._trouble_texts[what] = f"{what} failed: {error}"
-            trouble = trouble or RangeSchedule(seen_ms=now_ms, spread=spread_of(f"{self._name}/{what}"))
-            self._troubles[what] = trouble = trouble.failed(self._given.now_ms())
-            self._report(
-                JobFailed(
-                    job=self._name,
-                    time_ms=self._wall_ms(),
-                    step=what,
-                    error=str(error),
-                    error_type=type(error).__name__,
-                    object_name=object_name_of(error),
-                    failures=trouble.failures,
-                    retry_ms=pause_ms(trouble, self._policy),
-                )
-            )
+            self._failed(what, error)
             return False, None
+        self._succeeded(what)
+        return True, answer
+
+    def _failed(self, what: str, error: Exception) -> None:
+        """Count and report that a step of the whole job failed."""
+        self._trouble_texts[what] = f"{what} failed: {error}"
+        trouble = self._troubles.get(what)
+        if trouble is None:
+            trouble = RangeSchedule(seen_ms=self._given.now_ms(), spread=spread_of(f"{self._name}/{what}"))
+        self._troubles[what] = trouble = trouble.failed(self._given.now_ms())
+        self._report(
+            JobFailed(
+                job=self._name,
+                time_ms=self._wall_ms(),
+                step=what,
+                error=str(error),
+                error_type=type(error).__name__,
+                object_name=object_name_of(error),
+                failures=trouble.failures,
+                retry_ms=pause_ms(trouble, self._policy),
+            )
+        )
+
+    def _succeeded(self, what: str) -> None:
         self._troubles.pop(what, None)
         self._trouble_texts.pop(what, None)
-        return True, answer
 
     def _report(self, event: Event) -> None:
         self._given.reporter.report(event)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError
+from varve.storage.errors import CorruptDataError, DidNotHappenError
 from varve.storage.pins import create_pin, list_pins, release_pin
 
 if TYPE_CHECKING:
@@ -74,17 +74,29 @@ class Retention:
         self._times: dict[str, int] = {}
 
     def keep(self, newest: Commit) -> None:
-        """Make and release pins as they are due. Errors are those of `create_pin` and `list_pins`."""
+        """Make and release pins as they are due. Errors are those of `create_pin` and `list_pins`.
+
+        After `DidNotHappenError` only a new pin is missing: the others are there, and keep all that they did.
+        """
         if self._retention_ms is None:
             return
         held = [HeldPin(pin, self._time_ms(pin)) for pin in list_pins(self._reader) if pin.holder == HOLDER]
         self._times = {one.pin.token: one.time_ms for one in held}
         plan = plan_retention(newest.time_ms, held, self._retention_ms)
         if plan.create:
-            pin = create_pin(self._reader, newest, HOLDER, self._clock, self._tokens, for_others=True)
-            self._times[pin.token] = newest.time_ms
+            try:
+                self._create(newest)
+            except DidNotHappenError:
+                overtaking = self._reader.newest()  # what was read before ranges were materialized may be long ago
+                if overtaking is None or overtaking.link == newest.link:
+                    raise
+                self._create(overtaking)
         for pin in plan.release:
             release_pin(self._reader, pin, self._clock)
+
+    def _create(self, commit: Commit) -> None:
+        pin = create_pin(self._reader, commit, HOLDER, self._clock, self._tokens, for_others=True)
+        self._times[pin.token] = commit.time_ms
 
     def _time_ms(self, pin: Pin) -> int:
         known = self._times.get(pin.token)

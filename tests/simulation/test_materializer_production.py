@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -14,13 +14,13 @@ from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
 from tests.state_model import BatchChanges
 from varve.materializer.demand import LOOK_MS, ask
-from varve.materializer.events import Adopted, Failed, Overdue
+from varve.materializer.events import Adopted, Collected, Failed, JobFailed, Overdue
 from varve.materializer.retention import HOLDER, STEPS
 from varve.materializer.sharing import HEARTBEAT_MS
 from varve.storage import layout
 from varve.storage.collector import Collector
 from varve.storage.faulty_store import Faults, FaultyStore
-from varve.storage.pins import list_pins
+from varve.storage.pins import create_pin, list_pins
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -309,6 +309,53 @@ def test_checkpoints_of_the_retention_stay_complete_and_older_ones_go(world: Wor
     old = [seq for seq, time_ms in times.items() if time_ms < newest_ms - RETENTION_MS - slack_ms]
     assert len(old) >= 5
     assert not present & set(old)
+
+
+def overtaken(world: World, operation: str, area: str, phase: str, **config: Any) -> Sidecar:
+    """A materializer with a retention; whenever it has come to such an effect, the job makes many checkpoints."""
+
+    def hook(done: str, name: str, when: str) -> None:
+        if (done, when) == (operation, phase) and f"/{area}" in name:
+            world.commit(25)
+
+    root = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hook)
+    return world.sidecar(replace(QUIET, retention_ms=RETENTION_MS, **config), root=root)
+
+
+def test_a_checkpoint_that_a_fast_job_has_let_go_meanwhile_is_not_the_one_that_is_pinned(world: World) -> None:
+    """A `--once` that took long asked for a pin of what was newest when it began: nothing was pinned, or collected."""
+    world.commit(4)
+    assert overtaken(world, "put_if_absent", layout.SNAPSHOTS, "after").fold()
+    [pin] = list_pins(world.reader)
+    assert pin.commit == world.newest().link
+    assert 2 not in world.reader.list_seqs(), "and garbage is collected"
+    world.check()
+
+
+@pytest.mark.parametrize("is_pinned", [False, True])
+def test_a_job_that_overtakes_every_pin_is_collected_all_the_same(world: World, *, is_pinned: bool) -> None:
+    """What an earlier pin keeps stays. (Beside one that says that it is checked, none can be overtaken.)"""
+    world.commit(8)
+    world.sidecar(replace(QUIET, collect_ms=None), place="first").fold()
+    world.commit(25)
+    kept = world.newest()
+    pins = (create_pin(world.reader, kept, HOLDER, world.clock, world.job.tokens),) if is_pinned else ()
+    world.clock.advance(RETENTION_MS)
+    world.commit(25)
+    sidecar = overtaken(world, "put", layout.PINS, "after", max_failures_allowed=0)
+    assert not sidecar.fold(), "it says that it has not done all"
+    failed = sidecar.events.of(JobFailed)
+    assert [(event.step, event.error_type) for event in failed] == [("retention by time", "DidNotHappenError")]
+    assert any("retention by time failed" in text for text in sidecar.given.health.ready(0).reasons)
+    [collected] = sidecar.events.of(Collected)
+    assert collected.entries
+    assert list_pins(world.reader) == pins
+    if is_pinned:
+        assert collected.cut == kept.needs_from
+        world.check_commit(kept.link)
+    assert world.sidecar(replace(QUIET, retention_ms=RETENTION_MS), place="later").fold()
+    assert len(list_pins(world.reader)) == 1 + len(pins)
+    world.check()
 
 
 def test_retention_ends_when_it_is_switched_off(world: World) -> None:
