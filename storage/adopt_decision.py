@@ -12,9 +12,10 @@ A snapshot may replace tiles if all of this holds:
   a stalled collector: a tile of the base entry can never have been given up.
 
 Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them. Of
-thousands of snapshots that are published together one commit takes some, the next ones the rest.
+thousands of snapshots that are published together one commit takes some, those of the oldest tiles first. What it
+leaves is then older than what is published later for the ranges that it took, so no range waits for ever.
 
-Invariants: I5, I7, I10 (`ADOPTED_MAX`).
+Invariants: I5, I7, I10 (`ADOPTED_MAX`; the log of every range becomes shorter in turn).
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from varve.storage.line_view import cover_of
 from varve.storage.records import RANGE_OF, SnapshotFloor, Tile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from varve.storage.line_view import LineView
     from varve.storage.records import SnapshotDescriptor
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 TileSnapshot = SnapshotName
 """The snapshot that a tile names."""
 ADOPTED_MAX: Final = 128
-"""Snapshots that one commit takes over, but for those that only together replace a tile."""
+"""Snapshots that one commit takes over, but for those of the last tiles that it replaces."""
 
 
 _FEW_BITS: Final = 3
@@ -50,6 +51,15 @@ _FEW_BITS: Final = 3
 class _Choice(NamedTuple):
     snapshots: tuple[SnapshotDescriptor, ...]
     replaced: tuple[Tile, ...]
+
+
+class _Group(NamedTuple):
+    """What is decided together: it shares tiles, and so excludes one another or needs one another."""
+
+    base_seq: int
+    looked_at: list[SnapshotDescriptor]
+    """The possible ones, and others that are of the same ranges or possible nowhere."""
+    possible: list[SnapshotDescriptor]
 
 
 def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
@@ -79,7 +89,8 @@ def decide_adoption(
         candidates: Descriptors whose number is above their range's floor, in any order.
         tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
         job_id: This job's.
-        adopted_max: Above it nothing more is looked at, so what is left is for later commits.
+        adopted_max: From so many on nothing more is looked at, so what is left is for later commits, which look at it
+            first: the tiles that it replaces are older.
 
     Returns:
         New tiles, and the floors to raise.
@@ -88,15 +99,16 @@ def decide_adoption(
     floor_of = _floors_of(own, floors)
     new = [c for c in own if c.number > floor_of.get((c.operator, c.low, c.high), 0)]
     cover = cover_of(view)
-    new, possible = _first_possible(new, view, cover, tile_files, adopted_max)
     taken: list[SnapshotDescriptor] = []
-    replaced: set[Tile] = set()
-    for choice in sorted(_choices(possible, cover), key=_merit, reverse=True):
-        if replaced.isdisjoint(choice.replaced):
-            taken += choice.snapshots
-            replaced.update(choice.replaced)
+    looked_at: list[SnapshotDescriptor] = []
+    for group in _groups(new, view, cover, tile_files):
+        looked_at += group.looked_at
+        taken += _best(group.possible, cover)
+        if len(taken) >= adopted_max:
+            looked_at += _of_ranges(looked_at, new, group.base_seq)
+            break
     tiles = (_tile(d) for d in taken)
-    return Adoption(tuple(sorted(tiles, key=lambda t: (t.operator, t.low))), _raised_floors(new, taken, cover))
+    return Adoption(tuple(sorted(tiles, key=lambda t: (t.operator, t.low))), _raised_floors(looked_at, taken, cover))
 
 
 def _floors_of(
@@ -114,31 +126,53 @@ def _tile(d: SnapshotDescriptor) -> Tile:
     return Tile(operator=d.operator, low=d.low, high=d.high, at=d.at, snapshot=d.number)
 
 
-def _first_possible(
+def _groups(
     new: Sequence[SnapshotDescriptor],
     view: LineView,
     cover: TileCover,
     tile_files: Mapping[SnapshotName, frozenset[str]],
-    count: int,
-) -> tuple[Sequence[SnapshotDescriptor], list[SnapshotDescriptor]]:
-    """Those that are looked at, and the possible ones among them: `count`, and what touches the same tiles.
+) -> Iterator[_Group]:
+    """The groups, those of the oldest tiles first, then by operator and range; only what is asked for is looked at.
 
-    What shares a tile is decided together: it excludes one another, or needs one another.
+    What is possible was built on exactly the tiles that it replaces. So all of a group has one base, and what has the
+    lowest one replaces the oldest tiles; what cannot be adopted any more is mostly older still.
     """
-    seen: list[SnapshotDescriptor] = []
-    possible: list[SnapshotDescriptor] = []
-    operator, reach = "", 0
-    for c in sorted(new, key=RANGE_OF):
-        if c.operator != operator:
-            operator, reach = c.operator, 0
-        if c.low >= reach and len(possible) >= count:
-            break
-        seen.append(c)
-        reach = max(reach, c.low + 1)  # numbers of a range have one floor
-        if _is_possible(c, view, cover, tile_files):
-            possible.append(c)
-            reach = max(reach, cover.over(c.operator, c.low, c.high)[-1].high)
-    return seen, possible
+    by_base: dict[int, list[SnapshotDescriptor]] = defaultdict(list)
+    for c in new:
+        by_base[c.base.seq].append(c)
+    for base_seq in sorted(by_base):
+        group, operator, reach = _Group(base_seq, [], []), "", 0
+        for c in sorted(by_base[base_seq], key=RANGE_OF):
+            if c.operator != operator or c.low >= reach:
+                if group.looked_at:
+                    yield group
+                group, operator, reach = _Group(base_seq, [], []), c.operator, c.low + 1
+            group.looked_at.append(c)
+            if _is_possible(c, view, cover, tile_files):
+                group.possible.append(c)
+                reach = max(reach, cover.over(c.operator, c.low, c.high)[-1].high)
+        yield group
+
+
+def _of_ranges(
+    looked_at: Sequence[SnapshotDescriptor], new: Sequence[SnapshotDescriptor], base_seq: int
+) -> list[SnapshotDescriptor]:
+    """Those above the base whose ranges were looked at: all numbers of a range have one floor."""
+    ranges, lows = {RANGE_OF(c) for c in looked_at}, {c.low for c in looked_at}  # of thousands few have such a low
+    return [c for c in new if c.low in lows and c.base.seq > base_seq and RANGE_OF(c) in ranges]
+
+
+def _best(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[SnapshotDescriptor]:
+    """What is taken of a group; nothing if only parts of tiles are there."""
+    if not possible:
+        return []
+    taken: list[SnapshotDescriptor] = []
+    replaced: set[Tile] = set()
+    for choice in sorted(_choices(possible, cover), key=_merit, reverse=True):
+        if replaced.isdisjoint(choice.replaced):
+            taken += choice.snapshots
+            replaced.update(choice.replaced)
+    return taken
 
 
 def _is_possible(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import msgspec
 import pytest
 
@@ -210,3 +212,43 @@ def test_a_floor_never_passes_a_number_that_was_not_looked_at() -> None:
     assert adopted(EIGHT, first, aborted, snapshot(1, 2, 4, 6), at_once=1) == ([(0, 1, 5, 1)], {(0, 1): 1})
     found, raised = adopted(EIGHT, aborted, snapshot(1, 2, 4, 6), snapshot(5, 6, 1, 6), at_once=1)
     assert (found, raised) == ([(1, 2, 6, 4)], {(1, 2): 5})
+
+
+def test_ranges_that_get_snapshots_as_fast_as_commits_take_them_do_not_keep_the_others_waiting() -> None:
+    """The lowest ranges of the first operator were adopted for ever, and nothing else."""
+    line = tuple(map(link, range(2, 60)))
+    state = {(uid, low): msgspec.structs.replace(tile(low, low + 1), operator=uid) for uid in "ab" for low in range(8)}
+    floors: dict[tuple[str, int, int], SnapshotFloor] = {}
+    adopted_at: dict[tuple[str, int], list[int]] = {place: [] for place in state}
+    for seq in range(10, 50):
+        published = [
+            msgspec.structs.replace(
+                snapshot(t.low, t.high, number=seq, at=seq - 1, base=t.at.seq), operator=t.operator, files=()
+            )
+            for t in state.values()
+        ]
+        base = LineView(max_parallelism=8, base=line[-1], tiles=tuple(state.values()), line=line)
+        step = decide_adoption(base, [floors[r] for r in sorted(floors)], published, {}, JOB, 4)
+        assert len(step.tiles) == 4
+        for found in step.tiles:
+            state[found.operator, found.low] = found
+            adopted_at[found.operator, found.low].append(seq)
+        floors.update({(f.operator, f.low, f.high): f for f in step.floors})
+    assert {len(seqs) for seqs in adopted_at.values()} == {10}
+    assert {later - seq for seqs in adopted_at.values() for seq, later in itertools.pairwise(seqs)} == {4}
+
+
+def test_parts_that_wait_for_the_rest_of_their_tile_do_not_keep_the_others_waiting() -> None:
+    state = view(tile(0, 6), tile(6, 7, 3, 1), tile(7, 8, 3, 1))
+    parts = [snapshot(n, n + 1, 1, at=5) for n in range(5)]
+    others = [snapshot(n, n + 1, 2, 5, base=3) for n in (6, 7)]
+    assert adopted(state, *parts, *others, at_once=1) == ([(6, 7, 5, 2)], {(6, 7): 2})
+    assert adopted(state, *parts, snapshot(5, 6, 1, 5), *others, at_once=1)[0] == [(n, n + 1, 5, 1) for n in range(6)]
+
+
+def test_a_floor_never_passes_a_possible_number_of_another_base() -> None:
+    """What has been given up names no base, so it is looked at first."""
+    state = view(tile(0, 1, 3, 1), tile(1, 2, 4, 1))
+    aborted = msgspec.structs.replace(snapshot(1, 2, 5, 0), status="aborted", files=())
+    found = adopted(state, aborted, snapshot(1, 2, 4, 6, base=4), snapshot(0, 1, 2, 5, base=3), at_once=1)
+    assert found == ([(0, 1, 5, 2)], {(0, 1): 2})
