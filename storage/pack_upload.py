@@ -1,16 +1,20 @@
 """Packs made in the background, between two commits, so that a full entry costs the acknowledgement nothing.
 
 A pack belongs to one slot: it is started right after the commit before, and the commit at its slot takes it if it is
-durable by then. A pack that comes too late is garbage, which the collector deletes (I7); after `MISSES_MAX` of them
-the commit waits, so that full entries do come (I10).
+durable by then. A pack that comes too late is garbage, which the collector deletes (I7); what was not being put by then
+is not put any more. While a late one is still under way no other is begun, which would share the storage with it. After
+`MISSES_MAX` commits without a pack one commit waits, so that full entries do come (I10): its pack is made whatever the
+late one does, which is given up, because it may hang. So are packs that a commit has waited for in vain; of those that
+were given up, or are late, at most `HELD_MAX` are in memory.
 """
 
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Mapping
 from concurrent.futures import wait
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.attempt_threads import AttemptThreads
@@ -32,11 +36,24 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
-"""Packs that may come too late in a row before a commit waits for one."""
+"""Commits in a row whose packs come too late before one waits for its own; whatever comes of that, it is so many again
+until the next one waits."""
 WAIT_S: Final = 60.0
 """So long does a commit wait for a pack. Without one no entry is full, up to the policy's `path_max`."""
+HELD_MAX: Final = 4
+"""Packs that may be in memory at the same time, each held by a call of the storage that perhaps hangs."""
 CLOSE_S: Final = 10.0
 """So long does the end of a run wait for one that nobody will name any more."""
+
+
+class _Upload(NamedTuple):
+    """A pack that is made."""
+
+    slot: int
+    future: Future[Pack | None]
+    """None if it was late before it was put."""
+    late: threading.Event
+    """Nobody will name it any more."""
 
 
 class PackUpload:
@@ -49,7 +66,10 @@ class PackUpload:
         self._threads = AttemptThreads(1, "varve-pack")
         self._blobs: dict[str, tuple[int, bytes]] = {}
         """By chain entry of this run that a pack may want: where its blob begins, and the blob."""
-        self._upload: tuple[int, Future[Pack]] | None = None
+        self._upload: _Upload | None = None
+        """For the next slot."""
+        self._late: _Upload | None = None
+        """The last one, if it was too late and may still be under way."""
         self._misses = 0
 
     def remember(self, stored: StoredCommit, body: bytes) -> None:
@@ -68,22 +88,31 @@ class PackUpload:
             return
         if not state.packable_bytes and not state.view.images:
             return
-        header = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot)
-        self._upload = (state.slot, self._threads.submit(lambda: self._make(state, header)))
+        if not self._may_begin():
+            self._misses += 1
+            return
+        header, late = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot), threading.Event()
+        future = self._threads.submit(lambda: self._make(state, header, late))
+        self._upload = _Upload(state.slot, future, late)
 
     def take(self, slot: int) -> Pack | None:
         """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
         upload, self._upload = self._upload, None
-        if upload is None or upload[0] != slot:
+        if upload is None:
             return None
-        future = upload[1]
-        if not future.done() and self._misses < MISSES_MAX:
+        is_ready = upload.future.done()
+        if upload.slot != slot or not (is_ready or self._misses >= MISSES_MAX):
             self._misses += 1
+            upload.late.set()
+            self._late = None if upload.future.cancel() else upload
             return None
+        if not is_ready:
+            self._misses = 0
         try:
-            pack = future.result(WAIT_S)
+            pack = upload.future.result(WAIT_S)
         except TimeoutError:
-            self._threads.give_up(future)
+            upload.late.set()
+            self._threads.give_up(upload.future)
             _log.warning("the pack for slot %d was not stored within %g s, a later entry will be full", slot, WAIT_S)
             return None
         except VarveError as error:
@@ -96,14 +125,28 @@ class PackUpload:
     def settle(self, timeout_s: float | None = None) -> None:
         """Wait until the pack for the next slot is stored or has failed, if there is one; None: however long."""
         if self._upload is not None:
-            wait([self._upload[1]], timeout_s)
+            wait([self._upload.future], timeout_s)
 
     def close(self) -> None:
         """Wait for what is under way, but not for ever."""
         self.settle(CLOSE_S)
+        if self._upload is not None:
+            self._upload.late.set()
         self._threads.close()
 
-    def _make(self, state: ChainState, header: PackHeader) -> Pack:
+    def _may_begin(self) -> bool:
+        """Whether one more pack may be made now. A late one that is still under way is given up if it must be."""
+        if self._late is not None and self._late.future.done():
+            self._late = None
+        if self._late is None:
+            return self._threads.lost < HELD_MAX
+        if self._misses < MISSES_MAX or self._threads.lost + 1 >= HELD_MAX:
+            return False
+        self._threads.give_up(self._late.future)
+        self._late = None
+        return True
+
+    def _make(self, state: ChainState, header: PackHeader, late: threading.Event) -> Pack | None:
         view, packable = state.view, state.packable()
         images = images_to_copy(view.images)
         try:
@@ -113,6 +156,8 @@ class PackUpload:
             held = self._read(packable, images)
             _log.warning("a pack is not joined with the next one, because it is damaged: %s", error)
         pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
+        if late.is_set():
+            return None
         self._store.put(pack.name, pack.body)
         return pack._replace(body=b"")  # nobody needs it any more, and it may be large
 

@@ -28,16 +28,36 @@ if TYPE_CHECKING:
 
 
 class Hanging(MemoryStore):
-    """Its puts of packs hang until the gate is opened."""
+    """Its puts of packs hang until the gate is opened, but for those of slots that are let through."""
 
     def __init__(self) -> None:
         super().__init__()
         self.gate = threading.Event()
+        self.let_through = range(0)
+        self.hanging: list[int] = []
+        """Slots of the packs that hang."""
+        self.has_begun = threading.Event()
+        """One has begun to hang."""
+        self.reads_hang = False
 
     def put(self, name: str, data: bytes) -> None:
-        if f"{layout.PACKS}" in name:
-            assert self.gate.wait(60)
+        if name.startswith(layout.PACKS) and layout.slot_of(name).slot not in self.let_through:
+            self._hang(layout.slot_of(name).slot)
         super().put(name, data)
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        if self.reads_hang:
+            self._hang(-1)
+        return super().get_range(name, offset, length)
+
+    def _hang(self, slot: int) -> None:
+        self.hanging.append(slot)
+        self.has_begun.set()
+        assert self.gate.wait(60)
+        self.hanging.remove(slot)
+
+    def slots_of_packs(self) -> list[int]:
+        return [layout.slot_of(meta.name).slot for meta in self.list(layout.PACKS)]
 
 
 @pytest.fixture
@@ -45,6 +65,14 @@ def store() -> Iterator[Hanging]:
     store = Hanging()
     yield store
     store.gate.set()
+
+
+def run_on(store: MemoryStore, policy: CommitPolicy, batch: int = 0) -> JobRun:
+    """A run of the job that has taken over, and goes on with this batch."""
+    run = JobRun.open(store, "job", 8, policy, ManualClock(), SystemTokens())
+    run.take_over()
+    run.choose_base(SparkProgress(batch, "q", f"{batch}", f"{batch - 1}" if batch else None), None)
+    return run
 
 
 def commit(run: JobRun, batch: int, adoption: AdoptionSource = nothing_to_adopt) -> Commit:
@@ -77,6 +105,77 @@ def test_a_storage_that_hangs_with_packs_holds_up_neither_commits_nor_the_end(
     store.gate.set()
     run.close()
     assert store.list(layout.CHAIN)[-1].name == layout.chain(commits[-1].seq)
+
+
+def test_a_pack_that_hangs_is_given_up_and_the_next_ones_do_not_queue_behind_it(store: Hanging) -> None:
+    """Each commit that was due waited for a pack that was not begun, even when the storage answered again."""
+    store.let_through = range(5, 100)
+    run = run_on(store, CommitPolicy(full_every=2, path_max=128))
+    commits = [commit(run, 0), commit(run, 1)]
+    assert store.has_begun.wait(60)
+    for batch in range(2, 12):
+        commits.append(commit(run, batch))
+        run._packs.settle()
+    assert store.hanging == [commits[2].seq]
+    assert [made.batch for made in commits if made.is_full] == [0, 5, 7, 9, 11]
+    run.close()
+
+
+def test_while_a_late_pack_is_under_way_no_other_is_made_and_none_for_a_slot_that_is_past(store: Hanging) -> None:
+    run = run_on(store, CommitPolicy(full_every=2, path_max=128))
+    first, second = commit(run, 0), commit(run, 1)
+    assert store.has_begun.wait(60)
+    late = [commit(run, 2), commit(run, 3)]
+    assert store.hanging == [second.seq + 1]
+    upload = run._packs._late
+    assert upload is not None
+    store.gate.set()
+    upload.future.result(60)
+    late.append(commit(run, 4))
+    run._packs.settle()
+    full = commit(run, 5)
+    run.close()
+    assert [made.is_full for made in (first, second, *late, full)] == [True, False, False, False, False, True]
+    assert store.slots_of_packs() == [second.seq + 1, full.seq]
+
+
+def test_a_pack_that_is_late_before_it_is_put_is_not_put(store: Hanging) -> None:
+    policy = CommitPolicy(full_every=2, path_max=128)
+    store.let_through = range(100)
+    run = run_on(store, policy)
+    for batch in range(2):
+        commit(run, batch)
+    run.close()
+    packs = store.slots_of_packs()
+    store.reads_hang = True
+    run = run_on(store, policy, batch=2)
+    assert store.has_begun.wait(60)
+    commit(run, 2)
+    upload = run._packs._late
+    assert upload is not None
+    store.gate.set()
+    assert upload.future.result(60) is None
+    run.close()
+    assert store.slots_of_packs() == packs
+
+
+def test_packs_that_hang_are_a_few_and_then_no_commit_waits_for_one(
+    store: Hanging, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(pack_upload, "WAIT_S", 0.02)
+    monkeypatch.setattr(pack_upload, "CLOSE_S", 0.02)
+    run = run_on(store, CommitPolicy(full_every=2, path_max=128))
+    for batch in range(40):
+        commit(run, batch)
+    assert 2 <= caplog.text.count("was not stored within") <= pack_upload.HELD_MAX
+    assert run._packs._threads.lost <= pack_upload.HELD_MAX
+    assert len(store.hanging) <= pack_upload.HELD_MAX
+    store.gate.set()
+    monkeypatch.setattr(pack_upload, "WAIT_S", 60.0)
+    while run._packs._threads.lost:
+        store.gate.wait(0.001)
+    assert commit(run, 40).is_full or commit(run, 41).is_full
+    run.close()
 
 
 def test_what_was_given_to_a_pack_that_no_entry_named_is_read_back() -> None:
