@@ -40,12 +40,13 @@ class CommitPolicy:
     least one) if a snapshot was adopted since, and with the next commit if snapshots of `ADOPTED_PART` of the state
     were: what the last one names of the bases before can be deleted only then."""
     pack_bytes: int = 8 << 20
-    """A full entry is also due when this many inline bytes have gathered; the driver has them in memory until then, and
-    twice while it packs them."""
+    """A full entry is also due when this many inline bytes have gathered; the driver has them in memory until then, the
+    last batch's besides, and twice while it packs them. What more gathers because packs fail is read back."""
     inline_max_bytes: int = INLINE_BYTES_MAX
     """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
     path_max: int = 128
-    """A full entry is written after this many commits even without a pack; it then names inline segments in place."""
+    """A full entry is written after this many commits even without a pack; it then names inline segments in place, and
+    so may be too large. Its commit waits for the pack."""
 
     def __post_init__(self) -> None:
         if self.retained < RETAINED_MIN:
@@ -108,6 +109,10 @@ class ChainState:
             or self.commits_since_full * len(self.base.parts) >= REFERENCES_MAX
             or self.packable_bytes >= policy.pack_bytes
         )
+
+    def must_be_full(self, policy: CommitPolicy) -> bool:
+        """Whether the next entry is full even without a pack."""
+        return self.base is None or self.commits_since_full + 1 >= policy.path_max
 
     def _full_after(self, policy: CommitPolicy, operators: int) -> int:
         """So many commits after a full entry is the next one due, in a job with so many operators."""

@@ -25,7 +25,7 @@ from varve.storage.batch_result import (
     inline_total,
 )
 from varve.storage.cut import Retained
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarveError
 from varve.storage.image_refs import kept_images
 from varve.storage.line_view import Kept, StoredCommit, cover_of, kept_after
 from varve.storage.pack import is_packable, replace_packed, replace_packed_images
@@ -92,6 +92,8 @@ def plan_commit(
     token: str,
     adoption: Adoption = NOTHING_ADOPTED,
     pack: Pack | None = None,
+    *,
+    pack_failure: VarveError | None = None,
 ) -> CommitPlan:
     """Plan the commit of an executed batch at `state.slot`.
 
@@ -102,9 +104,11 @@ def plan_commit(
         token: Fresh; names this entry's writer.
         adoption: From `adopt_decision`, decided on this very state.
         pack: An uploaded pack for this very slot, if one is ready; the entry is full then.
+        pack_failure: Why there is none although one was due, for the error about an entry that is too large without.
 
     Raises:
         InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
+        DidNotHappenError: it would, because the storage has not taken the pack; or what else kept it from being made.
         InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
     """
     results = _check_facts(state, facts)
@@ -139,7 +143,7 @@ def plan_commit(
     kept = kept_after(state.view, draft, cover, index)
     commit = _with_needs(draft, kept.needs_from, state, policy)
     encoded_log = pack.replaced_encoded if pack is not None and commit.log is pack.replaced else b""
-    return _encoded(commit, blob, kept, encoded_log)
+    return _encoded(commit, blob, kept, encoded_log, None if pack is not None or not commit.is_full else pack_failure)
 
 
 def _check_facts(state: ChainState, facts: BatchFacts) -> dict[str, list[PartitionResult]]:
@@ -265,9 +269,7 @@ def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) 
 
 
 def _is_full(state: ChainState, policy: CommitPolicy, draft: Commit, cover: TileCover, pack: Pack | None) -> bool:
-    if state.base is None or pack is not None:
-        return True
-    if state.commits_since_full + 1 >= policy.path_max:
+    if pack is not None or state.must_be_full(policy):
         return True
     if state.view.images or not state.is_full_due(policy):
         return False  # images wait for a pack, which copies them
@@ -325,14 +327,33 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     )
 
 
-def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes) -> CommitPlan:
+def _encoded(
+    commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes, pack_failure: VarveError | None
+) -> CommitPlan:
     body = encode_entry(commit, blob, encoded_log)
     if len(body) > ENTRY_BYTES_MAX:
-        raise InvalidRequestError(
-            f"the entry has {len(body)} bytes, {len(commit.log)} log references among them, above the limit of "
-            f"{ENTRY_BYTES_MAX}; run the materializer, so that the log becomes shorter",
-            batch=commit.batch,
-            epoch=commit.epoch,
-        )
+        raise _too_large(commit, len(body), pack_failure)
     stored = StoredCommit(commit, len(body) - len(blob))
     return CommitPlan(stored, body, kept)
+
+
+def _too_large(commit: Commit, size_bytes: int, pack_failure: VarveError | None) -> VarveError:
+    """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
+    size = (
+        f"the entry has {size_bytes} bytes, {len(commit.log)} log references among them, above the limit of "
+        f"{ENTRY_BYTES_MAX}"
+    )
+    if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
+        problem = f"{size}; run the materializer, so that the log becomes shorter"
+        return InvalidRequestError(problem, batch=commit.batch, epoch=commit.epoch)
+    error = DidNotHappenError(
+        f"{size}, because the log since the last full entry could not be stored as a pack; repair the storage of the "
+        f"log, then start the job again. The last pack failed: {pack_failure}",
+        batch=commit.batch,
+        epoch=commit.epoch,
+    )
+    error.__cause__ = pack_failure
+    if isinstance(pack_failure, RetryableError):
+        return error
+    pack_failure.add_note(str(error))
+    return pack_failure

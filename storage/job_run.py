@@ -212,10 +212,10 @@ class JobRun:
             InvalidRequestError, InvariantError: see `plan_commit`; nothing was written.
         """
         state = self.state
-        pack = self._packs.take(state.slot)
+        pack = self._packs.take(state)
         facts = self._gathered(facts, state.slot)
         adopted = adoption(state.view, state.floors) if adopts_now(state, pack) else NOTHING_ADOPTED
-        plan = plan_commit(state, facts, self._policy, token, adopted, pack)
+        plan = plan_commit(state, facts, self._policy, token, adopted, pack, pack_failure=self._packs.failure)
         fail_point("driver.before_commit")
         self._sent_s = self._chain.append(plan)
         fail_point("driver.after_commit")

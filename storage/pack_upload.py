@@ -6,19 +6,23 @@ is not put any more. While a late one is still under way no other is begun, whic
 `MISSES_MAX` commits without a pack one commit waits, so that full entries do come (I10): its pack is made whatever the
 late one does, which is given up, because it may hang. So are packs that a commit has waited for in vain; of those that
 were given up, or are late, at most `HELD_MAX` are in memory.
+
+An entry that is full even without a pack, for the path is as long as it may be, always waits for it: it would name each
+segment in place, which with many partitions is more than an entry may hold.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import traceback
 from collections.abc import Mapping
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage import layout
 from varve.storage.attempt_threads import AttemptThreads
-from varve.storage.errors import CorruptDataError, VarveError
+from varve.storage.errors import CorruptDataError, MayHaveHappenedError, VarveError
 from varve.storage.image_refs import images_to_copy
 from varve.storage.pack import Pack, PackHeader, is_packable, plan_pack
 from varve.storage.records import SegmentRef
@@ -65,7 +69,9 @@ class PackUpload:
         self._policy = policy
         self._threads = AttemptThreads(1, "varve-pack")
         self._blobs: dict[str, tuple[int, bytes]] = {}
-        """By chain entry of this run that a pack may want: where its blob begins, and the blob."""
+        """By chain entry of this run that a pack may want: where its blob begins, and the blob. Only ever added to."""
+        self.failure: VarveError | None = None
+        """Why the last pack that was due is not there; None once one was taken."""
         self._upload: _Upload | None = None
         """For the next slot."""
         self._late: _Upload | None = None
@@ -75,11 +81,13 @@ class PackUpload:
     def remember(self, stored: StoredCommit, body: bytes) -> None:
         """Keep what is inline in a commit that was just put, so that a pack need not read it back.
 
-        What was kept before a full entry is in its pack by now; if there was none, the next pack reads it back.
+        What was kept before a full entry is in its pack by now; if there was none, the next pack reads it back. So it
+        does with what comes when `pack_bytes` are kept already, because packs fail (I10).
         """
         if stored.commit.is_full:
             self._blobs = {}  # a thread that still makes a late pack has the old one
-        if len(body) > stored.blob_offset:
+        kept_bytes = sum([len(blob) for _, blob in self._blobs.values()])
+        if len(body) > stored.blob_offset and kept_bytes < self._policy.pack_bytes:
             self._blobs[layout.chain(stored.commit.seq)] = stored.blob_offset, body[stored.blob_offset :]
 
     def start(self, state: ChainState) -> None:
@@ -88,21 +96,23 @@ class PackUpload:
             return
         if not state.packable_bytes and not state.view.images:
             return
-        if not self._may_begin():
+        if not self._may_begin(state):
             self._misses += 1
             return
         header, late = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot), threading.Event()
         future = self._threads.submit(lambda: self._make(state, header, late))
         self._upload = _Upload(state.slot, future, late)
 
-    def take(self, slot: int) -> Pack | None:
-        """The pack for this slot if it is durable; it must be named by `chain/<slot>`."""
+    def take(self, state: ChainState) -> Pack | None:
+        """The pack for the state's slot if it is durable; it must be named by `chain/<slot>`."""
         upload, self._upload = self._upload, None
         if upload is None:
             return None
-        is_ready = upload.future.done()
-        if upload.slot != slot or not (is_ready or self._misses >= MISSES_MAX):
+        slot, is_ready = state.slot, upload.future.done()
+        may_wait = self._misses >= MISSES_MAX or state.must_be_full(self._policy)
+        if upload.slot != slot or not (is_ready or may_wait):
             self._misses += 1
+            self.failure = MayHaveHappenedError(f"the pack for slot {upload.slot} was not stored in time")
             upload.late.set()
             self._late = None if upload.future.cancel() else upload
             return None
@@ -113,12 +123,14 @@ class PackUpload:
         except TimeoutError:
             upload.late.set()
             self._threads.give_up(upload.future)
-            _log.warning("the pack for slot %d was not stored within %g s, a later entry will be full", slot, WAIT_S)
+            self.failure = MayHaveHappenedError(f"the pack for slot {slot} was not stored within {WAIT_S:g} s")
+            _log.warning("%s, a later entry will be full", self.failure)
             return None
         except VarveError as error:
+            self.failure = _without_frames(error)
             _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
             return None
-        self._misses = 0
+        self._misses, self.failure = 0, None
         self._blobs = {}  # should this commit fail, the next pack reads them back
         return pack
 
@@ -134,13 +146,16 @@ class PackUpload:
             self._upload.late.set()
         self._threads.close()
 
-    def _may_begin(self) -> bool:
+    def _may_begin(self, state: ChainState) -> bool:
         """Whether one more pack may be made now. A late one that is still under way is given up if it must be."""
         if self._late is not None and self._late.future.done():
+            error = None if self._late.future.cancelled() else self._late.future.exception()
+            self.failure = _without_frames(error) if isinstance(error, VarveError) else self.failure
             self._late = None
         if self._late is None:
             return self._threads.lost < HELD_MAX
-        if self._misses < MISSES_MAX or self._threads.lost + 1 >= HELD_MAX:
+        must_begin = self._misses >= MISSES_MAX or state.must_be_full(self._policy)
+        if not must_begin or self._threads.lost + 1 >= HELD_MAX:
             return False
         self._threads.give_up(self._late.future)
         self._late = None
@@ -169,6 +184,15 @@ class PackUpload:
         for read in read_slices(self._store, list(missing)):
             held.read[read.slice] = bytes(read.data)
         return held
+
+
+def _without_frames(error: VarveError) -> VarveError:
+    """The error, without what the frames of its tracebacks hold: the bytes of a pack."""
+    one: BaseException | None = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
+    return error
 
 
 class _HeldBytes(Mapping["SegmentRef", bytes]):

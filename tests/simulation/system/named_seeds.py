@@ -129,7 +129,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": NamedSeed(
-        5568, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
+        5842, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
     ),
     "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
         208,

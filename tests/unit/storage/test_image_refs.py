@@ -55,7 +55,7 @@ class Packing:
         upload = self.packs._upload
         if upload is not None:
             upload[1].result()
-        plan = self.driver.commit(self.batch, results, pack=self.packs.take(self.driver.state.slot))
+        plan = self.driver.commit(self.batch, results, pack=self.packs.take(self.driver.state))
         self.packs.remember(plan.stored, plan.body)
         self.batch += 1
         return self.driver

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 from tests.chain_job import results_of
 from tests.manual_clock import ManualClock
-from varve.storage import layout, pack_upload
+from varve.storage import attempt_threads, commit_plan, layout, pack_upload
 from varve.storage.base_decision import SparkProgress
 from varve.storage.batch_result import BatchFacts, entry_time
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.clock import SystemTokens
-from varve.storage.errors import InvalidRequestError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError
 from varve.storage.job_run import JobRun, nothing_to_adopt
 from varve.storage.memory_store import MemoryStore
 from varve.storage.records import OperatorLayout
@@ -25,6 +26,22 @@ if TYPE_CHECKING:
 
     from varve.storage.job_run import AdoptionSource
     from varve.storage.records import Commit
+
+
+class Refusing(MemoryStore):
+    """Refuses packs, as a log storage of its own that is down; repaired, it stores them once the gate is open."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_down = True
+        self.gate = threading.Event()
+
+    def put(self, name: str, data: bytes) -> None:
+        if name.startswith(layout.PACKS):
+            if self.is_down:
+                raise DidNotHappenError("the log storage is down", object_name=name)
+            assert self.gate.wait(60)
+        super().put(name, data)
 
 
 class Hanging(MemoryStore):
@@ -222,3 +239,60 @@ def test_a_pack_takes_up_the_small_one_before_it_and_does_without_it_if_that_is_
     assert packs[2] != packs[1]
     assert set(packs[2]) < set(packs[3]) < set(packs[4]), "the damaged one stays, and is named"
     assert caplog.text.count("a pack is not joined") == 2
+
+
+def test_an_entry_that_is_too_large_without_a_pack_tells_why_there_is_none_and_waits_for_one_at_the_next_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It told to run the materializer, which did not help; and the next start named all segments again, without waiting
+    for the pack.
+    """
+    store = Refusing()
+
+    class Awaited(Future[Any]):
+        def result(self, timeout: float | None = None) -> Any:
+            store.gate.set()
+            return super().result(timeout)
+
+    monkeypatch.setattr(attempt_threads, "Future", Awaited)
+    monkeypatch.setattr(commit_plan, "ENTRY_BYTES_MAX", 3000)
+    policy = CommitPolicy(full_every=2, path_max=20)
+    run = run_on(store, policy)
+    assert [made.batch for made in (commit(run, batch) for batch in range(20)) if made.is_full] == [0]
+    for _ in range(2):
+        with pytest.raises(DidNotHappenError, match="repair the storage of the log") as caught:
+            commit(run, 20)
+        assert "the log storage is down" in str(caught.value)
+        assert isinstance(caught.value.__cause__, DidNotHappenError)
+        run.close()
+        run = run_on(store, policy, batch=20)
+    run.close()
+    store.is_down = False
+    store.gate.clear()
+    run = run_on(store, policy, batch=20)
+    made = commit(run, 20)
+    assert made.is_full
+    assert {layout.slot_of(ref.data.name).slot for ref in made.log} == {made.seq}
+    run.close()
+
+
+def test_the_bytes_that_are_kept_for_packs_are_bounded_and_the_rest_is_read_back() -> None:
+    """While packs failed, the driver kept all that was inline in up to 128 entries."""
+    store = Refusing()
+    store.gate.set()
+    run = run_on(store, CommitPolicy(full_every=2, path_max=128, pack_bytes=30))
+    made = [commit(run, batch) for batch in range(12)]
+    kept = [len(blob) for _, blob in run._packs._blobs.values()]
+    run._packs.settle()
+    assert [one.batch for one in made if one.is_full] == [0]
+    assert sum(kept) - max(kept) < 30 <= sum(kept)
+    store.is_down = False
+    made.append(commit(run, 12))
+    run._packs.settle()
+    full = commit(run, 13)
+    run.close()
+    assert full.is_full
+    assert {layout.slot_of(ref.data.name).slot for ref in full.log} == {full.seq}
+    assert {seq for ref in full.log for seq in range(ref.seq_first, ref.seq_last + 1)} >= {one.seq for one in made}
+    found = [bytes(read.data) for read in read_slices(store, [ref.data for ref in full.log])]
+    assert found == [b"first" * len(made), b"second" * len(made)]
