@@ -39,7 +39,7 @@ class CheckpointStatistics:
     entry_bytes: int
     """Size of the chain entry, inline segments included."""
     uploaded_bytes: int
-    """Segments, packs and snapshot files that this commit names beside its entry."""
+    """Segments, gathered ones too, images, packs and snapshot files that this commit names beside its entry."""
     objects_written: int
     """Objects that this commit names and that did not exist before, the entry included."""
     attempts: int
@@ -124,6 +124,7 @@ def statistics_of(
 ) -> CheckpointStatistics:
     """The figures of one batch from what it left behind; see the fields."""
     commit = acknowledged.commit
+    of_driver = acknowledged.pack_bytes, acknowledged.gathered_bytes
     own = f"{layout.SEGMENTS}{commit.seq:0{layout.DIGITS}d}/"
     sizes: dict[str, int] = {}
     worker_ms: dict[str, float] = {}
@@ -146,8 +147,8 @@ def statistics_of(
         sink_ms=times.sink_ms,
         batch_ms=times.batch_ms,
         entry_bytes=acknowledged.entry_bytes,
-        uploaded_bytes=sum(sizes.values()) + acknowledged.pack_bytes,
-        objects_written=1 + len(sizes) + (1 if acknowledged.pack_bytes else 0),
+        uploaded_bytes=sum(sizes.values()) + sum(of_driver),
+        objects_written=1 + len(sizes) + sum(size_bytes > 0 for size_bytes in of_driver),
         attempts=attempts,
         log_commits=log_commits,
         restored=dict(restored),

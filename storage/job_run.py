@@ -52,6 +52,8 @@ class Acknowledged:
     entry_bytes: int
     pack_bytes: int
     """Size of the pack that the commit names as new; 0 without one."""
+    gathered_bytes: int = 0
+    """Size of the object that has what was too much for the entry; 0 without one."""
 
 
 class NewJob(NamedTuple):
@@ -213,7 +215,7 @@ class JobRun:
         """
         state = self.state
         pack = self._packs.take(state)
-        facts = self._gathered(facts, state.slot)
+        facts, gathered_bytes = self._gathered(facts, state.slot)
         adopted = adoption(state.view, state.floors) if adopts_now(state, pack) else NOTHING_ADOPTED
         plan = plan_commit(state, facts, self._policy, token, adopted, pack, pack_failure=self._packs.failure)
         fail_point("driver.before_commit")
@@ -223,10 +225,10 @@ class JobRun:
         self._packs.remember(plan.stored, plan.body)
         self._chain.still_owner(self._sent_s)
         pack_bytes = pack.size_bytes if pack is not None else 0
-        return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes)
+        return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes, gathered_bytes)
 
-    def _gathered(self, facts: BatchFacts, slot: int) -> BatchFacts:
-        """The facts with what is too much for the entry in an object, which is durable then (I1)."""
+    def _gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:
+        """The facts with what is too much for the entry in an object, which is durable then (I1), and its size."""
         gathered = gather(
             facts.results,
             slot=slot,
@@ -235,11 +237,11 @@ class JobRun:
             inline_max_bytes=self._policy.inline_max_bytes,
         )
         if gathered is None:
-            return facts
+            return facts, 0
         with Uploader(self.store, self._clock, self._uploads, room=self._upload_room) as uploader:
             upload = uploader.submit_bytes(gathered.name, gathered.body)
         upload.result()
-        return msgspec.structs.replace(facts, results=gathered.results)
+        return msgspec.structs.replace(facts, results=gathered.results), len(gathered.body)
 
     def batch_done(self) -> None:
         """Sink and all are done: do ahead what the next commit needs."""

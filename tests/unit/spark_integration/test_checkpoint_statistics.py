@@ -1,4 +1,4 @@
-"""Percentiles of checkpoint figures."""
+"""Percentiles of checkpoint figures, and what a checkpoint has written."""
 
 from __future__ import annotations
 
@@ -7,7 +7,19 @@ from fractions import Fraction
 
 import pytest
 
-from varve.spark_integration.checkpoint_statistics import percentile
+from tests.chain_job import results_of
+from tests.checkpoint_figures import of_partition
+from tests.manual_clock import ManualClock
+from varve.spark_integration.checkpoint_statistics import BatchTimes, percentile, statistics_of
+from varve.spark_integration.operator_summaries import OperatorSummaries
+from varve.storage import layout
+from varve.storage.base_decision import SparkProgress
+from varve.storage.batch_result import BatchFacts
+from varve.storage.chain_state import CommitPolicy
+from varve.storage.clock import SystemTokens
+from varve.storage.job_run import JobRun
+from varve.storage.memory_store import MemoryStore
+from varve.storage.records import OperatorLayout
 
 
 @pytest.mark.parametrize("percent", [1, 7, 28, 50, 57, 75, 95, 99, 100])
@@ -29,3 +41,25 @@ def test_fractions_finer_than_a_thousandth_count() -> None:
 
 def test_nothing_has_percentiles_of_zero() -> None:
     assert percentile([], 0.99) == 0.0
+
+
+@pytest.mark.parametrize(("size_bytes", "objects"), [(40, 1), (60, 2)])
+def test_what_the_driver_gathers_in_an_object_counts_as_written(size_bytes: int, objects: int) -> None:
+    """10 MB in one object were 0 bytes beside the entry, and no object."""
+    store = MemoryStore()
+    run = JobRun.open(store, "job", 8, CommitPolicy(inline_max_bytes=100), ManualClock(), SystemTokens())
+    run.take_over()
+    run.choose_base(SparkProgress(0, "q", "0", None), None)
+    data = [bytes(size_bytes)] * 2
+    facts = BatchFacts(
+        batch=0, query_id="q", source_hash="0", time_ms=1, watermark_ms=None, results=results_of(data),
+        operators=(OperatorLayout(uid="op", parallelism=2, key_type="1:string", changelog=True, backend="hashmap"),),
+    )  # fmt: skip
+    acknowledged = run.commit(facts, SystemTokens().token())
+    run.close()
+    summaries = OperatorSummaries.of("op", [of_partition("op", p, inline=inline) for p, inline in enumerate(data)])
+    times = BatchTimes(ack_ms=0, operators_ms=0, sink_ms=0, batch_ms=0)
+    found = statistics_of(acknowledged, (summaries,), times, attempts=1, log_commits=1, moved_partitions=0)
+    stored = [meta.size_bytes for meta in store.list(layout.SEGMENTS)]
+    assert (found.uploaded_bytes, found.objects_written) == (sum(stored), objects)
+    assert len(stored) == objects - 1
