@@ -1,7 +1,8 @@
 """What a state worker measures of one attempt and sends along with its summary, so that nobody has to ask the workers.
 
-Small and bounded (I10): counts, and one sample per upload up to `SAMPLES_MAX`. An attempt that uploads nothing, which
-is the ordinary case, sends nothing.
+Small and bounded (I10): numbers of the attempt in one width (`AttemptFigures`), which every summary has; and of uploads
+counts, and one sample each up to `SAMPLES_MAX` (`UploadFigures`), which an attempt that uploads nothing, the ordinary
+case, does not send.
 """
 
 from __future__ import annotations
