@@ -244,6 +244,6 @@ def _check_complete(base: Commit, cut: Cut) -> None:
     if not cut.is_complete(base):
         raise StateMissingError(
             f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {cut.missing(base)}; choose a "
-            "newer commit, or if `--retention` still keeps this one, go back to it with `varve restore`, which copies it",
+            "newer commit, or go back to this one with `varve restore`, which copies it if `--retention` keeps it",
             batch=base.batch,
         )
