@@ -249,14 +249,14 @@ class TestRetention:
         assert {e.keep_from for e in entries[2:]} == {2}, "all of them build on the first one"
         assert [cut_of(entries[-1]).is_complete(e) for e in entries] == [False, False, True, True, True]
 
-    def test_a_new_run_does_not_raise_keep_from_before_it_knows_enough(self) -> None:
+    def test_a_new_run_knows_the_commits_that_are_retained(self) -> None:
         job = ChainJob(CommitPolicy(full_every=1, retained=3))
         driver = job.driver(0)
         for n in range(4):
             driver.commit(n, results_of([b"", b""]))
         driver = job.driver(4)
         entries = [driver.commit(n, results_of([b"", b""])).commit for n in range(4, 8)]
-        assert [(e.seq, e.keep_from) for e in entries] == [(7, 3), (8, 5), (9, 7), (10, 8)]
+        assert [(e.seq, e.keep_from) for e in entries] == [(7, 4), (8, 5), (9, 7), (10, 8)]
         assert [e.retained_from for e in entries] == [e.keep_from for e in entries]
 
     def test_a_batch_done_again_keeps_its_base_complete(self) -> None:
