@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from varve.materializer.restore_decision import SparkLocation
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Commit, Entry, Fence, JobRecord
+    from varve.storage.records import Commit, Fence, JobRecord
 
 LINE_MAX: Final = 10_000
 """Commits of the line that are looked at; only retained ones exist."""
@@ -110,20 +110,17 @@ class JobRestore:
             VarveError: the storage failed; do it again.
         """
         spark = self._location()
-        head, line = self._line()
-        plan = decide_restore(line, cut_of(head, list_pins(self._reader)), spark, wanted)
-        if not cut_of(head).is_complete(plan.commit):
-            return self._to_copy(
-                plan, spark, StateOrigin(f"checkpoint {plan.commit.seq}", self._store, plan.commit, None)
-            )
+        plan, is_retained = self._plan(wanted, spark, with_pins=True)
+        if not is_retained:
+            kept = StateOrigin(f"checkpoint {plan.commit.seq}", self._store, plan.commit, None)
+            return self._to_copy(plan, spark, kept)
         plans = [plan]
         number = 0
         if not self._dry_run:
 
             def choose() -> int:
                 """A commit of the stopped driver may still arrive, and what was complete before is so no longer."""
-                head, line = self._line()
-                plans.append(decide_restore(line, cut_of(head), spark, wanted))
+                plans.append(self._plan(wanted, spark)[0])
                 return plans[-1].commit.seq
 
             number = self._chain().take_over(choose, chosen_ahead=True).epoch
@@ -165,12 +162,28 @@ class JobRestore:
         record = self._record
         return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
 
-    def _line(self) -> tuple[Entry, tuple[Commit, ...]]:
-        """The head, and the commits of its line, the newest first."""
+    def _plan(
+        self, wanted: Wanted, spark: SparkLocation | None, *, with_pins: bool = False
+    ) -> tuple[RestorePlan, bool]:
+        """What is to be done as the chain is now; whether the checkpoint is complete without the pins."""
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        return head, tuple(newest_commits(self._reader, LINE_MAX))
+        cut = cut_of(head, list_pins(self._reader)) if with_pins else cut_of(head)
+        plan = decide_restore(self._line(), cut, spark, wanted)
+        return plan, cut_of(head).is_complete(plan.commit)
+
+    def _line(self) -> tuple[Commit, ...]:
+        """The commits of the head's line, the newest first, and that of this job from which the oldest was copied.
+
+        So a restore of what only pins keep can be done again: then the line ends with the copy.
+        """
+        line = tuple(newest_commits(self._reader, LINE_MAX))
+        source = line[-1].source if line else None
+        if source is None or source.job_id != self._record.job_id:
+            return line
+        copied = self._reader.find_link(source.commit)
+        return line if copied is None else (*line, copied)
 
     def _copy(self, origin: StateOrigin) -> Fence:
         run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)

@@ -111,6 +111,13 @@ class ChainReader:
             return None
         return entry if isinstance(entry, Commit) else None
 
+    def find_link(self, link: Link) -> Commit | None:
+        """The commit that `link` names; None if it is gone or damaged."""
+        try:
+            return self.read_commit(link).commit
+        except (MissingObjectError, CorruptDataError):
+            return None
+
     def read_kind(self, seq: int) -> EntryKind:
         """Whether entry `seq` is a fence or a commit, from its first bytes if they tell; errors as `read`."""
         start = self._store.get_range(layout.chain(seq), 0, _KIND_BYTES)
@@ -166,21 +173,15 @@ class ChainReader:
             return ()
         at = line.commits[0].parent
         ahead = [link for link in line.view.line if link.seq <= at.seq][-count:]
-        known = dict(zip(ahead, in_parallel(self._find_commit, ahead), strict=True))
+        known = dict(zip(ahead, in_parallel(self.find_link, ahead), strict=True))
         found: list[Commit] = []
         while at != ORIGIN and len(found) < count:
-            commit = known[at] if at in known else self._find_commit(at)
+            commit = known[at] if at in known else self.find_link(at)
             if commit is None or not cut.is_complete(commit):
                 break
             found.append(commit)
             at = commit.parent
         return tuple(reversed(found))
-
-    def _find_commit(self, link: Link) -> Commit | None:
-        try:
-            return self.read_commit(link).commit
-        except (MissingObjectError, CorruptDataError):
-            return None
 
     def _find(self, seq: int) -> Entry | None:
         try:

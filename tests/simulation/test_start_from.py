@@ -268,6 +268,10 @@ def test_a_job_goes_back_to_a_checkpoint_that_only_the_retention_keeps(world: Wo
     restore = JobRestore("job", world.store, read_job(world.store), None, **given)
     done = restore.to_checkpoint(Wanted(kept.seq))
     assert (done.batch, done.seq > head.seq) == (kept.batch, True)
+    again = restore.to_checkpoint(Wanted(kept.seq))
+    assert (again.batch, again.seq > done.seq) == (kept.batch, True), "stopped half-way it is done again"
+    assert restore.to_checkpoint(Wanted(batch=kept.batch)).seq == again.seq
+    done = again
     copied = reader.find_commit(done.seq)
     assert copied is not None
     world.job.models[copied.link] = model

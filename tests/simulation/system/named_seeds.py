@@ -65,11 +65,11 @@ def _choice_is_not_for_batch_0(
     return original(spark, newest, parent, sink, restore, rules)
 
 
-def _planned_once(original: Any, self: JobRestore, wanted: Any, spark: Any) -> Any:
+def _planned_once(original: Any, self: JobRestore, wanted: Any, spark: Any, **given: Any) -> Any:
     """What was complete when the command began is chosen, whatever has come before its fence."""
     plans = vars(self).setdefault("plans", [])
     if not plans:
-        plans.append(original(self, wanted, spark))
+        plans.append(original(self, wanted, spark, **given))
     return plans[0]
 
 
