@@ -100,8 +100,10 @@ LATE_COMMITS: Final[dict[str, Any]] = ONE_DRIVER | {
 SAVEPOINTS_GO: Final[dict[str, Any]] = ONE_DRIVER | {
     "restores": 0.1, "clones": 0.3, "readers": 2, "steps": 1500, "stalls": 0.0, "changelog": True, "faults": NO_FAULTS
 }  # fmt: skip
-LONG: Final[dict[str, Any]] = {"steps": 3000, "real_rocksdb": False}
-"""Otherwise as the seed says."""
+OFTEN_SET_BACK: Final[dict[str, Any]] = ONE_DRIVER | {
+    "restores": 0.1, "clones": 0.0, "steps": 1200, "stalls": 0.0, "changelog": True, "faults": NO_FAULTS,
+    "materializers": 1, "collectors": 1, "forges": False, "rescales": False, "quiet_batches": 20
+}  # fmt: skip
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
         39, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
@@ -123,21 +125,23 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
-        69,
+        51,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
     ),
     "a checkpoint was chosen that a late commit of the stopped driver had made incomplete": NamedSeed(
-        5842, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
+        1359, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
     ),
     "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
-        208,
+        1058,
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
     "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": NamedSeed(
-        7300353,
-        Mutation(range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", LONG),
+        109,
+        Mutation(
+            range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", OFTEN_SET_BACK
+        ),
     ),
 }
 """What a seed has found → the seed."""
