@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import gc
 import logging
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
@@ -51,12 +51,41 @@ if TYPE_CHECKING:
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import Link, Tile
+    from varve.storage.records import JobStorage, Link, Tile
 
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
 """Cyclic garbage of user code is collected completely once in so many batches."""
+
+
+class StoredAs(NamedTuple):
+    """What a request says of where a job's objects are, and how they are reached."""
+
+    storage_url: str
+    storage_options: dict[str, Any]
+    job: str
+    job_id: str
+    job_storage: JobStorage | None
+    key_provider: str | None
+
+    @staticmethod
+    def of(request: OperatorRequest) -> StoredAs:
+        """The request's part of it."""
+        return StoredAs(
+            storage_url=request.storage_url,
+            storage_options=request.storage_options,
+            job=request.job,
+            job_id=request.job_id,
+            job_storage=request.job_storage,
+            key_provider=request.key_provider,
+        )
+
+    def open(self) -> ObjectStore:
+        """The job's store. Raises `InvalidRequestError` if the storage cannot be used."""
+        root = open_store(self.storage_url, self.storage_options)
+        known = KnownJob(self.job_id, self.job_storage)
+        return JobStore(root, self.job, known=known, key_provider=self.key_provider)
 
 
 class StateWorker:
@@ -67,7 +96,8 @@ class StateWorker:
         self._home = home
         self._clock = clock or SystemClock()
         self._operators: dict[str, OperatorState] = {}
-        self._stores: dict[str, ObjectStore] = {}
+        self._job_store: tuple[StoredAs, ObjectStore] | None = None
+        """Of all operators; a query that was started again may say another one."""
         self._working_stores = WorkingStores()
         self._upload_room: UploadRoom | None = None
         """Of all operators, and of uploads that earlier attempts have given up."""
@@ -90,13 +120,14 @@ class StateWorker:
         state = self._operators.get(request.operator)
         if state is None or not state.serves(request):
             if state is not None:
-                state.close()
+                function = state.kept_function(request.function_hash) or function
+                self._operators.pop(request.operator).close()
             self._upload_room = self._upload_room or UploadRoom(request.upload)
             state = OperatorState(
                 request,
                 self._partition,
                 self._home,
-                self._job_store(request),
+                self._open_job_store(request),
                 self._working_stores,
                 self._clock,
                 upload_room=self._upload_room,
@@ -129,13 +160,11 @@ class StateWorker:
             self._upload_room.close()
             self._upload_room = None
 
-    def _job_store(self, request: OperatorRequest) -> ObjectStore:
-        key = f"{request.storage_url} {request.job}"
-        if key not in self._stores:
-            root = open_store(request.storage_url, request.storage_options)
-            known = KnownJob(request.job_id, request.job_storage)
-            self._stores[key] = JobStore(root, request.job, known=known, key_provider=request.key_provider)
-        return self._stores[key]
+    def _open_job_store(self, request: OperatorRequest) -> ObjectStore:
+        asked = StoredAs.of(request)
+        if self._job_store is None or self._job_store[0] != asked:
+            self._job_store = asked, asked.open()
+        return self._job_store[1]
 
 
 class OperatorState:
@@ -186,8 +215,10 @@ class OperatorState:
         self._restorer = BaseRestorer(request, self.low, self.high, store, directory, stores, local=local)
 
     def serves(self, request: OperatorRequest) -> bool:
-        """Whether this state can go on under that request: only the function may differ."""
+        """Whether this state can go on under that request; the function may differ, what it was opened with may not."""
         mine = self.request
+        if StoredAs.of(mine) != StoredAs.of(request):
+            return False
         return (mine.job_id, mine.parallelism, mine.max_parallelism, mine.key_type, mine.changelog) == (
             request.job_id,
             request.parallelism,
@@ -200,6 +231,11 @@ class OperatorState:
             request.local_recovery,
             request.generic_types,
         )
+
+    def kept_function(self, function_hash: str) -> Callable[[], bytes] | None:
+        """The function for the state that takes this one's place, for `has_function` has promised it; None: another."""
+        function = self._function
+        return (lambda: function) if self.function_hash == function_hash else None
 
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         """See `StateWorker.begin`."""

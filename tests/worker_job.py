@@ -209,11 +209,13 @@ class WorkerJob:
     ) -> None:
         self.function = function or FUNCTION
         self._operator: dict[str, Any] = {
-            "storage_url": str(directory / "state"), "backend": backend, "changelog": changelog, "key_type": "1:int",
+            "backend": backend, "changelog": changelog, "key_type": "1:int",
             "key_columns": (KEY_GROUP_COLUMN,), "preemptive_persist_threshold_bytes": 1 << 20,
             "inline_bytes_max": inline_bytes_max, "max_parallelism": KEY_GROUPS, "vectorized": vectorized,
         }  # fmt: skip
-        self.store = PrefixedStore(open_store(str(directory / "state")), "job")
+        self.store: PrefixedStore
+        """The driver's."""
+        self.store_at(directory / "state")
         self.clock = ManualClock()
         self._home = WorkerHome(home or directory / "home")
         self._home.create()
@@ -234,6 +236,11 @@ class WorkerJob:
         """The driver's run."""
         assert self.run is not None
         return self.run
+
+    def store_at(self, storage: Path, **options: Any) -> None:
+        """From the next start on the storage is there; `options` are other fields of an operator's request."""
+        self.store = PrefixedStore(open_store(str(storage)), "job")
+        self._operator |= {"storage_url": str(storage), **options}
 
     def start(self, parallelism: int, *, redo: bool = False, keep_workers: bool = False) -> None:
         """A new driver run; with `redo`, Spark asks for the newest batch again."""
@@ -275,7 +282,14 @@ class WorkerJob:
         """An attempt of a partition at the next batch."""
         if partition not in self._workers:
             self._workers[partition] = StateWorker(partition, self._home)
-        return self._workers[partition].begin(self.task(partition), lambda: self.function)
+        worker, task = self._workers[partition], self.task(partition)
+        has_function = worker.has_function(task.batch.operator.operator, task.batch.operator.function_hash)
+
+        def function() -> bytes:
+            assert not has_function, "the process layer does not fetch what the worker said it has"
+            return self.function
+
+        return worker.begin(task, function)
 
     def attempt(self, partition: int, operations: Sequence[Operation]) -> Summary:
         """Execute a partition without committing; a later attempt drops what this one has done."""

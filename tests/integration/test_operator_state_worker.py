@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark import cloudpickle
 from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
 from varve.changelog import operator_image
 from varve.changelog.descriptors import ListStateDescriptor
+from varve.spark_integration import state_worker
 from varve.spark_integration.checkpointed_function import (
     CheckpointedFunction,
     FunctionInitializationContext,
@@ -23,6 +25,7 @@ from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage import layout
 from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.records import JobStorage
 
 ADD_1, ADD_2 = Operation("add", 1), Operation("add", 2)
 
@@ -143,6 +146,49 @@ def test_a_worker_that_outlives_a_rescaling_redoes_the_batch(job: WorkerJob) -> 
     assert job.held() == job.model
 
 
+OTHER_STORAGES: dict[str, dict[str, Any]] = {
+    "options": {"storage_options": {"key": "rotated"}},
+    "key provider": {"key_provider": "keys:another"},
+    "job storage": {"job_storage": JobStorage()},
+}
+
+
+@pytest.mark.parametrize("other", OTHER_STORAGES.values(), ids=OTHER_STORAGES)
+def test_a_new_run_reaches_the_storage_as_it_says_in_the_same_worker(
+    tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[dict[str, Any]] = []
+    make, open_store = state_worker.JobStore, state_worker.open_store
+
+    def opens(url: str, options: dict[str, Any]) -> Any:
+        opened.append({"storage_options": options})
+        return open_store(url)
+
+    def makes(root: Any, job: str, *, known: Any, key_provider: Any) -> Any:
+        opened[-1] |= {"job_storage": known.storage, "key_provider": key_provider}
+        return make(root, job, known=known)
+
+    monkeypatch.setattr(state_worker, "open_store", opens)
+    monkeypatch.setattr(state_worker, "JobStore", makes)
+    thresholds = gc.get_threshold()
+    job = WorkerJob(tmp_path)
+    try:
+        job.start(1)
+        job.commit({0: [ADD_1]})
+        job.start(1, keep_workers=True)
+        assert job.attempt(0, []).worker_note().restored == "confirmed", "it goes on with what it has"
+        assert opened == [{"storage_options": {}, "job_storage": None, "key_provider": None}]
+        job.commit({})
+        job.store_at(tmp_path / "state", **other)
+        job.start(1, keep_workers=True)
+        job.commit({0: [ADD_2]})
+        assert opened[1:] == [{**opened[0], **other}]
+        assert job.held() == job.model
+    finally:
+        job.close()
+        gc.set_threshold(*thresholds)
+
+
 class Totals(VectorizedProcessFunction, CheckpointedFunction):
     """Yields the sum of all numbers of the instance so far, which it keeps in a list."""
 
@@ -221,6 +267,24 @@ class TestLargeState:
         job.collect()
         assert [meta.name for meta in job.store.list(layout.SEGMENTS)] == [place.name]
         job.lose_worker(0)
+        job.commit({})
+        assert job.held() == job.model
+
+    def test_a_new_run_on_another_storage_uploads_there_from_the_same_worker(
+        self, job: WorkerJob, tmp_path: Path
+    ) -> None:
+        """The first storage is full, its objects were copied, and the query goes on in the same Spark application."""
+        job.commit({0: [ADD_1]})
+        shutil.copytree(tmp_path / "state", tmp_path / "moved")
+        shutil.move(tmp_path / "state", tmp_path / "before")
+        job.store_at(tmp_path / "moved")
+        job.start(2, keep_workers=True)
+        place = job.commit({0: [ADD_2]}).parts[0].image_uploaded
+        assert place is not None
+        assert job.store.get(place.name)
+        assert not (tmp_path / "state").exists()
+        for partition in range(2):
+            job.lose_worker(partition)
         job.commit({})
         assert job.held() == job.model
 
