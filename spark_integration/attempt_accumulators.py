@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from varve.spark_integration.chain_task import StepFailure
+    from varve.spark_integration.pump import ExecutionNote
 
 
 class AttemptAccumulators(NamedTuple):
     """What the tasks of an attempt tell the driver beside their rows."""
 
-    executed: Accumulator[list[Any]]
+    executed: Accumulator[list[ExecutionNote]]
     """See `ExecutionNotes`."""
     failures: Accumulator[list[StepFailure]]
     latest: Accumulator[dict[int, int]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from varve.spark_integration.attempt_accumulators import attempt_accumulators
 from varve.spark_integration.batch_execution import (
     LOCAL_LEVEL,
     MULTI_EXECUTOR_LEVEL,
@@ -13,24 +14,21 @@ from varve.spark_integration.batch_execution import (
     chained_rows,
     check_executed,
 )
-from varve.spark_integration.chain_task import StepFailures, raise_failures, without_failures
+from varve.spark_integration.chain_task import raise_failures, without_failures
 from varve.spark_integration.function_chain import ChainPlace
 from varve.spark_integration.input_branches import BranchedPreparation
-from varve.spark_integration.input_watermarks import LatestEventTimes
 from varve.spark_integration.placement import is_one_process
 from varve.spark_integration.protocol import BatchRequest
-from varve.spark_integration.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
 from varve.storage.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
     from varve.spark_integration.anchors import Anchors
-    from varve.spark_integration.chain_task import StepFailure
+    from varve.spark_integration.attempt_accumulators import AttemptAccumulators
     from varve.spark_integration.function_shipment import ShippedFunction
     from varve.spark_integration.job_plan import JobPlan
     from varve.spark_integration.map_side_combine import MapSideCombining
@@ -106,16 +104,17 @@ class BatchAttempt:
         self._execution.close()
         if self._anchors is not None:
             self._anchors.refresh()
-        executed = self._spark.sparkContext.accumulator([], ExecutionNotes())
-        failures = self._spark.sparkContext.accumulator([], StepFailures())
-        latest = self._spark.sparkContext.accumulator({}, LatestEventTimes())
+        with attempt_accumulators(self._spark.sparkContext) as told:
+            return self._run(asked, told)
+
+    def _run(self, asked: BatchInput, told: AttemptAccumulators) -> list[OperatorResult]:
         results: list[OperatorResult] = []
         config = self._plan.config
         place = ChainPlace(0, self._plan.parallelism, config.max_parallelism, dict(config.job_parameters))
-        rows = self._prepare(asked.rows, place, failures, latest)
+        rows = self._prepare(asked.rows, place, told)
         if not self._plan.operators:
             self._prepared = without_failures(self._execution.cache(rows))
-            raise_failures(failures.value)
+            raise_failures(told.failures.value)
         for plan, request in zip(self._plan.operators, self._requests, strict=True):
             if results:
                 rows = chained_rows(results[-1])
@@ -139,25 +138,19 @@ class BatchAttempt:
             if plan.initial_state is not None and asked.base == ORIGIN:
                 rows = plan.initial_state.united_with(rows)
             try:
-                result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], executed)
+                result = self._execution.run(plan, rows, batch_request, self._functions[plan.uid], told.executed)
             finally:
-                raise_failures(failures.value)
+                raise_failures(told.failures.value)
             results.append(result)
-        check_executed(executed.value, [result.summaries for result in results], asked.batch)
-        self.latest_ms = latest.value
+        check_executed(told.executed.value, [result.summaries for result in results], asked.batch)
+        self.latest_ms = told.latest.value
         return results
 
-    def _prepare(
-        self,
-        rows: DataFrame,
-        place: ChainPlace,
-        failures: Accumulator[list[StepFailure]],
-        latest: Accumulator[dict[int, int]],
-    ) -> DataFrame:
+    def _prepare(self, rows: DataFrame, place: ChainPlace, told: AttemptAccumulators) -> DataFrame:
         preparation, is_whole = self._plan.preparation, not self._plan.operators
         if isinstance(preparation, BranchedPreparation):
-            return preparation.apply(rows, place, failures, latest, is_whole=is_whole)
-        return rows if preparation is None else preparation.apply(rows, place, failures, is_whole=is_whole)
+            return preparation.apply(rows, place, told.failures, told.latest, is_whole=is_whole)
+        return rows if preparation is None else preparation.apply(rows, place, told.failures, is_whole=is_whole)
 
     def close(self) -> None:
         """Free the cached answers."""

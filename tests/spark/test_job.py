@@ -10,11 +10,13 @@ from urllib.request import urlopen
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
+from pyspark import accumulators
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
-from tests.spark.small_functions import CountRows, EventTimes
+from tests.spark.small_functions import CountRows, EventTimes, Failing
+from varve.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +36,22 @@ def test_state_and_output_equal_the_model_over_restarts_and_killed_workers(
     job.add(("a", 8), ("b", 9), ("d", 1), (None, 5))
     assert not IN_MEMORY & job.restored(job.run()).keys()
     assert job.rows() == in_order(job.expected)
+
+
+def test_no_accumulator_of_a_batch_outlives_it(spark: SparkSession, tmp_path: Path) -> None:
+    """PySpark keeps each for the life of the driver, and what tasks have told it, unless it is taken out."""
+    before = set(accumulators._accumulatorRegistry)
+    job = KeyedJob(spark, tmp_path)
+    for number in range(3):
+        job.add(("a", number), ("b", 2))
+    job.run()
+    assert len(job.received) == 3
+    assert set(accumulators._accumulatorRegistry) <= before
+    job.function = Failing()
+    job.add(("unlucky", 13))
+    with pytest.raises(UserFunctionError):
+        job.run()
+    assert set(accumulators._accumulatorRegistry) <= before
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -61,6 +61,9 @@ class RunCheckpoint:
 
 
 class _Accumulator:
+    aid = None
+    """PySpark does not know it."""
+
     def __init__(self, value: Any, parameter: Any) -> None:
         self.value = value
         self._parameter = parameter
