@@ -256,7 +256,10 @@ class Coordinator:
         if self._inbox is not None:
             self._inbox.close()
         for function in self._functions.values():
-            function.destroy()
+            try:
+                function.destroy()
+            except Exception as error:  # noqa: BLE001  after the end of Spark, with which the broadcasts have gone
+                _log.warning("the broadcast of a function was not freed: %s", error)
         self._functions.clear()
 
     def process_batch(self, rows: DataFrame, batch: int) -> None:

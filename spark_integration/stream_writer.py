@@ -181,12 +181,7 @@ class StreamWriter:
             run.stop()
             raise
         run.attach(query)
-
-        def end(complete: bool) -> None:
-            for call in at_end:
-                call(complete)
-
-        return VarveStreamingQuery(query, run, batches, end)
+        return VarveStreamingQuery(query, run, batches, at_end)
 
     @property
     def parallelism(self) -> int:

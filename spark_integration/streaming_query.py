@@ -20,7 +20,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from varve.storage.errors import InvalidRequestError, VarveError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -81,7 +81,7 @@ class VarveStreamingQuery(StreamingQuery):
         query: StreamingQuery,
         run: QueryRun,
         batches: BatchFunction,
-        at_end: Callable[[bool], None] | None = None,
+        at_end: Sequence[Callable[[bool], None]] = (),
     ) -> None:
         """Take over a query that was started.
 
@@ -89,12 +89,13 @@ class VarveStreamingQuery(StreamingQuery):
             query: The query.
             run: What the query holds.
             batches: What Spark calls.
-            at_end: Called when everything was released, with whether the query ended by itself, its input used up.
+            at_end: Called when everything was released, with whether the query ended by itself, its input used up; all
+                of them, whatever one raises.
         """
         super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
         self._run = run
         self._batches = batches
-        self._at_end = at_end
+        self._at_end = tuple(at_end)
         self._is_stopping = False
         # Resources go when the query ends, whoever ended it and whether or not anybody waits for it.
         self._release = threading.Thread(target=self._release_at_end, name=f"varve-query-end-{query.name}", daemon=True)
@@ -163,10 +164,14 @@ class VarveStreamingQuery(StreamingQuery):
             complete = False
         try:
             self._run.stop()
-            if self._at_end is not None:
-                self._at_end(complete and not self._is_stopping)
         except Exception:  # noqa: BLE001  nobody waits for this thread; what failed must at least be seen
             _log.exception("releasing the resources of the ended query failed")
+        finally:
+            for call in self._at_end:  # one of them ends the iteration of whoever reads the elements
+                try:
+                    call(complete and not self._is_stopping)
+                except Exception:  # noqa: BLE001  as above
+                    _log.exception("what was to be done at the end of the query failed")
 
     def _raise(self, error: StreamingQueryException) -> None:
         readable = self._readable(error)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import logging
+import os
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -180,6 +183,34 @@ def test_a_failed_run_goes_on_with_its_collection(kept: Callable[[], StreamExecu
     assert collected(kept().from_collection(numbers).key_by(lambda x: x).map(Count()), "resumed") == [
         (1, 1), (13, 1), (1, 2),
     ]  # fmt: skip
+
+
+STOPPED = """
+import contextlib, faulthandler
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+from tests.spark.stream_functions import Count
+from varve.datastream import StreamExecutionEnvironment
+spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
+rows = env.from_dataframe(spark.readStream.format("rate").load())
+elements = rows.map(lambda row: "all").key_by(lambda x: x).map(Count()).execute_and_collect("counted")
+assert next(elements) == ("all", 1)
+faulthandler.dump_traceback_later(60, exit=True)
+spark.stop()
+with contextlib.suppress(StreamingQueryException):
+    list(elements)
+"""
+
+
+def test_whoever_reads_elements_does_not_wait_after_the_end_of_spark(tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parents[2]), *(p for p in sys.path if p)])
+    environment = {**os.environ, "PYTHONPATH": path, "SPARK_LOCAL_DIRS": str(tmp_path)}
+    environment["PYSPARK_PYTHON"] = sys.executable
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPED], env=environment, timeout=300, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_elements_are_columns_for_a_writer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ pytestmark = pytest.mark.spark
 class Run:
     """A run without state: what the query handle needs of a coordinator, with its promise about stopping."""
 
-    def __init__(self, batch: Callable[[DataFrame, int], None]) -> None:
+    def __init__(self, batch: Callable[[DataFrame, int], None], *, breaks: bool = False) -> None:
         self.statistics = StatisticsLog()
         self.metrics_port: int | None = None
         self.released = 0
         self._batch = batch
+        self._breaks = breaks
         self._stopping = threading.Event()
         self._in_batch = threading.Lock()
 
@@ -45,17 +46,25 @@ class Run:
 
     def stop(self) -> None:
         self.released += 1
+        if self._breaks:
+            raise RuntimeError("Spark has ended")
 
 
 @pytest.fixture
 def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarveStreamingQuery, Run]]:
-    def started(batch: Callable[[DataFrame, int], None], **trigger: Any) -> tuple[VarveStreamingQuery, Run]:
-        run = Run(batch)
+    def started(
+        batch: Callable[[DataFrame, int], None],
+        at_end: Sequence[Callable[[bool], None]] = (),
+        *,
+        breaks: bool = False,
+        **trigger: Any,
+    ) -> tuple[VarveStreamingQuery, Run]:
+        run = Run(batch, breaks=breaks)
         function = BatchFunction(run.process_batch)
         writer = rows_of_k.read().writeStream.foreachBatch(function).queryName("handle")
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = (writer.trigger(**trigger) if trigger else writer).start()
-        return VarveStreamingQuery(query, run, function), run
+        return VarveStreamingQuery(query, run, function, at_end), run
 
     return started
 
@@ -77,6 +86,24 @@ def test_resources_are_released_although_nobody_waits(start: Any) -> None:
         time.sleep(0.02)
     assert run.released == 1
     assert not query.isActive
+
+
+def test_all_that_was_to_be_done_at_the_end_is_done_whatever_fails(start: Any) -> None:
+    ended: list[tuple[str, bool]] = []
+
+    def failing(complete: bool) -> None:
+        ended.append(("failing", complete))
+        raise OSError("disk full")
+
+    query, run = start(
+        lambda rows, batch: None,
+        [failing, lambda complete: ended.append(("last", complete))],
+        breaks=True,
+        availableNow=True,
+    )
+    query.awaitTermination()
+    assert run.released == 1
+    assert ended == [("failing", True), ("last", True)]
 
 
 def test_an_error_of_varve_arrives_itself(start: Any) -> None:
