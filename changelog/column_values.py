@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.basic_types import CharType, FloatingType
+from varve.changelog.basic_types import CharType, FloatingType, FloatType
 from varve.changelog.composite_types import CompositeType
 from varve.changelog.decimal_types import BigDecimalType, BigIntType
 from varve.changelog.time_types import InstantType, SqlDateType, SqlTimestampType
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 arrow: Final[Any] = pa
 pc: Final[Any] = pyarrow.compute
+_TAKES: Final = {"floating-point numbers": ("integers",), "decimals": ("integers",)}
+"""Family of a state's values → what else the row methods take for them; `_check_family`."""
 _YEARS: Final = (datetime(1, 1, 1), datetime(9999, 12, 31, 23, 59, 59, 999999))  # noqa: DTZ001 - bounds, in any zone
 
 
@@ -51,6 +53,8 @@ def canonical_column(value_type: TypeInformation, given: Any, what: str) -> Any:
         raise InvalidRequestError(f"{what} takes an Arrow array, not {type(given).__name__}; make one with pa.array")
     try:
         return _canonical(value_type, column, what)
+    except InvalidRequestError:
+        raise
     except (pa.ArrowException, ValueError) as error:
         raise InvalidRequestError(f"{what} takes values of type {value_type}: {error}") from error
 
@@ -60,7 +64,8 @@ def _canonical(value_type: TypeInformation, column: Any, what: str) -> Any:
     if isinstance(value_type, CompositeType):
         return _canonical_struct(value_type, column, what)
     if column.type != wanted:
-        column = column.cast(wanted)
+        _check_family(value_type, column.type, what)
+        column = _cast(value_type, column, what)
     if isinstance(value_type, FloatingType):
         return _canonical_floats(column)
     if isinstance(value_type, CharType) and pc.any(pc.not_equal(pc.utf8_length(column), 1)).as_py():
@@ -68,6 +73,71 @@ def _canonical(value_type: TypeInformation, column: Any, what: str) -> Any:
     if isinstance(value_type, (InstantType, SqlTimestampType, SqlDateType)):
         _check_years(column, what)
     return column
+
+
+def _check_family(value_type: TypeInformation, given: Any, what: str) -> None:
+    """A cast within a family keeps values or fails; one between families makes others of them, silently."""
+    own, other = _family(value_type.arrow_type), _family(given)
+    if other in (own, "nulls", *_TAKES.get(own, ())):
+        return
+    advice = f"make what is meant of them first, with column.cast to {value_type.arrow_type} or otherwise"
+    if (own, other) == ("timestamps without a zone", "timestamps with a zone"):
+        advice = "give the wall times that are meant, with pyarrow.compute.local_timestamp"
+    elif (own, other) == ("timestamps with a zone", "timestamps without a zone"):
+        advice = "say in which zone they are, with pyarrow.compute.assume_timezone"
+    raise InvalidRequestError(
+        f"{what} takes values of type {value_type}, which are {own}, not {other} ({given}): {advice}"
+    )
+
+
+def _family(kind: Any) -> str:
+    """What values of an Arrow type are, whatever their width, their unit and how they are laid out."""
+    while True:
+        if isinstance(kind, (arrow.DictionaryType, arrow.RunEndEncodedType)):
+            kind = kind.value_type
+        elif isinstance(kind, arrow.BaseExtensionType):
+            kind = kind.storage_type
+        else:
+            break
+    if pa.types.is_timestamp(kind):
+        return "timestamps without a zone" if kind.tz is None else "timestamps with a zone"
+    return next((name for is_one, name in _FAMILIES if is_one(kind)), str(kind))
+
+
+def _is_text(kind: Any) -> bool:
+    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+
+
+def _is_bytes(kind: Any) -> bool:
+    plain = pa.types.is_binary(kind) or pa.types.is_large_binary(kind)
+    return plain or pa.types.is_fixed_size_binary(kind) or pa.types.is_binary_view(kind)
+
+
+_FAMILIES: Final[tuple[tuple[Any, str], ...]] = (
+    (pa.types.is_null, "nulls"),
+    (pa.types.is_boolean, "booleans"),
+    (pa.types.is_integer, "integers"),
+    (pa.types.is_floating, "floating-point numbers"),
+    (pa.types.is_decimal, "decimals"),
+    (_is_text, "strings"),
+    (_is_bytes, "bytes"),
+    (pa.types.is_date, "dates"),
+    (pa.types.is_time, "times of day"),
+)
+
+
+def _cast(value_type: TypeInformation, column: Any, what: str) -> Any:
+    cast = column.cast(value_type.arrow_type)
+    if isinstance(value_type, FloatType) and pc.any(pc.is_inf(cast)).as_py():
+        wide = column.cast(pa.float64())
+        lost = pc.and_(pc.is_inf(cast), pc.is_finite(wide))
+        if pc.any(lost).as_py():
+            value = pc.filter(wide, lost)[0].as_py()
+            raise InvalidRequestError(
+                f"{what} takes values of type {value_type}: {value!r} is too large for 32 bits; "
+                "declare the state as DOUBLE"
+            )
+    return cast
 
 
 def _canonical_struct(value_type: CompositeType, column: Any, what: str) -> Any:

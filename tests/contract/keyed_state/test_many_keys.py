@@ -174,7 +174,7 @@ def test_many_entries(job: LivingJob) -> None:
         (lambda job: job.handle(ValueStateDescriptor("l", "array<int>")).get_many(keys_of(["a"])), "opaque bytes"),
         (lambda job: put_column(job, "int", pa.array([2**40])), "state 'v'"),
         (lambda job: put_column(job, "date", pa.array([2**31 - 1], pa.int32()).cast(pa.date32())), "years 1 to 9999"),
-        (lambda job: put_column(job, "timestamp", pa.array([2**62], pa.timestamp("us"))), "timestamps of the years"),
+        (lambda job: put_column(job, "timestamp", pa.array([2**62], pa.timestamp("us", "UTC"))), "of the years"),
         (lambda job: put_column(job, Types.CHAR(), pa.array(["ab"])), "one character"),
         (lambda job: keys_of(["a"]).take([1]), "positions"),
         (lambda job: keys_of(["a"]).filter([True, False]), "mask"),
@@ -187,6 +187,14 @@ def test_what_does_not_fit_is_refused_and_changes_nothing(job: LivingJob, call: 
         call(job)
     job.step()
     assert read(job, ["a"]) == {"a": "1"}
+
+
+def test_map_keys_of_one_day_do_not_become_one_entry(job: LivingJob) -> None:
+    days = MapStateDescriptor("days", Types.SQL_DATE(), "bigint")
+    column = pa.array([datetime(2020, 1, 1, hour) for hour in (5, 6)])  # noqa: DTZ001 - what has no zone
+    with pytest.raises(InvalidRequestError, match="the map keys of state 'days' takes values of type sql_date"):
+        job.handle(days).put_many(keys_of(["a"]).take([0, 0]), column, pa.array([1, 2]))
+    assert job.at("a", days).is_empty()
 
 
 def put_column(job: LivingJob, kind: Any, column: Any) -> None:
