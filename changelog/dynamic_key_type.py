@@ -110,9 +110,9 @@ def _plain_other(value: Any, depth: int) -> Any:
             return write(given)
     if isinstance(value, np.bool_):
         return bool(given)
-    for base in (str, bytes, float):  # of which others are subclasses
+    for base, plain in _BASES:
         if isinstance(value, base):
-            return _plain(base(given), depth)
+            return _plain(plain(given), depth)
     number = float(given) if isinstance(value, np.floating) else as_integer(given)
     if number is None:
         raise _NoKeyError(given)
@@ -143,6 +143,8 @@ def _decimal(value: Decimal) -> Any:
 
 
 def _datetime(value: datetime) -> Any:
+    if getattr(value, "nanosecond", 0):
+        raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
     if value.tzinfo is None:
         return Ext(_DATETIME, value.replace(fold=0).isoformat(timespec="microseconds").encode())
     return Ext(_INSTANT, str((value - _EPOCH) // _MICROSECOND).encode())
@@ -154,11 +156,24 @@ def _time(value: time) -> Any:
     return Ext(_TIME, value.replace(fold=0).isoformat(timespec="microseconds").encode())
 
 
+def _timedelta(value: timedelta) -> Any:
+    if getattr(value, "nanoseconds", 0):
+        raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
+    return Ext(_TIMEDELTA, str(value // _MICROSECOND).encode())
+
+
+_BASES: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
+    (str, str.__str__),
+    (bytes, lambda value: bytes(memoryview(value))),
+    (float, float.__float__),
+]
+"""What others are subclasses of, and the value of one of these, whatever its own methods say."""
+
 _WRITERS: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [
     (datetime, _datetime),  # before date, of which it is one
     (date, lambda value: Ext(_DATE, value.isoformat().encode())),
     (time, _time),
-    (timedelta, lambda value: Ext(_TIMEDELTA, str(value // _MICROSECOND).encode())),
+    (timedelta, _timedelta),
     (Decimal, _decimal),
 ]
 

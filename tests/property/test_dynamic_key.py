@@ -9,6 +9,7 @@ from enum import Enum, IntEnum
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -124,6 +125,58 @@ def test_what_other_libraries_make_of_a_value_is_the_same_key() -> None:
     assert KIND.freeze(SparkRow(a=1)) == KIND.freeze(Row(a=1))
     east = timezone(timedelta(hours=5))
     assert KIND.freeze(datetime(2013, 1, 1, 5, tzinfo=east)) == KIND.freeze(datetime(2013, 1, 1, 0, tzinfo=UTC))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        pd.Timestamp("2020-01-01 00:00:00.000000001"),
+        pd.Timestamp("2020-01-01 00:00:00.000000002", tz="UTC"),
+        pd.Timedelta(1, "ns"),
+        ("a", pd.Timedelta(-1, "ns")),
+    ],
+    ids=str,
+)
+def test_nanoseconds_are_refused_not_dropped(key: Any) -> None:
+    """Two keys that differ in nothing else shared their state."""
+    with pytest.raises(InvalidRequestError, match="floor it to microseconds"):
+        KIND.freeze(key)
+
+
+def test_timestamps_of_pandas_to_the_microsecond_are_the_same_keys_as_those_of_python() -> None:
+    naive = datetime(2020, 1, 1, 0, 0, 0, 5)  # noqa: DTZ001 - what has no zone
+    assert KIND.freeze(pd.Timestamp(naive)) == KIND.freeze(naive)
+    assert KIND.freeze(pd.Timestamp(naive, tz="UTC")) == KIND.freeze(naive.replace(tzinfo=UTC))
+    assert KIND.freeze(pd.Timedelta(5, "us")) == KIND.freeze(timedelta(microseconds=5))
+
+
+class Text(str):
+    """Shown as something else."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "x"
+
+
+class Data(bytes):
+    def __bytes__(self) -> bytes:
+        return b"x"
+
+
+class Real(float):
+    __slots__ = ()
+
+    def __float__(self) -> float:
+        return 1.0
+
+
+def test_an_object_of_a_subclass_is_the_key_that_it_equals_not_what_its_methods_say() -> None:
+    """All such keys with the same text shared one state."""
+    assert [KIND.freeze(Text(text)) for text in "ab"] == [KIND.freeze(text) for text in "ab"]
+    assert KIND.freeze(Data(b"a")) == KIND.freeze(b"a")
+    assert KIND.freeze(Real(0.5)) == KIND.freeze(0.5)
+    assert KIND.freeze(np.bytes_(b"a")) == KIND.freeze(b"a")
 
 
 class Colour(Enum):
