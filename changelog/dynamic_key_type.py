@@ -35,6 +35,8 @@ _BIG_INT, _DATE, _TIME, _DATETIME, _INSTANT, _TIMEDELTA, _DECIMAL, _ROW = range(
 
 _MICROSECOND: Final = timedelta(microseconds=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST: Final = datetime.min.replace(tzinfo=UTC) - _EPOCH
+_LAST: Final = datetime.max.replace(tzinfo=UTC) - _EPOCH
 
 Ext: Final = msgspec.msgpack.Ext
 
@@ -143,11 +145,32 @@ def _decimal(value: Decimal) -> Any:
 
 
 def _datetime(value: datetime) -> Any:
+    given = _plain_datetime(value)
+    if given.tzinfo is None:
+        return Ext(_DATETIME, given.replace(fold=0).isoformat(timespec="microseconds").encode())
+    if given.utcoffset() is None:
+        raise _NoKeyError(value, ", because its time zone has no offset")
+    since_epoch = given - _EPOCH
+    if not _FIRST <= since_epoch <= _LAST:
+        raise _NoKeyError(value, ", because it is outside the years 1 to 9999 in UTC")
+    return Ext(_INSTANT, str(since_epoch // _MICROSECOND).encode())
+
+
+def _plain_datetime(value: datetime) -> datetime:
+    """A datetime that is no subclass's."""
+    if type(value) is datetime:
+        return value
+    if value != value:  # noqa: PLR0124 - only NaT differs from itself
+        raise _NoKeyError(value, ", because it equals nothing")
     if getattr(value, "nanosecond", 0):
         raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
-    if value.tzinfo is None:
-        return Ext(_DATETIME, value.replace(fold=0).isoformat(timespec="microseconds").encode())
-    return Ext(_INSTANT, str((value - _EPOCH) // _MICROSECOND).encode())
+    try:
+        return datetime(
+            value.year, value.month, value.day, value.hour, value.minute, value.second, value.microsecond, value.tzinfo,
+            fold=value.fold,
+        )  # fmt: skip
+    except ValueError:
+        raise _NoKeyError(value, ", because it is outside the years 1 to 9999") from None
 
 
 def _time(value: time) -> Any:
@@ -157,9 +180,15 @@ def _time(value: time) -> Any:
 
 
 def _timedelta(value: timedelta) -> Any:
-    if getattr(value, "nanoseconds", 0):
-        raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
-    return Ext(_TIMEDELTA, str(value // _MICROSECOND).encode())
+    given = value
+    if type(value) is not timedelta:
+        if getattr(value, "nanoseconds", 0):
+            raise _NoKeyError(value, ", because nanoseconds are not kept; floor it to microseconds")
+        try:
+            given = timedelta(value.days, value.seconds, value.microseconds)
+        except OverflowError:
+            raise _NoKeyError(value, ", because it is longer than a timedelta of Python") from None
+    return Ext(_TIMEDELTA, str(given // _MICROSECOND).encode())
 
 
 _BASES: Final[list[tuple[type[Any], Callable[[Any], Any]]]] = [

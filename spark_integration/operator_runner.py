@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -220,7 +221,14 @@ class OperatorRunner:
                 if result is not None:
                     extend(result)
         except Exception as error:  # noqa: BLE001  user code may raise anything
-            self.fail(error, key if thaw is None else thaw(key))
+            self.fail(error, self._named(key))
+
+    def _named(self, key: Any) -> Any:
+        """A key as an error names it: as the function got it, or in its stored form where it cannot be read."""
+        try:
+            return key if self._thaw_key is None else self._thaw_key(key)
+        except InvalidRequestError:
+            return key
 
     def fire_timers(self) -> Iterator[list[Any]]:
         """After the last row: groups of rows and every due timer; the rows that the function yields, in pieces."""
@@ -251,8 +259,7 @@ class OperatorRunner:
         self._input_schema = schema
         self._key_reader = KeyReader(self._request, schema)
         key_type = parse_type_string(self._request.key_type)
-        thaw = key_type.thaw
-        self._thaw_key = None if key_type.immutable else lambda key: None if key is None else thaw(key)
+        self._thaw_key = None if key_type.immutable else partial(_thaw_key, key_type)
         self._columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
         self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, self._columns)
         self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
@@ -316,6 +323,17 @@ class OperatorRunner:
         finally:
             if self._elements is not None:
                 self._elements.close()
+
+
+def _thaw_key(key_type: TypeInformation, key: Any) -> Any:
+    """The key of a row. That one cannot be read says nothing of state: it has just been made of what the user gave."""
+    try:
+        return None if key is None else key_type.thaw(key)
+    except CorruptDataError as error:
+        raise InvalidRequestError(
+            f"the key {key!r} of a row cannot be read ({error.message}): let the key function return something else, "
+            "or pass key_type to key_by"
+        ) from error
 
 
 def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, IntEnum
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import pandas as pd
@@ -141,6 +142,42 @@ def test_nanoseconds_are_refused_not_dropped(key: Any) -> None:
     """Two keys that differ in nothing else shared their state."""
     with pytest.raises(InvalidRequestError, match="floor it to microseconds"):
         KIND.freeze(key)
+
+
+EAST, WEST = (timezone(timedelta(hours=hours)) for hours in (5, -5))
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        (pd.NaT, "equals nothing"),
+        ((1, pd.NaT), "equals nothing"),
+        (datetime.max.replace(tzinfo=WEST), "outside the years 1 to 9999"),
+        (datetime.min.replace(tzinfo=EAST), "outside the years 1 to 9999"),
+        (datetime.min.replace(tzinfo=ZoneInfo("Europe/Berlin")), "outside the years 1 to 9999"),
+        (pd.Timestamp(np.datetime64("20000-01-01T00:00:00")), "outside the years 1 to 9999"),
+        (pd.Timedelta(np.timedelta64(10**15, "s")), "longer than"),
+    ],
+)
+def test_what_could_not_be_read_again_is_refused_as_a_key(key: Any, message: str) -> None:
+    """It was taken, and the batch ended with an error about corrupt state."""
+    with pytest.raises(InvalidRequestError, match=message):
+        KIND.freeze(key)
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        datetime.max.replace(tzinfo=UTC),
+        datetime.min.replace(tzinfo=UTC),
+        datetime.max.replace(tzinfo=EAST),
+        timedelta.max,
+        timedelta.min,
+        pd.Timedelta(np.timedelta64(8 * 10**13, "s")),
+    ],
+)
+def test_the_first_and_the_last_of_each_type_come_back(key: Any) -> None:
+    assert KIND.thaw(KIND.freeze(key)) == key
 
 
 def test_timestamps_of_pandas_to_the_microsecond_are_the_same_keys_as_those_of_python() -> None:
