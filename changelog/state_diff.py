@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from varve.changelog.state_reader import StateReader
     from varve.changelog.tracking import Track
     from varve.changelog.working_store import WorkingStore
+    from varve.storage.records import StateSchema
 
     Cells = dict[Any, Any]
 
@@ -102,13 +103,16 @@ def diff_checkpoints(
 
 
 def states_of(before: StateReader, after: StateReader, operator: str, state: str | None) -> list[StateColumns]:
-    """How the states of both are compared: at their newer schemas."""
+    """How the states of both are compared: at their newer schemas, whichever checkpoint is the newer."""
     layouts = [r.layout(operator) for r in (before, after) if operator in r.operators]
     if len({own.key_type for own in layouts}) > 1:
         raise IncompatibleError(
             f"the keys of the two checkpoints are of types {[own.key_type for own in layouts]}", operator=operator
         )
-    newest = {one.name: one for own in layouts for one in own.states if state in (None, one.name)}
+    newest: dict[str, StateSchema] = {}
+    for one in (one for own in layouts for one in own.states if state in (None, one.name)):
+        if one.name not in newest or one.version >= newest[one.name].version:
+            newest[one.name] = one
     return [StateColumns(layouts[-1].key_type, schema) for schema in newest.values()]
 
 
