@@ -55,7 +55,7 @@ def wanted_schema(
         return schema
     if now is None:
         raise InvariantError(f"state {schema.name!r} has TTL, and no batch has begun", operator=operator)
-    return with_ttl(schema, stored, settings, now)
+    return with_ttl(schema, stored, settings, now, operator)
 
 
 def declare(

@@ -8,6 +8,7 @@ is switched on, changed or switched off; what has expired follows from the stamp
 * `enabled_at_ms`: when TTL was last switched on. Every value counts as used at that moment.
 * `expired_up_to_ms`: what has expired stays so. When the TTL changes or is switched off, everything with a stamp up to
   this one had expired, whether it was already removed or not; so a read never depends on how far cleanup had come.
+  It is a stamp of one time characteristic: another one is refused unless nothing can have expired yet.
 
 The record changes only in a batch, with that batch's time, and is in the log with the batch's rows, or as a state
 without rows (`empty_changes`), so replay and every restore come to the same record (I5).
@@ -22,7 +23,7 @@ import msgspec
 from varve.changelog.changes import StateChanges
 from varve.changelog.stamped_type import STAMP_MAX, STAMP_MIN, is_stamped
 from varve.changelog.ttl_config import TtlTimeCharacteristic
-from varve.storage.errors import CorruptDataError
+from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.records import Record, StateSchema
 
 if TYPE_CHECKING:
@@ -141,7 +142,13 @@ def record_of(schema: StateSchema) -> TtlRecord | None:
         raise CorruptDataError(f"the TTL of state {schema.name!r} does not parse: {error}") from error
 
 
-def with_ttl(schema: StateSchema, known: StateSchema | None, wanted: TtlSettings | None, now: BatchTime) -> StateSchema:
+def with_ttl(
+    schema: StateSchema,
+    known: StateSchema | None,
+    wanted: TtlSettings | None,
+    now: BatchTime,
+    operator: str | None = None,
+) -> StateSchema:
     """The schema that a state has from this batch on.
 
     Args:
@@ -149,6 +156,9 @@ def with_ttl(schema: StateSchema, known: StateSchema | None, wanted: TtlSettings
         known: The schema that the state is stored with; None for a new state.
         wanted: The TTL that the descriptor says; None for none.
         now: The time of the batch.
+        operator: The operator's uid, for errors.
+
+    Raises `IncompatibleError` for another time characteristic where something may have expired.
     """
     before = None if known is None else record_of(known)
     if known is None or before is None:
@@ -156,7 +166,10 @@ def with_ttl(schema: StateSchema, known: StateSchema | None, wanted: TtlSettings
             return schema
         record = _new(wanted, now, is_new_state=known is None)
     else:
-        record = _changed(before, wanted or msgspec.structs.replace(before.settings, ttl_ms=None), now)
+        settings = wanted or msgspec.structs.replace(before.settings, ttl_ms=None)
+        if settings.time != before.time:
+            _check_nothing_expired(schema.name, before, settings, now, operator)
+        record = _changed(before, settings, now)
     return msgspec.structs.replace(schema, value_type=_stamped(schema.value_type), ttl=msgspec.to_builtins(record))
 
 
@@ -201,7 +214,7 @@ def _changed(before: TtlRecord, wanted: TtlSettings, now: BatchTime) -> TtlRecor
     )
     is_switched_on = before.ttl_ms is None and wanted.ttl_ms is not None
     if wanted.time != before.time:
-        # Stamps of the one time say nothing in the other: everything counts as used now, what had expired included.
+        # Stamps of the one time say nothing in the other: everything counts as used now. Nothing had expired.
         return msgspec.structs.replace(record, enabled_at_ms=_moment(record, now))
     expired = before.expired_up_to(now)
     return msgspec.structs.replace(
@@ -209,6 +222,19 @@ def _changed(before: TtlRecord, wanted: TtlSettings, now: BatchTime) -> TtlRecor
         enabled_at_ms=_moment(record, now) if is_switched_on else before.enabled_at_ms,
         expired_up_to_ms=None if expired == NOTHING else max(STAMP_MIN, expired),
     )
+
+
+def _check_nothing_expired(
+    name: str, before: TtlRecord, wanted: TtlSettings, now: BatchTime, operator: str | None
+) -> None:
+    """No record says in one time what has expired in the other: it would live again, unless a sweep was faster (I5)."""
+    if before.expired_up_to(now) != NOTHING:
+        raise IncompatibleError(
+            f"the TTL of state {name!r} counts {before.time} time, by which values may have expired, and cannot change "
+            f"to {wanted.time} time: go on with {before.time} time, or declare the state under another name, with "
+            f"{wanted.time} time, and fill it from this one",
+            operator=operator,
+        )
 
 
 def _moment(record: TtlRecord, now: BatchTime) -> int:

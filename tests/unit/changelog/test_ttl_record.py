@@ -26,7 +26,7 @@ from varve.changelog.ttl_record import (
     wanted_settings,
     with_ttl,
 )
-from varve.storage.errors import CorruptDataError
+from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
@@ -110,12 +110,34 @@ def test_event_time_that_is_switched_on_begins_at_the_watermark() -> None:
     assert [expired(before, 0, watermark) for watermark in (1009, 1010)] == [NOTHING, 1000]
 
 
-def test_another_time_characteristic_begins_anew() -> None:
-    first = with_ttl(PLAIN, None, TEN, BatchTime(1000))
-    event = with_ttl(PLAIN, first, EVENT, BatchTime(2000, 300))
+def test_another_time_characteristic_begins_anew_while_nothing_can_have_expired() -> None:
+    first = with_ttl(PLAIN, PLAIN, TEN, BatchTime(1000))
+    event = with_ttl(PLAIN, first, EVENT, BatchTime(1009, 300))
     assert [expired(event, 2000, watermark) for watermark in (309, 310)] == [NOTHING, 300]
-    back = with_ttl(PLAIN, event, TEN, BatchTime(3000, 500))
+    back = with_ttl(PLAIN, event, TEN, BatchTime(3000, 309))
     assert [expired(back, time_ms) for time_ms in (3009, 3010)] == [NOTHING, 3000]
+    without_watermark = with_ttl(PLAIN, None, EVENT, BatchTime(1000))
+    assert record(with_ttl(PLAIN, without_watermark, TEN, BatchTime(2000))).enabled_at_ms == 2000
+    off = with_ttl(PLAIN, first, None, BatchTime(1009))
+    assert record(with_ttl(PLAIN, off, EVENT, BatchTime(2000, 300))).enabled_at_ms == 300
+
+
+@pytest.mark.parametrize(
+    ("known", "wanted", "now"),
+    [
+        (with_ttl(PLAIN, None, TEN, BatchTime(1000)), EVENT, BatchTime(2000, 300)),
+        (with_ttl(PLAIN, PLAIN, TEN, BatchTime(1000)), EVENT, BatchTime(1010, 300)),
+        (with_ttl(PLAIN, None, EVENT, BatchTime(1000)), TEN, BatchTime(2000, 300)),
+        (with_ttl(PLAIN, with_ttl(PLAIN, None, TEN, BatchTime(0)), None, BatchTime(50)), EVENT, BatchTime(60, 300)),
+    ],
+)
+def test_another_time_characteristic_is_refused_where_something_may_have_expired(
+    known: StateSchema, wanted: TtlSettings, now: BatchTime
+) -> None:
+    """What had expired lived again, unless a sweep or a fold had removed it."""
+    with pytest.raises(IncompatibleError, match="declare the state under another name") as caught:
+        with_ttl(PLAIN, known, wanted, now, "sums")
+    assert caught.value.context == {"operator": "sums"}
 
 
 def with_version_of(known: StateSchema, schema: StateSchema) -> StateSchema:
