@@ -93,6 +93,7 @@ class Attempt:
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """What due timers yield, the rest of the output, then the summary."""
+        self._runner.end_rows()
         yield from self._fire()
         if self.task.batch.input_ends:
             self._runner.end_input()

@@ -215,7 +215,10 @@ class KeyedProcessFunction(Function, Generic[K, IN, OUT]):
 
         @abstractmethod
         def current_watermark(self) -> int:
-            """Watermark of the batch, milliseconds since the epoch; -2**63 before there is one."""
+            """Watermark, milliseconds since the epoch; -2**63 before there is one.
+
+            It is the batch's. Behind another operator it is that of the batch before, until the last row has come.
+            """
 
         @abstractmethod
         def timer_service(self) -> TimerService:

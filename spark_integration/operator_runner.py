@@ -36,6 +36,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
+from varve.spark_integration.window_operator import WindowOperator
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -115,6 +116,7 @@ class OperatorRunner:
         self._writer: RowWriter | OperatorElements = RowWriter(self._output_schema, request.operator)
         self._elements: OperatorElements | None = None
         self._input_schema: pa.Schema | None = None
+        self._watermark_ms: int | None = None
         self._timers = KeyedTimerService(backend)
         self._firing = TimerFiring(backend, self._timers, request.operator, self.ON_TIMER_CONTEXT(self._timers))
         self._context = self.CONTEXT(self._timers)
@@ -136,6 +138,8 @@ class OperatorRunner:
             self._timers.open(getattr(loaded, "timer_namespaces", None))
             if isinstance(loaded, GroupedFunction):
                 self._grouped = GroupedBatch(loaded, backend)
+            if isinstance(loaded, WindowOperator) and request.follows:
+                loaded.tells_late_of = request.operator
             self._checkpoint.initialize(loaded, self._runtime_context)
             self._function.open(self._runtime_context)
             self._process = getattr(self._function, self.METHOD)
@@ -165,18 +169,35 @@ class OperatorRunner:
         return ""
 
     def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
-        """A new batch begins."""
+        """A new batch begins.
+
+        What another operator has yielded at the watermark of the batch is not late for this one: so the watermark comes
+        after the rows (`end_rows`), and until then it is the one of the batch before. Spark's functions tell the two
+        apart by themselves.
+
+        Args:
+            time_ms: Time of the batch.
+            watermark_ms: Its watermark.
+            late_watermark_ms: That of the batch before.
+        """
         self.event_time_max_ms = None
-        self._context.begin_batch(time_ms, watermark_ms)
-        self._timers.begin_batch(time_ms, watermark_ms)
+        self._watermark_ms = watermark_ms
+        self._move_to(time_ms, late_watermark_ms if self._request.follows else watermark_ms)
         if self._grouped is not None:
             self._grouped.begin(time_ms, watermark_ms, late_watermark_ms)
 
+    def end_rows(self) -> None:
+        """All rows of the batch have come: now its watermark has, for an operator behind another one, too."""
+        if self._request.follows:
+            self._move_to(self._timers.current_processing_time(), self._watermark_ms)
+
     def end_input(self) -> None:
         """No element comes any more: the watermark passes all times."""
-        time_ms = self._timers.current_processing_time()
-        self._context.begin_batch(time_ms, TIME_MAX_MS)
-        self._timers.begin_batch(time_ms, TIME_MAX_MS)
+        self._move_to(self._timers.current_processing_time(), TIME_MAX_MS)
+
+    def _move_to(self, time_ms: int, watermark_ms: int | None) -> None:
+        self._context.begin_batch(time_ms, watermark_ms)
+        self._timers.begin_batch(time_ms, watermark_ms)
 
     def run(self, batch: pa.RecordBatch) -> list[Any]:
         """Execute the function for every row, by key group; the rows it yields, in order. After an error: nothing."""

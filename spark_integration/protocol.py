@@ -103,6 +103,8 @@ class OperatorRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The function is a `VectorizedProcessFunction`."""
     broadcast: bool = False
     """The function is a `BroadcastFunction`."""
+    follows: bool = False
+    """It reads what another operator yields: that has come before the watermark of the batch, as in Flink."""
     inbox: str = ""
     """Where a worker on the driver's machine hands its segment over (`segment_inbox`); "" nowhere."""
 
@@ -126,7 +128,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     time_ms: int
     watermark_ms: int | None
     late_watermark_ms: int | None = None
-    """What Spark's functions take for late is at or behind this: the watermark of the batch before, as in Spark."""
+    """What Spark's functions take for late is at or behind this: the watermark of the batch before, as in Spark. Rows
+    that come from another operator come at this watermark."""
     has_images: bool = False
     """Some partition of the operator has non-keyed state at the base."""
     is_first: bool = False

@@ -214,6 +214,8 @@ def event_time_before(end: Transformation) -> str | None:
     for node in reversed(list(end.lineage())):
         if isinstance(node, KeyedTransformation) and node.event_time_column:
             return node.event_time_column
+        if isinstance(node, StepTransformation) and node.step == "timestamps":
+            return None  # the watermark follows what was assigned, which is no column
         if is_only and isinstance(node, DataFrameSource) and node.event_time is not None:
             return node.event_time.column
     return None

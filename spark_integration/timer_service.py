@@ -1,7 +1,8 @@
 """Timers as a user's function sees them: PyFlink's `TimerService`, over the timer states of the keyed backend.
 
 Time is the batch's (I5): `current_processing_time()` is what the batch's checkpoint carries, `current_watermark()` what
-the checkpoint before it computed. Neither moves within a batch.
+the checkpoint before it computed. Neither moves within a batch, but for one: behind another operator the watermark of
+the batch comes after the rows, and until then it is the one of the batch before.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class TimerService(ABC):
 
     @abstractmethod
     def current_watermark(self) -> int:
-        """Watermark of the batch; -2**63 before there is one."""
+        """Watermark of the batch; behind another operator, while rows come, of the one before. -2**63: none yet."""
 
     @abstractmethod
     def register_processing_time_timer(self, timestamp: int) -> None:

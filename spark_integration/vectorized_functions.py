@@ -56,7 +56,10 @@ class VectorizedProcessFunction(Function, ABC):
 
         @abstractmethod
         def current_watermark(self) -> int:
-            """Watermark of the micro-batch, milliseconds since the epoch; -2**63 before there is one."""
+            """Watermark of the micro-batch, milliseconds since the epoch; -2**63 before there is one.
+
+            Behind another operator it is that of the micro-batch before.
+            """
 
     def open(self, runtime_context: RuntimeContext) -> None:
         """Called once per instance before its first batch: get state handles here."""

@@ -43,7 +43,7 @@ class VectorizedRunner(OperatorRunner):
         """A new batch begins."""
         super().start(time_ms, watermark_ms, late_watermark_ms)
         self._gathered, self._gathered_bytes = [], 0
-        self._batch_time = time_ms, MIN_WATERMARK if watermark_ms is None else watermark_ms
+        self._batch_time = time_ms, self._timers.current_watermark()
 
     def gather(self, batch: pa.RecordBatch) -> bool:
         """Keep input rows; True if they are enough for a run."""

@@ -3,6 +3,8 @@
 Order within a batch: what the batch's watermark and time have completed fires first, then the elements are processed,
 then what they have made due fires. So an element that its window no longer waits for finds it fired already, and one
 within the allowed lateness makes it fire once more, as in Flink, where a watermark comes before the elements after it.
+Behind another operator the elements are what that one yields up to the watermark: they come first, then the watermark
+(`OperatorRunner.start`).
 
 Timers: a window has one for its end, and one for its removal if it is kept longer; each is registered once, and not
 moved. A session that has grown finds its timer fired too early, and registers it anew at its end.
@@ -12,6 +14,7 @@ Invariants: I5 (what fires, and in which order, depends on state, elements, time
 
 from __future__ import annotations
 
+import logging
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,6 +39,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.window_triggers import Firing
     from varve.spark_integration.windows import WindowAssigner
 
+_log: Final = logging.getLogger(__name__)
 COUNTS_STATE: Final = "window-counts"
 """Elements of each window since it fired last, for `CountTrigger`."""
 SESSIONS_STATE: Final = "window-sessions"
@@ -55,6 +59,8 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
 
     fires_first = True
     """Due timers come before the elements of the batch, too."""
+    tells_late_of = ""
+    """Uid of an operator behind another one: its log tells the first row that is dropped because it is late."""
     _shares = False
     """A window may have several panes."""
 
@@ -96,7 +102,9 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
         if time_ms is None:
             raise InvalidRequestError(
                 "an element has no time stamp, but the windows are about event time: call with_watermark or "
-                "assign_timestamps_and_watermarks before the first stateful operator, or take processing-time windows"
+                "assign_timestamps_and_watermarks before the first stateful operator, or take processing-time windows. "
+                "Behind another stateful operator only rows of a single DataFrame have one: call with_watermark, and "
+                "let that operator give out a timestamp column of the same name"
             )
         return time_ms
 
@@ -106,9 +114,23 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
 
     def _late(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
         """What becomes of an element that no window takes: late is one that no window of its time would take."""
-        if self._late_output is None or not self._is_late(time_ms + 1, ctx):
+        if not self._is_late(time_ms + 1, ctx):
+            return None
+        if self._late_output is None:
+            self._tell_late(time_ms, ctx)
             return None
         return [(self._late_output, value)]
+
+    def _tell_late(self, time_ms: int, ctx: KeyedProcessFunction.Context) -> None:
+        """Say once that rows are dropped, behind an operator that may have given them times of its own."""
+        if self.tells_late_of:
+            _log.warning(
+                "operator %s: a row of %d ms is late, for the watermark was %d ms already, and dropped, as are all. "
+                "A window operator before this one has to give its rows a time that the watermark had not passed: the "
+                "last millisecond of their window, window().max_timestamp(). side_output_late_data gives out late rows",
+                self.tells_late_of, time_ms, ctx.current_watermark(),
+            )  # fmt: skip
+            self.tells_late_of = ""
 
 
 class FiringOperator(WindowOperator):
