@@ -262,6 +262,10 @@ class Coordinator:
                 _log.warning("the broadcast of a function was not freed: %s", error)
         self._functions.clear()
 
+    def is_caught_up(self) -> bool:
+        """See `SparkCheckpoint.is_caught_up`."""
+        return self._checkpoint.is_caught_up()
+
     def process_batch(self, rows: DataFrame, batch: int) -> None:
         """foreachBatch: execute, commit, sink. When it returns, Spark acknowledges.
 

@@ -86,6 +86,11 @@ class SparkCheckpoint:
         """Highest batch that Spark has acknowledged; None before the first. Lists the commit log."""
         return self._highest("commits")
 
+    def is_caught_up(self) -> bool:
+        """Whether Spark has acknowledged the last batch that it has planned; False before the first."""
+        committed = self.latest_committed_batch()
+        return committed is not None and committed == self.latest_planned_batch()
+
     def _highest(self, directory: str) -> int | None:
         return max((int(name) for name in self._files.list_names(directory) if name.isdecimal()), default=None)
 

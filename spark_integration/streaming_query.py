@@ -47,6 +47,10 @@ class QueryRun(Protocol):
         """The query has ended: release everything. May be called twice."""
         ...
 
+    def is_caught_up(self) -> bool:
+        """Whether Spark has acknowledged the last batch that it has planned."""
+        ...
+
 
 class BatchFunction:
     """The function that Spark calls for each batch; keeps what it raised."""
@@ -167,11 +171,20 @@ class VarveStreamingQuery(StreamingQuery):
         except Exception:  # noqa: BLE001  nobody waits for this thread; what failed must at least be seen
             _log.exception("releasing the resources of the ended query failed")
         finally:
+            used_up = bool(self._at_end) and complete and self._is_used_up()
             for call in self._at_end:  # one of them ends the iteration of whoever reads the elements
                 try:
-                    call(complete and not self._is_stopping)
+                    call(used_up)
                 except Exception:  # noqa: BLE001  as above
                     _log.exception("what was to be done at the end of the query failed")
+
+    def _is_used_up(self) -> bool:
+        """Of a query that ended without an error: not if it was stopped inside a batch, by Spark's handle either."""
+        try:
+            return not self._is_stopping and self._run.is_caught_up()
+        except Exception as error:  # noqa: BLE001  what keeps the input is always right
+            _log.warning("the input of the query is kept, for it is not known whether it is used up: %s", error)
+            return False
 
     def _raise(self, error: StreamingQueryException) -> None:
         readable = self._readable(error)

@@ -7,6 +7,8 @@ import logging
 import os
 import subprocess
 import sys
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -16,8 +18,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.stream_functions import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky, UnluckyWhile
+from tests.state_worker_setup import eventually
 from varve.common import Duration, Row, Types, WatermarkStrategy
 from varve.datastream import DataStream, StreamExecutionEnvironment
+from varve.spark_integration.streaming_query import VarveStreamingQuery
 from varve.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
@@ -211,6 +215,40 @@ def test_whoever_reads_elements_does_not_wait_after_the_end_of_spark(tmp_path: P
         [sys.executable, "-c", STOPPED], env=environment, timeout=300, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_a_collection_stays_if_sparks_own_handle_stops_the_query_inside_its_batch(
+    kept: Callable[[], StreamExecutionEnvironment], spark: SparkSession, tmp_path: Path
+) -> None:
+    """Spark calls that an orderly end; it executes the batch again at the next start."""
+    entered, stopped = threading.Event(), threading.Event()
+    received: list[tuple[Any, ...]] = []
+
+    def start(sink: Callable[[DataFrame, int], None]) -> VarveStreamingQuery:
+        keyed = kept().from_collection(["a", "b", "a"]).key_by(lambda x: x)
+        counted = keyed.map(Count(), Types.TUPLE([Types.STRING(), Types.LONG()]))
+        writer = counted.foreach_batch(sink).query_name("interrupted")
+        return writer.option("checkpointLocation", str(tmp_path / "spark")).start()
+
+    def slow(rows: DataFrame, batch: int) -> None:
+        entered.set()
+        stopped.wait(100)
+
+    query = start(slow)
+    assert entered.wait(100)
+    (handle,) = spark.streams.active
+    stopping = threading.Thread(target=handle.stop)
+    stopping.start()
+    assert eventually(lambda: not handle.isActive, 30)
+    time.sleep(0.5)  # until its thread is interrupted, too
+    stopped.set()
+    query.awaitTermination()
+    stopping.join(60)
+    assert not list((tmp_path / "spark" / "commits").glob("[0-9]*")), "the batch has ended, so this shows nothing"
+    assert list((tmp_path / "spark" / "collection").glob("*.parquet"))
+    start(lambda rows, batch: received.extend(tuple(row) for row in rows.collect())).awaitTermination()
+    assert sorted(received) == [("a", 1), ("a", 2), ("b", 1)]
+    assert not list((tmp_path / "spark" / "collection").glob("*.parquet"))
 
 
 def test_elements_are_columns_for_a_writer(
