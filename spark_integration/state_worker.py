@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import gc
 import logging
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.keyed_backend import KeyedStateBackend
@@ -51,41 +52,19 @@ if TYPE_CHECKING:
     from varve.spark_integration.worker_home import WorkerHome
     from varve.storage.clock import Clock
     from varve.storage.object_store import ObjectStore
-    from varve.storage.records import JobStorage, Link, Tile
+    from varve.storage.records import Link, Tile
 
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
 _FULL_COLLECTION_BATCHES: Final = 64
 """Cyclic garbage of user code is collected completely once in so many batches."""
-
-
-class StoredAs(NamedTuple):
-    """What a request says of where a job's objects are, and how they are reached."""
-
-    storage_url: str
-    storage_options: dict[str, Any]
-    job: str
-    job_id: str
-    job_storage: JobStorage | None
-    key_provider: str | None
-
-    @staticmethod
-    def of(request: OperatorRequest) -> StoredAs:
-        """The request's part of it."""
-        return StoredAs(
-            storage_url=request.storage_url,
-            storage_options=request.storage_options,
-            job=request.job,
-            job_id=request.job_id,
-            job_storage=request.job_storage,
-            key_provider=request.key_provider,
-        )
-
-    def open(self) -> ObjectStore:
-        """The job's store. Raises `InvalidRequestError` if the storage cannot be used."""
-        root = open_store(self.storage_url, self.storage_options)
-        known = KnownJob(self.job_id, self.job_storage)
-        return JobStore(root, self.job, known=known, key_provider=self.key_provider)
+_STORED_AS: Final = attrgetter("storage_url", "storage_options", "job", "job_id", "job_storage", "key_provider")
+"""What a request says of where its job's objects are, and how they are reached."""
+_MADE_FOR: Final = attrgetter(
+    "parallelism", "max_parallelism", "key_type", "changelog", "backend", "backend_options", "local_recovery",
+    "generic_types",
+)  # fmt: skip
+"""What else an operator's state is made for."""
 
 
 class StateWorker:
@@ -96,7 +75,7 @@ class StateWorker:
         self._home = home
         self._clock = clock or SystemClock()
         self._operators: dict[str, OperatorState] = {}
-        self._job_store: tuple[StoredAs, ObjectStore] | None = None
+        self._job_store: tuple[OperatorRequest, ObjectStore] | None = None
         """Of all operators; a query that was started again may say another one."""
         self._working_stores = WorkingStores()
         self._upload_room: UploadRoom | None = None
@@ -161,9 +140,10 @@ class StateWorker:
             self._upload_room = None
 
     def _open_job_store(self, request: OperatorRequest) -> ObjectStore:
-        asked = StoredAs.of(request)
-        if self._job_store is None or self._job_store[0] != asked:
-            self._job_store = asked, asked.open()
+        if self._job_store is None or _STORED_AS(self._job_store[0]) != _STORED_AS(request):
+            root = open_store(request.storage_url, request.storage_options)
+            known = KnownJob(request.job_id, request.job_storage)
+            self._job_store = request, JobStore(root, request.job, known=known, key_provider=request.key_provider)
         return self._job_store[1]
 
 
@@ -217,20 +197,7 @@ class OperatorState:
     def serves(self, request: OperatorRequest) -> bool:
         """Whether this state can go on under that request; the function may differ, what it was opened with may not."""
         mine = self.request
-        if StoredAs.of(mine) != StoredAs.of(request):
-            return False
-        return (mine.job_id, mine.parallelism, mine.max_parallelism, mine.key_type, mine.changelog) == (
-            request.job_id,
-            request.parallelism,
-            request.max_parallelism,
-            request.key_type,
-            request.changelog,
-        ) and (mine.backend, mine.backend_options, mine.local_recovery, mine.generic_types) == (
-            request.backend,
-            request.backend_options,
-            request.local_recovery,
-            request.generic_types,
-        )
+        return (_STORED_AS(mine), _MADE_FOR(mine)) == (_STORED_AS(request), _MADE_FOR(request))
 
     def kept_function(self, function_hash: str) -> Callable[[], bytes] | None:
         """The function for the state that takes this one's place, for `has_function` has promised it; None: another."""

@@ -114,23 +114,24 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
 
     def _late(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
         """What becomes of an element that no window takes: late is one that no window of its time would take."""
+        if self._late_output is None and not self.tells_late_of:
+            return None
         if not self._is_late(time_ms + 1, ctx):
             return None
-        if self._late_output is None:
-            self._tell_late(time_ms, ctx)
-            return None
-        return [(self._late_output, value)]
+        if self._late_output is not None:
+            return [(self._late_output, value)]
+        self._tell_late(time_ms, ctx)
+        return None
 
     def _tell_late(self, time_ms: int, ctx: KeyedProcessFunction.Context) -> None:
         """Say once that rows are dropped, behind an operator that may have given them times of its own."""
-        if self.tells_late_of:
-            _log.warning(
-                "operator %s: a row of %d ms is late, for the watermark was %d ms already, and dropped, as are all. "
-                "A window operator before this one has to give its rows a time that the watermark had not passed: the "
-                "last millisecond of their window, window().max_timestamp(). side_output_late_data gives out late rows",
-                self.tells_late_of, time_ms, ctx.current_watermark(),
-            )  # fmt: skip
-            self.tells_late_of = ""
+        _log.warning(
+            "operator %s: a row of %d ms is late, for the watermark was %d ms already, and dropped, as are all. "
+            "A window operator before this one has to give its rows a time that the watermark had not passed: the "
+            "last millisecond of their window, window().max_timestamp(). side_output_late_data gives out late rows",
+            self.tells_late_of, time_ms, ctx.current_watermark(),
+        )  # fmt: skip
+        self.tells_late_of = ""
 
 
 class FiringOperator(WindowOperator):

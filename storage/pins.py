@@ -23,7 +23,6 @@ from varve.storage.records import Pin, decode_record, encode_record
 if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.cut import Retained
     from varve.storage.records import Commit
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
@@ -68,7 +67,7 @@ def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
     head = reader.head(commit.seq)
     if head is not None and cut_of(head).is_complete(commit):
         return
-    if any(keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
+    if any(_keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
         return
     raise DidNotHappenError(
         f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
@@ -77,7 +76,7 @@ def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
     )
 
 
-def keeps(pin: Pin, commit: Commit | Retained) -> bool:
+def _keeps(pin: Pin, commit: Commit) -> bool:
     """Whether a pin keeps this commit for sure: it is checked, and of an older commit, or this one."""
     return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
 

@@ -27,17 +27,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.materializer_world import Sidecar
     from varve.storage.object_store import ObjectStore
 
 
-def test_a_slow_materializer_loses_its_number_and_looks_again(world: World) -> None:
-    world.commit(4)
-    waiting: list[Callable[[], None]] = []
-    published: dict[str, bytes] = {}
+def held_up(world: World, meanwhile: Callable[[], None]) -> Sidecar:
+    """A materializer; this is done just before it publishes for the first time."""
+    waiting = [meanwhile]
 
     def hold(operation: str, name: str, phase: str) -> None:
         if waiting and operation == "put_if_absent" and phase == "before" and name.startswith("job/snap/"):
             waiting.pop()()
+
+    return world.sidecar(root=FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hold))
+
+
+def test_a_slow_materializer_loses_its_number_and_looks_again(world: World) -> None:
+    world.commit(4)
+    published: dict[str, bytes] = {}
 
     def overtake() -> None:
         assert world.sidecar(place="fast").fold()
@@ -45,8 +52,7 @@ def test_a_slow_materializer_loses_its_number_and_looks_again(world: World) -> N
         assert len(world.job.adopted) == 1
         published.update({name: world.store.get(name) for name in world.names(layout.SNAPSHOTS)})
 
-    slow = world.sidecar(root=FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hold))
-    waiting.append(overtake)
+    slow = held_up(world, overtake)
     assert slow.fold(), "losing a race is not a failure"
     assert slow.materialized == []
     assert {name: world.store.get(name) for name in world.names(layout.SNAPSHOTS)} == published
@@ -60,19 +66,13 @@ def test_a_slow_materializer_loses_its_number_and_looks_again(world: World) -> N
 def test_an_upload_that_was_given_up_is_not_published(world: World) -> None:
     """A collector takes the number of an upload that lasts too long; the uploader notices and begins again."""
     world.commit(4)
-    waiting: list[Callable[[], None]] = []
-
-    def hold(operation: str, name: str, phase: str) -> None:
-        if waiting and operation == "put_if_absent" and phase == "before" and name.startswith("job/snap/"):
-            waiting.pop()()
 
     def give_up() -> None:
         world.clock.advance(100)
         collector = Collector(world.reader, world.clock, NumberedTokens("collector"), upload_grace_s=50)
         assert len(collector.collect().aborted) == 1
 
-    slow = world.sidecar(root=FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hold))
-    waiting.append(give_up)
+    slow = held_up(world, give_up)
     assert not slow.fold()
     assert "grace" in slow.events.of(Failed)[0].error
     assert slow.fold()
@@ -112,11 +112,6 @@ def test_a_snapshot_built_on_a_base_that_was_replaced_meanwhile_is_never_adopted
 def test_what_is_published_of_an_operator_that_was_removed_meanwhile_is_collected(world: World) -> None:
     """No commit could take it, and its floor never rose, so that it stayed for ever."""
     world.commit(6)
-    waiting: list[Callable[[], None]] = []
-
-    def hold(operation: str, name: str, phase: str) -> None:
-        if waiting and operation == "put_if_absent" and phase == "before" and name.startswith("job/snap/"):
-            waiting.pop()()
 
     def use(uid: str) -> None:
         """Give the operator up that there was, and begin with this one."""
@@ -125,8 +120,7 @@ def test_what_is_published_of_an_operator_that_was_removed_meanwhile_is_collecte
         world.job.model = Model()
         world.commit(2)
 
-    slow = world.sidecar(root=FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hold))
-    waiting.append(lambda: use("other"))
+    slow = held_up(world, lambda: use("other"))
     assert slow.fold()
     published = {(event.low, event.high): event.snapshot for event in slow.materialized}
     assert len(published) == len(world.names(f"{layout.SNAPSHOTS}{OPERATOR}/")) == 2
