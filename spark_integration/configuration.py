@@ -7,6 +7,7 @@ import logging
 from typing import Any, Final
 
 from varve.spark_integration.option_types import CONF_PREFIX
+from varve.spark_integration.options import CURRENT_KEYS, OPTIONS
 
 _log: Final = logging.getLogger(__name__)
 _OF_FLINK_ONLY: Final = (
@@ -14,7 +15,8 @@ _OF_FLINK_ONLY: Final = (
     "metrics.", "pekko.", "pipeline.classpaths", "pipeline.jars", "python.", "rest.", "restart-strategy.",
     "taskmanager.", "yarn.",
 )  # fmt: skip
-"""Keys of Flink's runtime. They mean nothing here, and a program that sets them still runs."""
+"""Keys of Flink's runtime, but for those that varve has too. They mean nothing here, and a program that sets them still
+runs."""
 
 
 class RuntimeExecutionMode(enum.Enum):
@@ -82,7 +84,7 @@ class Configuration:
 
     def of_varve(self) -> dict[str, Any]:
         """The settings without those of Flink's runtime, which are logged."""
-        useless = sorted(k for k in self._settings if k.removeprefix(CONF_PREFIX).startswith(_OF_FLINK_ONLY))
+        useless = sorted(key for key in self._settings if _is_of_flink_only(key.removeprefix(CONF_PREFIX)))
         if useless:
             _log.info("settings of Flink's runtime have no meaning here: %s", ", ".join(useless))
         return {key: value for key, value in self._settings.items() if key not in useless}
@@ -90,3 +92,7 @@ class Configuration:
     def _set(self, key: str, value: Any) -> Configuration:
         self._settings[key] = value
         return self
+
+
+def _is_of_flink_only(key: str) -> bool:
+    return key.startswith(_OF_FLINK_ONLY) and key not in OPTIONS and key not in CURRENT_KEYS

@@ -6,6 +6,7 @@ import pytest
 
 from varve.spark_integration.configuration import Configuration, RuntimeExecutionMode
 from varve.spark_integration.environment import StreamExecutionEnvironment
+from varve.spark_integration.options import CURRENT_KEYS, OPTIONS
 from varve.storage.errors import InvalidRequestError
 
 
@@ -27,6 +28,29 @@ def test_settings_of_flinks_runtime_are_left_out_and_others_must_exist() -> None
     assert env.configure(made).get_parallelism() == 3
     with pytest.raises(InvalidRequestError, match="no option of varve"):
         env.configure(Configuration().set_string("default.parallelism", "3"))
+
+
+@pytest.mark.parametrize(
+    ("key", "current"),
+    [
+        ("metrics.reporter.prom.port", "metrics.reporter.prom.port"),
+        ("spark.varve.metrics.reporter.prom.host", "metrics.reporter.prom.host"),
+        ("taskmanager.state.local.root-dirs", "execution.checkpointing.local-backup.dirs"),
+    ],
+)
+def test_a_setting_that_varve_has_counts_also_beside_those_of_flinks_runtime(key: str, current: str) -> None:
+    env = StreamExecutionEnvironment(None)  # type: ignore[arg-type]
+    given = "/9250" if current.endswith("dirs") else "9250"
+    made = Configuration().set_string(key, given).set_string("metrics.reporter.prom.class", "of Flink")
+    env.configure(made.set_string("taskmanager.numberOfTaskSlots", "4"))
+    assert set(env.code_level().values) == {current}
+
+
+def test_no_setting_of_varves_is_taken_for_one_of_flinks_runtime() -> None:
+    made = Configuration()
+    for key in (*OPTIONS, *CURRENT_KEYS):
+        made.set_string(key, "")
+    assert set(made.of_varve()) == {*OPTIONS, *CURRENT_KEYS}
 
 
 def test_batch_mode_is_refused() -> None:
