@@ -47,8 +47,7 @@ if TYPE_CHECKING:
     from varve.materializer.events import Reporter
 
 FAILED_EXIT_CODE: Final = 1
-
-
+VARIABLE_PREFIX: Final = "VARVE_MATERIALIZE"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
 
 
@@ -71,7 +70,7 @@ def _configured(
     return click.option(option, field, type=kind, help=f"{told} [default: {shown}]")
 
 
-@click.command(cls=Command, context_settings={**CONTEXT, "auto_envvar_prefix": "VARVE_MATERIALIZE"})
+@click.command(cls=Command, context_settings={**CONTEXT, "auto_envvar_prefix": VARIABLE_PREFIX})
 @storage_parameters(required=False)
 @click.option("--job", metavar="NAME", help="The one job to follow; without it, all jobs under the storage.")
 @_configured("--interval", "interval_ms", DURATION, "Time between materializations.")
@@ -121,6 +120,17 @@ def materialize(**options: Any) -> None:
         sys.exit(_run(options))
     except InvalidRequestError as error:
         raise _usage(error) from error
+
+
+def _name_variables(command: click.Command) -> None:
+    """Call each option's variable as the option is called; click would call it as the parameter is."""
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            long_name = max(option.opts, key=len).lstrip("-")
+            option.envvar = f"{VARIABLE_PREFIX}_{long_name.replace('-', '_').upper()}"
+
+
+_name_variables(materialize)
 
 
 def _run(options: dict[str, Any]) -> int:
