@@ -191,7 +191,10 @@ def _config(options: dict[str, Any]) -> MaterializerConfig:
         for name in MaterializerConfig.__dataclass_fields__
         if name in options and options[name] is not None
     }
-    changes = {**parse_properties(key_value_pairs(options["conf"], "--conf")), **given}
+    properties = parse_properties(key_value_pairs(options["conf"], "--conf"))
+    changes = {**properties, **given}
+    if "storage_options" in properties and "storage_options" in given:
+        changes["storage_options"] = {**properties["storage_options"], **given["storage_options"]}
     if options["config_from_stdin"]:
         return replace(decode_config(sys.stdin.buffer.read()), **changes)
     if "storage_url" not in changes:

@@ -21,6 +21,7 @@ from varve.materializer.materialize_policy import (
     DEFAULT_REPLAY_MS,
     MaterializePolicy,
 )
+from varve.materializer.storage_option import read_storage_option
 from varve.storage.collector import UPLOAD_GRACE_S
 from varve.storage.errors import InvalidRequestError
 from varve.storage.job_store import JobStore
@@ -175,16 +176,18 @@ class MaterializerConfig:
 def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
     """Fields of `MaterializerConfig` that these `spark.varve.*` keys set; errors as in `with_properties`."""
     changes: dict[str, Any] = {}
-    storage_options: dict[str, str] = {}
+    storage_options: dict[str, Any] = {}
     for key, text in properties.items():
         if not key.startswith(PROPERTY_PREFIX):
             continue
         name = key.removeprefix(PROPERTY_PREFIX)
+        if name == OLDER_DIRECTORY and PROPERTY_PREFIX + DIRECTORY in properties:
+            continue
         if name in PROPERTIES:
             field_name, parse = PROPERTIES[name]
             changes[field_name] = _parsed(key, text, parse)
         elif name.startswith(STORAGE_OPTION_PREFIX):
-            storage_options[name.removeprefix(STORAGE_OPTION_PREFIX)] = text
+            storage_options[name.removeprefix(STORAGE_OPTION_PREFIX)] = read_storage_option(key, text)
         elif name != PERIODIC_ENABLED and name not in JOB_OPTION_NAMES:
             close = difflib.get_close_matches(name, [*PROPERTIES, *JOB_OPTION_NAMES], 1)
             hint = f"did you mean {PROPERTY_PREFIX}{close[0]}?" if close else "docs/configuration.md lists all options"
@@ -210,9 +213,12 @@ def _boolean(text: str) -> bool:
     return text.strip().lower() == "true"
 
 
+DIRECTORY: Final = "execution.checkpointing.dir"
+OLDER_DIRECTORY: Final = "state.checkpoints.dir"
 PERIODIC_ENABLED: Final = "state.changelog.periodic-materialize.enabled"
 PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
-    "execution.checkpointing.dir": ("storage_url", str),
+    DIRECTORY: ("storage_url", str),
+    OLDER_DIRECTORY: ("storage_url", str),
     "storage.encryption.key-provider": ("key_provider", str),
     "state.changelog.storage": ("log_storage", str),
     "state.changelog.periodic-materialize.interval": ("interval_ms", parse_duration_ms),

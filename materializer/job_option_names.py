@@ -68,7 +68,6 @@ JOB_OPTION_NAMES: Final = frozenset(
         "state.changelog.dstl.dfs.upload.num-threads",
         "state.changelog.dstl.dfs.upload.timeout",
         "state.changelog.enabled",
-        "state.checkpoints.dir",
         "state.checkpoints.num-retained",
         "state.worker.idle-timeout",
         "state.worker.placement.enabled",

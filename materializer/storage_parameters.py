@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from varve.materializer.storage_option import read_storage_option
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import InvalidRequestError
 from varve.storage.jobs import OpenJob, open_job
@@ -34,19 +34,9 @@ def key_value_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
 def _storage_options(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, Any] | None:
     try:
         pairs = key_value_pairs(texts, "--storage-option")
+        return {key: read_storage_option(key, value) for key, value in pairs.items()} or None
     except InvalidRequestError as error:
         raise click.BadParameter(str(error), param=parameter) from error
-    return {key: _typed(value) for key, value in pairs.items()} or None
-
-
-def _typed(text: str) -> Any:
-    """`true`, `false` and JSON objects as what they are, since filesystems take a text "false" for true."""
-    if text not in ("true", "false") and not text.startswith("{"):
-        return text
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:

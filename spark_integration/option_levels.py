@@ -11,8 +11,7 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
+from varve.materializer.storage_option import read_storage_option
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
 from varve.storage.errors import InvalidRequestError
@@ -68,24 +67,6 @@ def read_level(name: str, given: Mapping[str, Any], shown_prefix: str = "") -> O
         if value is not None:
             values[current] = OPTIONS[current].read(value)
     return OptionLevel(name, values, storage_options)
-
-
-def read_storage_option(key: str, value: Any) -> Any:
-    """A storage option as fsspec wants it: text, but `true` and `false` become booleans, `{...}` and `[...]` are JSON.
-
-    Digits stay text, because keys and secrets may consist of them. The value is in no error message.
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text[:1] in ("{", "["):
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            raise InvalidRequestError(f"option {key} begins like JSON but is none; correct its value") from None
-    return value
 
 
 def unknown_option(key: str, shown_prefix: str = "") -> InvalidRequestError:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from varve.materializer.child_process import decode_config, encode_config
-from varve.materializer.config import PROPERTIES, MaterializerConfig
+from varve.materializer.config import PROPERTIES, MaterializerConfig, parse_properties
 from varve.materializer.duration import format_duration_ms, format_size_bytes, parse_duration_ms, parse_size_bytes
 from varve.storage.errors import InvalidRequestError
 
@@ -123,3 +123,20 @@ def test_storage_options_may_come_from_spark_properties() -> None:
         {"spark.varve.storage.option.endpoint_url": "http://127.0.0.1", "spark.varve.state.backend.type": "rocksdb"}
     )
     assert config.storage_options == {"endpoint_url": "http://127.0.0.1"}
+
+
+def test_storage_options_of_spark_properties_are_read_as_the_driver_reads_them() -> None:
+    given = {"use_ssl": "false", "anon": "True", "key": "123", "config_kwargs": '{"read_timeout": 5}', "a": "[1]"}
+    config = BASE.with_properties({f"spark.varve.storage.option.{name}": text for name, text in given.items()})
+    typed = {"use_ssl": False, "anon": True, "key": "123", "config_kwargs": {"read_timeout": 5}, "a": [1]}
+    assert config.storage_options == typed
+    with pytest.raises(InvalidRequestError, match=r"client_kwargs begins like JSON") as raised:
+        BASE.with_properties({"spark.varve.storage.option.client_kwargs": "{hunter2"})
+    assert "hunter2" not in str(raised.value)
+
+
+def test_the_older_name_of_the_directory_counts_unless_the_newer_one_is_given() -> None:
+    older, newer = "spark.varve.state.checkpoints.dir", "spark.varve.execution.checkpointing.dir"
+    assert parse_properties({older: "/a"}) == {"storage_url": "/a"}
+    assert parse_properties({newer: "/b", older: "/a"}) == parse_properties({older: "/a", newer: "/b"})
+    assert parse_properties({newer: "/b", older: "/a"}) == {"storage_url": "/b"}

@@ -99,6 +99,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
         ["--storage", "memory://x"],
         ["--storage", "x", "--conf", "spark.varve.materializer.nonsense=1"],
         ["--storage", "x", "--storage-option", "novalue"],
+        ["--storage", "x", "--storage-option", "config_kwargs={read_timeout"],
+        ["--conf", "spark.varve.state.checkpoints.dir=x", "--conf", "spark.varve.storage.option.a=[1"],
         ["--storage", "x", "--poll", "0 s"],
     ],
 )
@@ -123,6 +125,22 @@ def test_options_may_come_from_the_environment_and_from_spark_properties(
     assert done.exit_code == 0, done.output
     assert [json.loads(line)["event"] for line in done.stdout.splitlines()][:2] == ["materialized", "materialized"]
     assert (work / "0" / "ranges").exists()
+
+
+def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varve.materializer.cli.run_materializer", lambda config, *_, once: not given.append(config))
+    conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
+    arguments = [item for pair in conf for item in ("--conf", f"spark.varve.storage.option.{pair}")]
+    arguments += ["--storage-option", "key=2", "--storage-option", "anon=True", "--storage-option", "roles=[1]"]
+    done = CliRunner().invoke(main, ["materialize", "--once", "--storage", str(tmp_path), *arguments])
+    assert done.exit_code == 0, done.output
+    expected = {"use_ssl": False, "key": "2", "config_kwargs": {"read_timeout": 5}, "anon": True, "roles": [1]}
+    assert given[0].storage_options == expected
 
 
 def test_checkpoints_that_cannot_be_read_any_more_are_told_from_those_that_can(tmp_path: Path) -> None:
