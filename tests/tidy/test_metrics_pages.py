@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import yaml
+from prometheus_client import generate_latest
 
 from tests.manual_clock import ManualClock
 from varve.materializer.metrics import MaterializerMetrics
@@ -58,6 +59,11 @@ def documented() -> set[str]:
     return set(NAME.findall(PAGE.read_text()))
 
 
+def alert_rules() -> list[dict[str, Any]]:
+    groups = yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"]
+    return [rule for group in groups for rule in group["rules"]]
+
+
 def test_there_are_metrics_of_both_processes() -> None:
     assert len(DRIVER) > 50
     assert len(MATERIALIZER) > 40
@@ -80,13 +86,30 @@ def test_all_metrics_of_flink_are_on_the_page() -> None:
 
 
 def test_the_alert_rules_ask_for_metrics_that_exist() -> None:
-    rules = [r for g in yaml.safe_load((MONITORING / "alerts.yml").read_text())["groups"] for r in g["rules"]]
+    rules = alert_rules()
     assert len({rule["alert"] for rule in rules}) == len(rules) > 8
     for rule in rules:
         names = set(NAME.findall(rule["expr"]))
-        assert names, rule
+        assert names or rule["expr"].startswith("up{"), rule
         assert names <= DRIVER | MATERIALIZER, rule["alert"]
         assert rule["annotations"]["summary"], rule["alert"]
+
+
+def test_the_alert_of_failed_batches_sees_the_first_one() -> None:
+    """The series does not exist before, so `increase` alone never tells of it."""
+    assert "varve_failed_batches_total" in {name for name in DRIVER if name.endswith("_total")}
+    metrics = JobMetrics(ManualClock())
+    metrics.started("flights", 1)
+    assert "varve_failed_batches_total{" not in generate_latest(metrics.registry).decode()
+    [rule] = [rule for rule in alert_rules() if "varve_failed_batches_total" in rule["expr"]]
+    assert "varve_failed_batches_total unless varve_failed_batches_total offset 10m" in rule["expr"]
+
+
+def test_what_does_not_answer_is_alerted_by_the_names_of_the_scrape_configuration() -> None:
+    """A driver closes its port with its last query, so its own metrics cannot tell that this one has failed."""
+    config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
+    scraped = "|".join(one["job_name"] for one in config["scrape_configs"])
+    assert [f'up{{job=~"{scraped}"}} == 0'] == [r["expr"] for r in alert_rules() if r["expr"].startswith("up{")]
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
