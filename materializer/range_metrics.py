@@ -74,7 +74,7 @@ _OF_RANGES: Final[Mapping[str, tuple[str, Callable[[RangeStatus], float | None]]
 _OF_JOBS: Final[Mapping[str, tuple[str, Callable[[JobStatus], float]]]] = {
     "checkpoint_seq": ("The newest checkpoint.", lambda status: status.seq),
     "checkpoint_batch": ("Its batch.", lambda status: status.batch),
-    "retained_from_seq": ("Nothing below is needed by a retained checkpoint.", lambda status: status.retained_from),
+    "retained_from_seq": ("The oldest checkpoint that the job retains.", lambda status: status.retained_from),
     "failing_steps": (
         "Steps of the whole job, such as collecting garbage, that failed more often in a row than is allowed.",
         lambda status: len(status.failing_steps),

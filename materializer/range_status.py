@@ -50,7 +50,8 @@ class JobStatus:
     """The newest checkpoint; 0: none yet."""
     batch: int = 0
     retained_from: int = 0
-    """Seq below which no retained checkpoint needs anything."""
+    """Seq of the oldest checkpoint that the job retains, whatever pins keep besides; or, where the chain does not say
+    it, the one below which none needs anything."""
     trouble: str = ""
     """Why the job could not be followed at the last look; empty if it could."""
     ranges: tuple[RangeStatus, ...] = ()

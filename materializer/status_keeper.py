@@ -91,7 +91,7 @@ class StatusKeeper:
                 job=self._shown.job,
                 seq=chain.newest.commit.seq,
                 batch=chain.newest.commit.batch,
-                retained_from=chain.head.keep_from,
+                retained_from=chain.head.retained_from or chain.head.keep_from,
                 ranges=ranges,
                 failing_steps=self._shown.failing_steps,
             )

@@ -222,7 +222,7 @@ class JobGauges(Collector):
         seq = GaugeMetricFamily("varve_checkpoint_seq", "The newest checkpoint.", labels=("job",))
         batch = GaugeMetricFamily("varve_checkpoint_batch", "Its batch.", labels=("job",))
         kept = GaugeMetricFamily(
-            "varve_retained_from_seq", "Nothing below is needed by a retained checkpoint.", labels=("job",)
+            "varve_retained_from_seq", "The oldest checkpoint that the job retains.", labels=("job",)
         )
         age = GaugeMetricFamily("varve_checkpoint_age_seconds", "Since it was acknowledged.", labels=("job",))
         watermark = GaugeMetricFamily("varve_watermark_ms", "The watermark of the next batch.", labels=("job",))
@@ -232,7 +232,7 @@ class JobGauges(Collector):
             commit = job.checkpoint.commit
             seq.add_metric((name,), commit.seq)
             batch.add_metric((name,), commit.batch)
-            kept.add_metric((name,), commit.keep_from)
+            kept.add_metric((name,), commit.retained_from or commit.keep_from)
             age.add_metric((name,), now_s - job.acknowledged_s)
             if commit.watermark_ms is not None:
                 watermark.add_metric((name,), commit.watermark_ms)

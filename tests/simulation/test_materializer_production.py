@@ -224,6 +224,7 @@ def test_what_it_did_is_counted(world: World) -> None:
     assert counted["failed_materialization"] == 0
     assert metric(sidecar, "varve_adopted_snapshots_total") == len(sidecar.events.of(Adopted)) > 0
     assert metric(sidecar, "varve_checkpoint_seq") == world.newest().seq
+    assert world.newest().keep_from < world.newest().retained_from == metric(sidecar, "varve_retained_from_seq")
     assert metric(sidecar, "varve_replayed_mutations_total") == sum(e.mutations for e in sidecar.materialized)
     bases = [
         world.descriptor(layout.SnapshotName("flights", t.low, t.high, t.snapshot or 0))

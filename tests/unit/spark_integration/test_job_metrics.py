@@ -127,6 +127,12 @@ def test_the_newest_checkpoint_is_shown_with_its_age(metrics: JobMetrics, clock:
     assert values(metrics, "varve_batch_running_seconds") == {"": 0}
 
 
+def test_what_the_job_retains_is_not_what_its_retained_checkpoints_need(metrics: JobMetrics) -> None:
+    """`keep_from` may be far below, as long as an old pack is named."""
+    metrics.acknowledged(JOB, replace(checkpoint(), commit=commit(retained_from=7)))
+    assert values(metrics, "varve_retained_from_seq") == {"": 7}
+
+
 def test_a_job_that_has_ended_leaves_counters_and_no_gauges(metrics: JobMetrics) -> None:
     metrics.acknowledged(JOB, checkpoint())
     metrics.ended(JOB, 2)
