@@ -18,7 +18,7 @@ from varve.storage.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
 from varve.storage.gathered_segments import share_bytes
 from varve.storage.log_store import FILESYSTEM
-from varve.storage.open_store import open_store
+from varve.storage.open_store import absolute_url, open_store
 from varve.storage.records import LogLocation
 from varve.storage.upload import UploadPolicy
 
@@ -239,7 +239,8 @@ def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
         levels: Strongest first.
 
     Raises:
-        InvalidRequestError: A required option is missing, or two options contradict each other.
+        InvalidRequestError: A required option is missing, two options contradict each other, or the storage's location
+            cannot be one.
     """
     fields = _fields(JOB_OPTIONS, levels)
     if fields["storage_url"] is None:
@@ -248,6 +249,8 @@ def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
             "env.get_checkpoint_config().set_checkpoint_storage('file:///...'), or --conf "
             "spark.varve.execution.checkpointing.dir=..."
         )
+    # Here, on the driver: state workers have working directories of their own.
+    fields["storage_url"] = absolute_url(fields["storage_url"])
     storage_options: dict[str, Any] = {}
     for level in reversed(levels):
         storage_options.update(level.storage_options)

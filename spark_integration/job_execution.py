@@ -24,7 +24,7 @@ from varve.spark_integration.option_levels import session_level
 from varve.spark_integration.stream_writer import StreamWriter
 from varve.spark_integration.transformations import KeyedTransformation
 from varve.storage.errors import InvalidRequestError
-from varve.storage.open_store import local_directory
+from varve.storage.open_store import absolute_url, local_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -125,7 +125,7 @@ def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:
     root = conf.get(_SPARK_LOCATION)
     if root:
         return f"{root.rstrip('/')}/{job}"
-    directory = local_directory(storage)
+    directory = local_directory(absolute_url(storage))
     if directory is None:
         raise InvalidRequestError(
             f"{storage} is not a local directory: say where Spark keeps its progress, in a URL that Spark knows, with "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,6 +29,17 @@ def local_directory(url: str) -> Path | None:
     if match is None:
         return None if "://" in url else Path(url)
     return Path(_local_path(url, match[2])) if match[1].lower() == "file" else None
+
+
+def absolute_url(url: str) -> str:
+    """The URL as every process understands it: a relative path is made absolute, by the directory of this one.
+
+    Raises `InvalidRequestError` for a path that was meant to be a URL.
+    """
+    if not url or "://" in url or _SCHEME.fullmatch(url):
+        return url
+    _refuse_almost_url(url)
+    return os.path.abspath(url)  # noqa: PTH100 - resolve() would follow a link that may move
 
 
 def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> ObjectStore:

@@ -220,6 +220,23 @@ def test_secrets_are_neither_in_the_repr_nor_in_errors() -> None:
     assert "hunter2" not in repr(config({"storage.option.secret": "hunter2"}))
 
 
+def test_a_relative_storage_location_is_of_the_drivers_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process of the job gets it, and each has a working directory of its own."""
+    monkeypatch.chdir(tmp_path)
+    for given, wanted in (
+        ("here/../state", str(tmp_path / "state")),
+        ("/var//state", "/var/state"),
+        ("file:///var/state", "file:///var/state"),
+        ("s3://bucket/state", "s3://bucket/state"),
+    ):
+        config = resolve([read_level("code", {"execution.checkpointing.dir": given})])
+        assert config.storage_url == config.materializer.storage_url == wanted
+    with pytest.raises(InvalidRequestError, match="write s3://bucket/state"):
+        resolve([read_level("code", {"execution.checkpointing.dir": "s3:/bucket/state"})])
+
+
 def test_the_storage_location_is_required() -> None:
     with pytest.raises(InvalidRequestError, match=r"execution\.checkpointing\.dir"):
         resolve([OptionLevel("code", {}, {})])
