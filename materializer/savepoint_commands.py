@@ -14,7 +14,7 @@ from varve.materializer.canonical_savepoint import CanonicalSavepoints
 from varve.materializer.command_output import show_lines, type_name, utc_time
 from varve.materializer.progress_bar import shown_steps
 from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_parameters import existing_job, job_chain, storage_parameters
+from varve.materializer.storage_parameters import existing_job, job_chain, open_place, storage_parameters
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
@@ -257,7 +257,7 @@ def savepoint_store(
 ) -> ObjectStore:
     """Where savepoints of a job are: in the job, or at a location. Raises `InvalidRequestError` if none is given."""
     if at_url is not None:
-        return open_beside(at_url, storage_options)
+        return open_place(at_url, storage_options)
     if storage_url is None:
         raise InvalidRequestError("say where the savepoints are: give --storage, or --at for a directory of their own")
     return existing_job(job, storage_url, storage_options).store

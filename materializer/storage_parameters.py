@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from varve.materializer.state_origin import open_beside
 from varve.materializer.storage_option import read_storage_option
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import InvalidRequestError
@@ -67,11 +68,22 @@ def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> Objec
 
     Raises `InvalidRequestError`.
     """
-    directory = local_directory(storage_url)
     root = open_store(storage_url, storage_options)
-    if directory is not None and not directory.is_dir():
-        raise InvalidRequestError(f"there is no directory {directory}; correct the storage location")
+    _check_directory(storage_url, "the storage location")
     return root
+
+
+def open_place(url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
+    """A place of savepoints outside of their job that a tool looks at. Errors as `open_root`."""
+    place = open_beside(url, storage_options)
+    _check_directory(url, "the location")
+    return place
+
+
+def _check_directory(url: str, what: str) -> None:
+    directory = local_directory(url)
+    if directory is not None and not directory.is_dir():
+        raise InvalidRequestError(f"there is no directory {directory}; correct {what}")
 
 
 def existing_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> OpenJob:

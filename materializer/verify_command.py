@@ -16,19 +16,19 @@ from varve.changelog.verification import Problem, Verification, verify
 from varve.materializer.command_output import show_lines
 from varve.materializer.progress_bar import track_items
 from varve.materializer.repair_report import RepairChoice, repair_job
-from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_parameters import open_root, storage_parameters
+from varve.materializer.storage_parameters import open_place, open_root, storage_parameters
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
 from varve.storage.job_store import JobStore
 from varve.storage.jobs import job_names, open_job
-from varve.storage.savepoints import list_savepoints
+from varve.storage.savepoints import list_all_savepoints
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.storage.object_store import ObjectStore
+    from varve.storage.savepoints import ListedSavepoint
 
 
 class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +62,9 @@ class SavepointCheckLine(msgspec.Struct, frozen=True, kw_only=True):
 
     job: str
     savepoint: str
-    seq: int
-    batch: int
+    seq: int | None
+    """None, as the batch, if the savepoint itself cannot be read; then it is not known of which job it is."""
+    batch: int | None
     files: int
     stored_bytes: int
     object_name: str | None
@@ -126,25 +127,43 @@ def _verify_savepoints(
     """Check what is at a location; the exit code."""
     if job is None or choice is not None:
         raise InvalidRequestError("--at needs the JOB, and goes without --repair: make a new savepoint instead")
-    store = open_beside(at_url, storage_options)
-    found = [one for one in list_savepoints(store) if one.job == job]
-    lines: list[SavepointCheckLine] = []
-    for one in track_items(found, "savepoints"):
-        damage = damage_of(store, one)
-        lines.append(
-            SavepointCheckLine(
-                job=job,
-                savepoint=one.name,
-                seq=one.commit.seq,
-                batch=one.commit.batch,
-                files=len(one.files),
-                stored_bytes=sum(file.size_bytes for file in one.files),
-                object_name=None if damage is None else damage.object_name,
-                problem=None if damage is None else damage.problem,
-            )
+    store = open_place(at_url, storage_options)
+    listed = list_all_savepoints(store)
+    found = [one for one in listed if isinstance(one.savepoint, CorruptDataError) or one.savepoint.job == job]
+    if not found:
+        raise InvalidRequestError(
+            f"there is no savepoint of job {job!r} at {store.url}: nothing was verified; correct the job or location"
         )
+    lines = [_checked(job, one, store) for one in track_items(found, "savepoints")]
     show_lines(lines, as_json=as_json)
     return int(any(line.problem is not None for line in lines))
+
+
+def _checked(job: str, listed: ListedSavepoint, store: ObjectStore) -> SavepointCheckLine:
+    one = listed.savepoint
+    if isinstance(one, CorruptDataError):
+        name = str(one.context.get("object_name", layout.savepoint(listed.name)))
+        return SavepointCheckLine(
+            job=job,
+            savepoint=listed.name,
+            seq=None,
+            batch=None,
+            files=0,
+            stored_bytes=0,
+            object_name=name,
+            problem=one.message,
+        )
+    damage = damage_of(store, one)
+    return SavepointCheckLine(
+        job=job,
+        savepoint=one.name,
+        seq=one.commit.seq,
+        batch=one.commit.batch,
+        files=len(one.files),
+        stored_bytes=sum(file.size_bytes for file in one.files),
+        object_name=None if damage is None else damage.object_name,
+        problem=None if damage is None else damage.problem,
+    )
 
 
 def _verified(job: str, root: ObjectStore) -> Verification:

@@ -104,6 +104,19 @@ def test_a_canonical_savepoint_goes_where_it_is_told(job: CommittingJob, tmp_pat
     assert "--at" in run_nowhere.output
 
 
+def test_a_place_without_the_savepoints_is_no_place_where_all_is_well(job: CommittingJob, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere"
+    for arguments in (["verify", "flights"], ["savepoint", "list", "flights"], ["savepoint", "delete", "flights", "a"]):
+        at(target, *arguments, code=1)
+    assert not target.exists()
+    [made] = run(tmp_path, "create", "flights", "b", "--format", "canonical", "--to", str(target))
+    at(target, "verify", "other", code=1)
+    (target / layout.savepoint("a")).write_bytes(b"damaged")
+    unreadable, whole = at(target, "verify", "flights", code=1)
+    assert (unreadable["savepoint"], unreadable["seq"], unreadable["object_name"]) == ("a", None, layout.savepoint("a"))
+    assert (whole["savepoint"], whole["seq"], whole["problem"]) == ("b", made["seq"], None)
+
+
 def test_what_is_wrong_is_said_and_nothing_is_made(job: CommittingJob, tmp_path: Path) -> None:
     run(tmp_path, "create", "flights", "a")
     for arguments in (
