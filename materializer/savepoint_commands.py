@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypedDict
 
 import click
 import msgspec
@@ -18,6 +18,7 @@ from varve.materializer.storage_parameters import existing_job, job_chain, open_
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
+from varve.storage.job import read_job
 from varve.storage.savepoints import (
     create_native,
     delete_damaged_savepoint,
@@ -28,6 +29,8 @@ from varve.storage.savepoints import (
 )
 
 if TYPE_CHECKING:
+    from typing import Unpack
+
     from varve.storage.chain_reader import ChainReader
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit, Savepoint
@@ -96,6 +99,13 @@ class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
     objects: tuple[str, ...]
 
 
+class _Place(TypedDict):
+    """Where a copy is to be."""
+
+    target_url: str | None
+    unencrypted: bool
+
+
 _AT: Final = click.option("--at", "at_url", metavar="URL", help="Where it was made --to, instead of in the job.")
 
 
@@ -118,6 +128,7 @@ def savepoint() -> None:
 )
 @click.option("--checkpoint", "seq", type=click.IntRange(1), help="Seq of a retained checkpoint [default: the newest].")
 @click.option("--to", "target_url", metavar="URL", help="Where a canonical savepoint is to be, instead of in the job.")
+@click.option("--unencrypted", is_flag=True, help="With --to, of an encrypted job: the copy may be in the open.")
 @click.option("--json", "as_json", is_flag=True, help="JSON lines.")
 def create(
     job: str,
@@ -127,17 +138,22 @@ def create(
     *,
     form: str,
     seq: int | None,
-    target_url: str | None,
     as_json: bool,
+    **place: Unpack[_Place],
 ) -> None:
     """Make the savepoint NAME of JOB."""
     try:
         layout.check_savepoint_name(name)
+        target_url = place["target_url"]
         if target_url is not None and form == "native":
             raise InvalidRequestError("a native savepoint is in its job; give --format canonical with --to")
+        if target_url is None and place["unencrypted"]:
+            raise InvalidRequestError("what is in the job is stored as the job is; --unencrypted goes with --to")
         reader = job_chain(job, storage_url, storage_options)
         commit = _commit(reader, seq)
         if form == "canonical":
+            if target_url is not None and not place["unencrypted"]:
+                _check_not_encrypted(reader.store, target_url)
             target = reader.store if target_url is None else open_beside(target_url, storage_options)
             made = _copied(reader, job, commit, name, target)
         else:
@@ -283,6 +299,15 @@ def _commit(reader: ChainReader, seq: int | None) -> Commit:
             "the job has no checkpoint yet" if seq is None else f"there is no checkpoint {seq}; see `varve checkpoints`"
         )
     return found
+
+
+def _check_not_encrypted(store: ObjectStore, target_url: str) -> None:
+    storage = read_job(store).storage
+    if storage is not None and storage.encryption is not None:
+        raise InvalidRequestError(
+            f"the job is encrypted, and a copy at {target_url} would be in the open; leave --to out, or give "
+            "--unencrypted if it may be"
+        )
 
 
 def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:

@@ -117,3 +117,22 @@ def test_a_materializer_without_the_key_reports_it_and_harms_nothing(
     monkeypatch.setenv(KEY_VARIABLE, KEY)
     assert encrypted.names("") == before
     encrypted.check()
+
+
+def test_a_copy_elsewhere_is_in_the_open_only_if_that_is_asked_for(encrypted: World, tmp_path: Path) -> None:
+    """The job's encryption ends with the job: nobody could read another place's objects with its keys."""
+    fill(encrypted)
+    target = LocalStore(tmp_path / "elsewhere")
+    place = ["--format", "canonical", "--to", str(tmp_path / "elsewhere"), "--storage", str(tmp_path / "storage")]
+    command = ["savepoint", "create", encrypted.job.name, "copy", *place]
+    refused = CliRunner().invoke(main, command)
+    assert refused.exit_code == 1
+    assert "--unencrypted" in refused.output
+    assert target.list("") == []
+    assert CliRunner().invoke(main, [*command, "--unencrypted"]).exit_code == 0
+    found = [target.get(m.name) for m in target.list("savepointdata/")]
+    assert found
+    assert not any(is_sealed(data) for data in found)
+    useless = CliRunner().invoke(main, [*command[:4], "--unencrypted", *place[-2:]])
+    assert useless.exit_code == 1
+    assert list(encrypted.names("savepoint")) == []
