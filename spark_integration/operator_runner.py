@@ -19,6 +19,7 @@ from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
+from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.function_checkpoint import FunctionCheckpoint
 from varve.spark_integration.functions import KeyedProcessContext, OperatorRuntimeContext
@@ -359,6 +360,7 @@ def _thaw_key(key_type: TypeInformation, key: Any) -> Any:
 
 def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:
     """An exception of user code in a form that travels."""
+    end_if_forked()
     try:
         pickled: bytes | None = cloudpickle.dumps(error)
         pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver

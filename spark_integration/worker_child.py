@@ -19,6 +19,7 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.spark_integration.forked_children import guard_forks, keep_from_forks
 from varve.spark_integration.process_death import die_with_parent, orphaned, set_process_name
 from varve.spark_integration.segment_inbox import is_near
 from varve.spark_integration.worker_conversation import Conversation, Settings, describe_failure
@@ -59,6 +60,8 @@ class Doorkeeper:
         self._clock = clock
         self._stop_at_s: float | None = None
         self._wake_read, self._wake_write = socket.socketpair()
+        for own in (server, self._wake_read, self._wake_write):
+            keep_from_forks(own)
         self._thread = threading.Thread(target=self._run_or_end, name="varve-doorkeeper", daemon=True)
 
     def start(self) -> None:
@@ -113,6 +116,7 @@ class Doorkeeper:
     def _let_in(self) -> None:
         try:
             connection, _ = self._server.accept()
+            keep_from_forks(connection)
             enlarge_buffers(connection)
         except OSError:
             _log.exception("a connection could not be accepted")
@@ -147,6 +151,7 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
     Called in the main thread of a fresh fork.
     """
     die_with_parent(parent)
+    guard_forks()
     set_process_name(f"varve-{start.partition}")
     clock = SystemClock()
     # Two processes must never be the same worker; the last one may still be dying with its own parent.

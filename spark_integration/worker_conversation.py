@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.protocol import Ready
 from varve.spark_integration.worker_wire import FunctionPackage, PeerLostError, PumpEnvironment, WorkerFailure
 from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
@@ -119,6 +120,7 @@ class Conversation:
             execution.abort()
             return False
         except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
+            end_if_forked()
             visit.in_user_code = False
             execution.abort()
             self._report(channel, error, task)

@@ -24,10 +24,12 @@ import stat
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from varve.spark_integration.forked_children import keep_from_forks
 from varve.storage.errors import InvalidRequestError
 
 try:
@@ -173,23 +175,21 @@ def socket_inode(home: WorkerHome, name: str) -> int | None:
 @contextmanager
 def exclusive(path: Path, *, wait: bool = True) -> Generator[bool]:
     """Hold an flock on the file at `path`; gives False at once if it is taken and `wait` is off. Raises OSError."""
-    descriptor = -1
-    try:
-        while True:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR)
+    while True:
+        with FileIO(path, "w", opener=_lock_file) as file:
+            keep_from_forks(file)
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
             except BlockingIOError:
-                held = False
-                break
-            held = True
-            if _is_at(path, descriptor):  # else the file was deleted while this process waited for it
-                break
-            os.close(descriptor)
-        yield held
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
+                yield False
+                return
+            if _is_at(path, file.fileno()):  # else the file was deleted while this process waited for it
+                yield True
+                return
+
+
+def _lock_file(path: str, _: int) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, stat.S_IRUSR | stat.S_IWUSR)
 
 
 def _is_at(path: Path, descriptor: int) -> bool:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
+from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.protocol import TaskRequest, decode_message, encode_message
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.records import Link
@@ -210,6 +211,7 @@ class Channel:
         self._send(FrameKind.SCHEMA, schema.serialize())
 
     def _send(self, kind: FrameKind, payload: bytes | pa.Buffer) -> None:
+        end_if_forked()
         view = memoryview(payload)
         try:
             # One call for header and payload: most frames of a small batch fit the socket's buffer.
@@ -222,6 +224,7 @@ class Channel:
             raise PeerLostError(f"the peer cannot be written to: {error}") from error
 
     def _receive(self) -> tuple[FrameKind, pa.Buffer]:
+        end_if_forked()
         header = bytearray(_HEADER.size)
         self._fill(memoryview(header))
         number, length = _HEADER.unpack(header)
