@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.timer_firing import FIRED_ROWS
+from varve.spark_integration.user_errors import USER_CODE_RAISES
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -159,7 +160,7 @@ class GroupedBatch:
         for i, row in zip(chosen, self._function.read(table), strict=True):
             self._groups.setdefault(at[i], _Group()).initial.append(row)
 
-    def finish(self, failed: Callable[[Exception, Any], None]) -> Iterator[list[Any]]:
+    def finish(self, failed: Callable[[BaseException, Any], None]) -> Iterator[list[Any]]:
         """Call the function for all groups and for what is due; gives the output rows in pieces.
 
         Args:
@@ -168,7 +169,7 @@ class GroupedBatch:
         self._current = None
         try:
             yield from self._pieces()
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             failed(error, None if self._current is None else self._current[1])
 
     def _pieces(self) -> Iterator[list[Any]]:

@@ -37,6 +37,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
+from varve.spark_integration.user_errors import USER_CODE_RAISES, encodable, message_of
 from varve.spark_integration.window_operator import WindowOperator
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
@@ -146,7 +147,7 @@ class OperatorRunner:
             self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             self.fail(error, None)
 
     def _loaded(self, function: bytes, partition: int) -> Any:
@@ -242,7 +243,7 @@ class OperatorRunner:
                 result = process(row, context)
                 if result is not None:
                     extend(result)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             self.fail(error, self._named(key))
 
     def _named(self, key: Any) -> Any:
@@ -274,7 +275,7 @@ class OperatorRunner:
         self._backend.unset_current_key()
         try:
             self._checkpoint.snapshot(checkpoint_id, time_ms)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             self.fail(error, None, "in snapshot_state")
 
     def _prepare_input(self, schema: pa.Schema) -> None:
@@ -368,8 +369,8 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
         pickled = None
     return UserError(
         exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        message=message_of(error),
+        traceback=encodable("".join(traceback.format_exception(error))),
         key=key,
         pickled=pickled,
         where=where,

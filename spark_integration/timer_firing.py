@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.timer_state import TimeDomain
 from varve.spark_integration.functions import KeyedProcessFunction
+from varve.spark_integration.user_errors import USER_CODE_RAISES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ class TimerFiring:
         """What the function gets."""
 
     def fire(
-        self, on_timer: Callable[[int, Any], Any], failed: Callable[[Exception, Any], None]
+        self, on_timer: Callable[[int, Any], Any], failed: Callable[[BaseException, Any], None]
     ) -> Iterator[list[Any]]:
         """Fire all due timers; gives the output rows in pieces.
 
@@ -111,7 +112,7 @@ class TimerFiring:
                 if len(out) >= FIRED_ROWS:
                     yield out
                     out = []
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             failed(error, key)
         if out:
             yield out

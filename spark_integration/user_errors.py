@@ -6,12 +6,31 @@ State that the function declares in `open` otherwise than it is stored is anothe
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING
+from asyncio import CancelledError
+from typing import TYPE_CHECKING, Final
 
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
     from varve.spark_integration.protocol import UserError
+
+USER_CODE_RAISES: Final = (Exception, SystemExit, CancelledError)
+"""What ends the query as the user's error: `sys.exit()` in a function is neither our process's end nor tried again.
+
+A `KeyboardInterrupt` is not the function's, where one runs in the user's own process (`varve.testing`)."""
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, whatever it is, as text that can be encoded."""
+    try:
+        return encodable(str(error))
+    except Exception:  # noqa: BLE001  user code may raise anything
+        return "(its text cannot be made)"
+
+
+def encodable(text: str) -> str:
+    """A text without lone surrogates, which names of files may have, and which have no encoding."""
+    return text.encode(errors="backslashreplace").decode()
 
 
 class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carries one out of the attempt

@@ -14,6 +14,7 @@ from varve.changelog.batch_keys import keys_of_batch
 from varve.spark_integration.functions import MIN_WATERMARK
 from varve.spark_integration.operator_runner import INTERNAL_COLUMNS, KeyReader, OperatorRunner
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN, row_tag
+from varve.spark_integration.user_errors import USER_CODE_RAISES
 from varve.spark_integration.vectorized_functions import VectorizedContext
 from varve.storage.errors import InvalidRequestError
 
@@ -71,7 +72,7 @@ class VectorizedRunner(OperatorRunner):
             context = VectorizedContext(lambda: self._keys(batch), self._backend.set_current_key, *self._batch_time)
             for output in _outputs(self._process(batch.select(own), context)):
                 yield from self._answers(output, tag)
-        except Exception as error:  # noqa: BLE001  user code may raise anything
+        except USER_CODE_RAISES as error:
             self.fail(error, None)
 
     def _keys(self, batch: pa.RecordBatch) -> BatchKeys:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.protocol import Ready
+from varve.spark_integration.user_errors import encodable, message_of
 from varve.spark_integration.worker_wire import FunctionPackage, PeerLostError, PumpEnvironment, WorkerFailure
 from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
 
@@ -152,8 +153,8 @@ def describe_failure(error: BaseException) -> WorkerFailure:
             pickled = None
     return WorkerFailure(
         exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=str(error),
-        traceback="".join(traceback.format_exception(error)),
+        message=message_of(error),
+        traceback=encodable("".join(traceback.format_exception(error))),
         pickled=pickled,
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,6 +28,8 @@ class Keys(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
         if value.v == 13:
             raise ArithmeticError("unlucky")
+        if value.v == 14:
+            sys.exit("enough")
         yield ctx.get_current_key()
 
 
@@ -62,3 +65,12 @@ def test_a_key_that_cannot_be_read_is_an_error_of_the_user_that_names_the_key() 
     assert runner.error.exception_type == "varve.storage.errors.InvalidRequestError"
     assert "pass key_type to key_by" in runner.error.message
     assert runner.error.key == repr(NO_DATE)
+
+
+def test_an_exit_in_a_function_is_an_error_of_the_user_that_names_the_key() -> None:
+    """It failed the task, which Spark tried again."""
+    out, runner = run([(KIND.freeze("a"), 1), (KIND.freeze("b"), 14), (KIND.freeze("c"), 3)])
+    assert out == ["a"]
+    assert runner.error is not None
+    assert (runner.error.exception_type, runner.error.key) == ("builtins.SystemExit", "'b'")
+    assert "sys.exit" in runner.error.traceback

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from typing import TYPE_CHECKING
+
 import pytest
+from pyspark import cloudpickle
 
 from tests.state_worker_setup import filled
+from varve.spark_integration.function_chain import ChainPlace, FunctionChain, Step, StepError
 from varve.spark_integration.operator_runner import user_error
+from varve.spark_integration.protocol import UserError, decode_message, encode_message
 from varve.spark_integration.summary import Summary
 from varve.spark_integration.user_errors import user_function_error
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def raised(error: Exception, key: str | None) -> Exception:
+
+def raised(error: BaseException, key: str | None) -> Exception:
     summary = filled(Summary, operator="sums", partition=3, error=user_error(error, key))
     return user_function_error(summary, "job", 7)
 
@@ -32,3 +42,40 @@ def test_everything_else_is_an_error_of_the_function_with_its_cause(error: Excep
     assert str(error) in found.message
     assert type(found.__cause__) is type(error)
     assert (f"at key {key}" in found.message) == (key is not None)
+
+
+class NoTextError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [(ValueError("no file \udcff"), r"no file \udcff"), (NoTextError(), "its text cannot be made")],
+    ids=["surrogate", "no text"],
+)
+def test_an_error_whose_text_cannot_be_encoded_or_made_arrives_all_the_same(error: Exception, said: str) -> None:
+    """The state worker failed over it, and the user saw neither the error nor the line."""
+    travelled = decode_message(encode_message(user_error(error, "'a'")), UserError)
+    assert said in travelled.message
+    assert said in str(raised(error, "'a'"))
+
+
+def exit_now(_: object) -> bool:
+    sys.exit(3)
+
+
+def cancelled(_: object) -> bool:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("function", [exit_now, cancelled])
+def test_an_exit_in_a_function_is_an_error_of_the_user_with_the_element(function: Callable[[object], bool]) -> None:
+    """It failed the task, which Spark tried again, and the query ended without a word of the user's line."""
+    step = Step("filter", "filter", cloudpickle.dumps(function))
+    chain = FunctionChain((step,), None, ChainPlace(0, 1, 8, {}))
+    chain.open()
+    with pytest.raises(StepError, match="filter") as caught:
+        chain.run([7])
+    assert isinstance(caught.value.cause, (SystemExit, asyncio.CancelledError))
+    assert function.__name__ in str(raised(caught.value.cause, None))
