@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 
+from varve.spark_integration.arrow_values import to_array
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -149,7 +150,11 @@ class RowWriter:
         if not rows:
             return [pa.array([], field.type) for field in self._schema]
         tuples = self._tuples(rows)
-        if set(map(len, tuples)) != {self._width}:
+        try:
+            widths = set(map(len, tuples))
+        except TypeError:  # one has no length
+            widths = set()
+        if widths != {self._width}:
             self._explain_width(tuples)
         # One pass per column: zip(*rows) would make an iterator for every row.
         columns = [list(map(itemgetter(i), tuples)) for i in range(self._width)]
@@ -171,8 +176,8 @@ class RowWriter:
 
     def _column(self, index: int, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         try:
-            return _to_array(values, field.type)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError) as error:
+            return to_array(values, field.type)
+        except Exception as error:
             bad = next((v for v in values if not _fits(v, field.type)), None)
             raise InvalidRequestError(
                 f"output column {index} {field.name!r} is declared {field.type}, but the function yielded {bad!r} "
@@ -187,21 +192,9 @@ class RowWriter:
         )
 
 
-def _to_array(values: Sequence[Any], arrow_type: pa.DataType) -> pa.Array:
-    if pa.types.is_struct(arrow_type):
-        names = [arrow_type.field(i).name for i in range(arrow_type.num_fields)]
-        values = [v if v is None or isinstance(v, dict) else dict(zip(names, v, strict=True)) for v in values]
-    elif pa.types.is_map(arrow_type):
-        values = [list(v.items()) if isinstance(v, dict) else v for v in values]
-    elif pa.types.is_timestamp(arrow_type) and arrow_type.tz is not None:
-        # A naive datetime means local time, as everywhere in Spark's Python API.
-        values = [v.astimezone() if v is not None and v.tzinfo is None else v for v in values]
-    return pa.array(values, arrow_type)
-
-
 def _fits(value: Any, arrow_type: pa.DataType) -> bool:
     try:
-        _to_array([value], arrow_type)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError, TypeError, ValueError):
+        to_array([value], arrow_type)
+    except Exception:  # noqa: BLE001  objects of the user's may raise anything
         return False
     return True

@@ -1,0 +1,117 @@
+"""Python values as an Arrow column of a type that Spark has, at any depth.
+
+A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. A number goes into a
+column of integers only if it is whole: Arrow would cut it off. A struct is a dict by names, or its values in order.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+_NONE: Final = type(None)
+_INTEGERS: Final = frozenset({int, _NONE})
+_DATETIMES: Final = frozenset({datetime, _NONE})
+_FRACTIONAL: Final = (float, np.floating, Decimal)
+
+
+def to_array(values: Sequence[Any], arrow_type: Any) -> pa.Array:
+    """A column of these values; raises whatever Python and Arrow raise for one that is not of the type."""
+    return pa.array(_suited(values, arrow_type), arrow_type)
+
+
+def _suited(values: Sequence[Any], kind: Any) -> Sequence[Any]:
+    """Values that Arrow takes for what they mean; the given object if these are such."""
+    if pa.types.is_integer(kind):
+        return _whole(values)
+    if pa.types.is_timestamp(kind):
+        return values if kind.tz is None else _instants(values)
+    if pa.types.is_struct(kind):
+        return _structs(values, kind)
+    if pa.types.is_map(kind):
+        return _maps(values, kind)
+    if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_looked_at(kind.value_type):
+        return _lists(values, lambda elements: _suited(elements, kind.value_type))
+    return values
+
+
+def _is_looked_at(kind: Any) -> bool:
+    return pa.types.is_nested(kind) or pa.types.is_integer(kind) or pa.types.is_timestamp(kind)
+
+
+def _whole(values: Sequence[Any]) -> Sequence[Any]:
+    if not set(map(type, values)) <= _INTEGERS:
+        for value in values:
+            if isinstance(value, _FRACTIONAL) and value % 1:
+                raise TypeError(f"{value!r} is not a whole number")
+    return values
+
+
+def _instants(values: Sequence[Any]) -> list[Any]:
+    if set(map(type, values)) <= _DATETIMES:
+        return [value if value is None or value.tzinfo is not None else value.astimezone() for value in values]
+    return list(map(_instant, values))
+
+
+def _instant(value: Any) -> datetime | None:
+    given: Any = value
+    if isinstance(value, np.datetime64):
+        given = value.astype("datetime64[us]").item()
+    if given is None or (isinstance(given, datetime) and given != given):  # noqa: PLR0124 - only NaT differs
+        return None
+    if not isinstance(given, datetime):
+        raise TypeError(f"{value!r} is no datetime")
+    if given.tzinfo is not None:
+        return given
+    of_pandas: Any = getattr(given, "to_pydatetime", None)
+    return (given if of_pandas is None else of_pandas()).astimezone()
+
+
+def _structs(values: Sequence[Any], kind: Any) -> list[Any]:
+    names = [field.name for field in kind]
+    records = [value if value is None or isinstance(value, dict) else _record(value, names) for value in values]
+    changed: dict[str, Sequence[Any]] = {}
+    for field in kind:
+        column = [None if record is None else record.get(field.name) for record in records]
+        suited = _suited(column, field.type)
+        if suited is not column:
+            changed[field.name] = suited
+    if not changed:
+        return records
+    return [
+        None if record is None else {**record, **{name: column[i] for name, column in changed.items()}}
+        for i, record in enumerate(records)
+    ]
+
+
+def _record(value: Any, names: list[str]) -> dict[str, Any]:
+    if isinstance(value, str | bytes) or len(value) != len(names):
+        raise TypeError(f"{value!r} has no {len(names)} fields {names}")
+    return dict(zip(names, value, strict=True))
+
+
+def _maps(values: Sequence[Any], kind: Any) -> Sequence[Any]:
+    def suited(pairs: list[Any]) -> list[Any]:
+        given = [key for key, _ in pairs], [item for _, item in pairs]
+        keys, items = _suited(given[0], kind.key_type), _suited(given[1], kind.item_type)
+        return pairs if keys is given[0] and items is given[1] else list(zip(keys, items, strict=True))
+
+    return _lists([list(value.items()) if isinstance(value, dict) else value for value in values], suited)
+
+
+def _lists(values: Sequence[Any], suited: Callable[[list[Any]], Sequence[Any]]) -> Sequence[Any]:
+    """The lists with other elements, if all of them together need others."""
+    elements = list(chain.from_iterable(value for value in values if value is not None))
+    others = suited(elements)
+    if others is elements:
+        return values
+    rest = iter(others)
+    return [None if value is None else [next(rest) for _ in value] for value in values]

@@ -1,0 +1,113 @@
+"""What functions yield becomes columns, at any depth, in any time zone; what does not fit is the function's error."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pytest
+
+from varve import KeyedProcessFunction
+from varve.storage.errors import InvalidRequestError, UserFunctionError
+from varve.testing import OperatorHarness
+
+ZONES = ["America/New_York", "Asia/Kolkata", "UTC"]
+NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
+SKIPPED = datetime(2024, 3, 10, 2, 30, tzinfo=UTC).replace(tzinfo=None)
+"""A wall time that clocks in New York do not show."""
+
+
+@pytest.fixture(params=ZONES)
+def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The local time zone, which is not UTC on everybody's machine."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+class Yield(KeyedProcessFunction[Any, Any, Any]):
+    """Yields what it is told to, or what comes in."""
+
+    def __init__(self, *given: Any) -> None:
+        self.given = given
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterator[Any]:
+        yield from self.given or (value,)
+
+
+def yielded(columns: str, *rows: Any) -> list[Any]:
+    """What comes out of a function that yields these rows."""
+    with OperatorHarness.of_function(Yield(*rows), "k", "k string", columns) as harness:
+        return harness.process_batch([("a",)])
+
+
+@pytest.mark.usefixtures("zone")
+def test_timestamps_at_any_depth_are_local_time_in_and_out() -> None:
+    """Found within arrays, maps and structs: naive times were taken for UTC on their way out."""
+    local = NOON.astimezone().replace(tzinfo=None)
+    kinds = {
+        "timestamp": local,
+        "array<timestamp>": [local, None],
+        "map<timestamp,timestamp>": {local: local},
+        "struct<t:timestamp,n:int>": (local, 1),
+        "array<struct<t:timestamp,seen:array<timestamp>>>": [(local, [local]), None],
+        "map<string,array<array<timestamp>>>": {"a": [[local], None]},
+        "timestamp_ntz": SKIPPED,
+        "array<timestamp_ntz>": [SKIPPED],
+    }
+    columns = ", ".join(f"c{i} {kind}" for i, kind in enumerate(kinds))
+    given = ("a", *kinds.values())
+    with OperatorHarness.of_function(Yield(), "k", f"k string, {columns}", f"k string, {columns}") as harness:
+        (found,) = harness.process_batch([given])
+        assert tuple(found) == given
+        (again,) = harness.process_batch([found])
+        assert again == found
+
+
+@pytest.mark.usefixtures("zone")
+def test_aware_times_and_those_of_numpy_are_taken() -> None:
+    local = NOON.astimezone().replace(tzinfo=None)
+    for given in (NOON, NOON.astimezone(), np.datetime64(local, "ns")):
+        assert yielded("t timestamp, a array<timestamp>", (given, [given])) == [(local, [local])]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        ("timestamp", "2024-01-01"), ("timestamp", 5), ("timestamp", date(2024, 1, 1)), ("array<timestamp>", ["x"]),
+        ("struct<a:int,b:int>", (1,)), ("struct<a:int,b:int>", 5), ("struct<a:string,b:string>", "ab"),
+        ("map<string,int>", [1]), ("array<int>", 5), ("string", "\ud800"), ("bigint", 2**63),
+        ("int", 1.5), ("bigint", Decimal("0.1")), ("array<int>", [np.float64(2.5)]), ("struct<a:int>", {"a": 0.5}),
+        ("int", float("nan")),
+    ],
+)  # fmt: skip
+def test_a_value_that_is_not_of_its_column_is_the_functions_error(kind: str, value: Any) -> None:
+    """Found as errors of Python that nobody could place, and as numbers that had been cut off."""
+    with pytest.raises(UserFunctionError, match="output column 1 'v'") as raised:
+        yielded(f"k string, v {kind}", ("a", None), ("a", value))
+    assert isinstance(raised.value.__cause__, InvalidRequestError)
+
+
+def test_times_beyond_the_calendar_are_the_functions_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Kolkata")
+        time.tzset()
+        with pytest.raises(UserFunctionError, match="output column 0 't'"):
+            yielded("t timestamp", (datetime.min.replace(tzinfo=UTC).replace(tzinfo=None),))
+    time.tzset()
+
+
+def test_whole_numbers_of_any_kind_are_taken() -> None:
+    """pandas makes floats of integers as soon as one is missing."""
+    assert yielded("n int, a array<bigint>", (2.0, [Decimal("3.00"), np.int8(4), None])) == [(2, [3, 4, None])]
+
+
+def test_rows_of_different_kinds_are_the_functions_error() -> None:
+    with pytest.raises(UserFunctionError, match="expected 2 columns"):
+        yielded("a int, b int", (1, 2), 5)
