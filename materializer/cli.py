@@ -1,8 +1,9 @@
 """The command `varve`: materialize, look at what is stored, package for a cluster.
 
 Exit codes of `materialize`: 0 ended when asked to, or `--once` did everything, or `--now` left its requests; 1 `--once`
-left something undone, or the named job does not exist; 2 the options, the storage or the working directory are wrong;
-3 the step that ran when it was asked to stop was abandoned after `--stop-timeout`, which harms nothing.
+left something undone, or there is no job to do it for, or `--now` could not ask for all; 2 the options, the storage or
+the working directory are wrong; 3 the step that ran when it was asked to stop was abandoned after `--stop-timeout`,
+which harms nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from varve.materializer.events import Reporter
+    from varve.storage.object_store import ObjectStore
 
 FAILED_EXIT_CODE: Final = 1
 VARIABLE_PREFIX: Final = "VARVE_MATERIALIZE"
@@ -135,10 +137,13 @@ _name_variables(materialize)
 
 def _run(options: dict[str, Any]) -> int:
     config = _config(options)
+    if options["now"] and options["once"]:
+        raise InvalidRequestError("--now leaves the work to the materializers that run, --once does it here: give one")
     if options["now"]:
         return _ask(config, as_json=options["as_json"])
     if options["once"]:
-        _check_job(config)
+        _check_there(config)
+        config = replace(config, share=False)  # what runs once leaves nothing to others
     give_back_large_blocks()
     stop = StopSignal()
     stop_on_signals(stop)
@@ -151,12 +156,12 @@ def _run(options: dict[str, Any]) -> int:
     return 0 if ok else FAILED_EXIT_CODE
 
 
-def _check_job(config: MaterializerConfig) -> None:
-    """What runs once waits for nothing: the named job must be there."""
-    if config.job is None:
-        return
+def _check_there(config: MaterializerConfig) -> None:
+    """What runs once waits for nothing: the storage must be there, and the named job."""
     try:
-        open_job(open_root(config.storage_url, dict(config.storage_options)), config.job)
+        root = open_root(config.storage_url, dict(config.storage_options))
+        if config.job is not None:
+            open_job(root, config.job)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
 
@@ -165,23 +170,43 @@ class AskedLine(msgspec.Struct, frozen=True):
     """A line of `varve materialize --now --json`."""
 
     job: str
+    error: str | None = None
+    """Why it could not be asked for."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        outcome = "asked for a materialization" if self.error is None else f"not asked: {self.error}"
+        return f"{self.job}: {outcome}"
 
 
 def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
-    """Leave a request for every job."""
-    clock, tokens = SystemClock(), SystemTokens()
+    """Leave a request for every job; the exit code."""
     try:
         root = open_root(config.storage_url, dict(config.storage_options))
-        names = [config.job] if config.job is not None else job_names(root)
-        for name in names:
-            ask(open_job(root, name).store, clock, tokens)
-            if as_json:
-                show_lines([AskedLine(name)], as_json=True)
-            else:
-                click.echo(f"{name}: asked for a materialization")
+        if config.job is None:
+            lines = [_asked_or_error(root, name) for name in job_names(root)]
+        else:
+            lines = [_asked(root, config.job)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    return 0
+    if as_json or not lines:
+        show_lines(lines, as_json=as_json)
+    else:
+        click.echo("\n".join(line.text for line in lines))
+    return FAILED_EXIT_CODE if any(line.error for line in lines) else 0
+
+
+def _asked(root: ObjectStore, name: str) -> AskedLine:
+    ask(open_job(root, name).store, SystemClock(), SystemTokens())
+    return AskedLine(name)
+
+
+def _asked_or_error(root: ObjectStore, name: str) -> AskedLine:
+    try:
+        return _asked(root, name)
+    except VarveError as error:
+        return AskedLine(name, str(error.with_context(job=name)))
 
 
 def _config(options: dict[str, Any]) -> MaterializerConfig:

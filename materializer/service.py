@@ -62,14 +62,13 @@ class MaterializerService:
             self._given.stop.wait(poll_s)
 
     def run_once(self) -> bool:
-        """Materialize everything that has a log, and collect; whether nothing failed and a named job exists."""
+        """Materialize everything that has a log, and collect; whether nothing failed and there is a job."""
         ok = self.step(on_demand=True)
         for _ in range(ROUNDS_MAX - 1):
             if ok or self._given.stop.is_set:
                 break
             ok = self.step(on_demand=True)
-        named = self._given.config.job
-        return ok and not self._given.stop.is_set and (named is None or self._jobs[named].exists)
+        return ok and not self._given.stop.is_set and any(job.exists for job in self._jobs.values())
 
     def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
         """One poll of every job; whether nothing failed. Being asked to stop ends it early.

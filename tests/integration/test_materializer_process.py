@@ -16,6 +16,7 @@ from tests.integration.sidecar_site import PATIENCE_S, Site
 from varve.materializer.child_process import start_materializer_process
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.events import Adopted, Collected, Materialized
+from varve.materializer.sharing import Membership, beat
 from varve.storage import fail_point, layout
 
 if TYPE_CHECKING:
@@ -103,6 +104,9 @@ def test_once_materializes_everything_and_ends(site: Site) -> None:
 def test_exit_codes_of_once(site: Site) -> None:
     missing = site.sidecar("--once", "--job", "nobody")
     assert missing.process.wait(PATIENCE_S) == 1
+    site.storage.mkdir(exist_ok=True)
+    nothing = site.sidecar("--once")
+    assert nothing.process.wait(PATIENCE_S) == 1, "there is no job"
     wrong = site.sidecar("--interval", "ten parsecs")
     assert wrong.process.wait(PATIENCE_S) == 2
     site.job.start()
@@ -113,6 +117,17 @@ def test_exit_codes_of_once(site: Site) -> None:
     damaged = site.sidecar("--once")
     assert damaged.process.wait(PATIENCE_S) == 1
     assert names[-1] in site.logs()
+
+
+def test_once_leaves_nothing_to_members_that_share(site: Site) -> None:
+    """The ranges of one that was killed would wait for nobody."""
+    site.job.start()
+    site.commit(4)
+    for number in range(30):
+        beat(site.store, Membership(f"{number:032x}"), 0)
+    sidecar = site.sidecar("--once", "--share")
+    assert sidecar.process.wait(PATIENCE_S) == 0, site.logs()
+    assert sidecar.count(Materialized) == 2
 
 
 def test_an_embedded_materializer_works_and_stops(site: Site) -> None:

@@ -70,6 +70,20 @@ def test_one_bad_job_leaves_the_others_their_lines(jobs: dict[str, CommittingJob
     assert f"has lost its {layout.JOB}" in call(tmp_path, "describe", "orders").output
 
 
+def test_now_asks_for_the_jobs_beside_a_bad_one(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
+    jobs["flights"].store.put(layout.JOB, b"damaged")
+    done = call(tmp_path, "materialize", "--now", "--json")
+    assert done.exit_code == 1
+    found = {line["job"]: line["error"] for line in lines(done)}
+    assert list(found) == list(NAMES)
+    assert "job=flights" in found["flights"]
+    assert [found["orders"], found["trains"]] == [None, None]
+    assert [len(jobs[name].store.list(layout.REQUESTS)) for name in NAMES] == [0, 1, 1]
+    shown = call(tmp_path, "materialize", "--now")
+    assert "orders: asked" in shown.output
+    assert (shown.exit_code, "flights: not asked" in shown.output) == (1, True)
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -102,7 +116,11 @@ def test_a_mistyped_job_is_an_error_that_names_the_near_one(
     assert "did you mean 'flights'?" in done.output
 
 
-@pytest.mark.parametrize("arguments", [("verify",), ("jobs",), ("sweep",), ("describe", "flights")], ids=" ".join)
+@pytest.mark.parametrize(
+    "arguments",
+    [("verify",), ("jobs",), ("sweep",), ("describe", "flights"), ("materialize", "--now"), ("materialize", "--once")],
+    ids=" ".join,
+)
 def test_a_storage_that_is_not_there_is_an_error(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     done = call(tmp_path / "nothing", *arguments)
     assert (done.exit_code, f"there is no directory {tmp_path}/nothing" in done.output) == (1, True)
@@ -151,6 +169,7 @@ def test_a_grace_that_is_no_time_is_refused(jobs: dict[str, CommittingJob], tmp_
         (("--parallel", "0"), "parallel must be at least 1"),
         (("--space-ratio", "inf"), "finite"),
         (("--log-ratio", "nan"), "log_ratio"),
+        (("--once",), "give one"),
     ],
 )
 def test_options_that_cannot_be_meant_are_refused(tmp_path: Path, arguments: tuple[str, ...], told: str) -> None:
