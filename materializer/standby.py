@@ -27,7 +27,7 @@ from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.standby_member import StandbyMember
 from varve.materializer.standby_record import OperatorCopies, runs
 from varve.storage.chain_reader import ChainReader
-from varve.storage.errors import VarveError
+from varve.storage.errors import RetryableError, VarveError
 from varve.storage.job import read_job
 from varve.storage.tile_cover import key_range
 
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
     from varve.changelog.local_copies import LocalCopy
+    from varve.materializer.chain_follower import ChainView
     from varve.storage.clock import Clock
     from varve.storage.line_view import LineView
     from varve.storage.object_store import ObjectStore
@@ -153,7 +154,7 @@ class Standby:
                 given = self._host_names, self._clock, self._followers
                 self._member = StandbyMember(self._store, record.job_id, *given)
         reader, member = self._reader, self._member
-        chain = self._follower.read()
+        chain = self._read(self._follower)
         final = None if chain is None else chain.final
         if final is not None:
             self._shares = _shares(final.commit)
@@ -174,6 +175,25 @@ class Standby:
         lines = [one.result() for one in rounds.values()]
         self._beat(reader)
         return tuple(line for line in lines if line is not None)
+
+    def _read(self, follower: ChainFollower) -> ChainView | None:
+        """The chain; what was known of the job is forgotten if it may be of one of that name that is gone."""
+        try:
+            chain = follower.read()
+        except RetryableError:
+            raise
+        except VarveError:
+            self._forget()
+            raise
+        if chain is None and self._shares:
+            self._forget()
+        return chain
+
+    def _forget(self) -> None:
+        """The next round begins anew, with whatever job there is then."""
+        self._reader = self._follower = self._member = None
+        self._shares = []
+        self._reached, self._in_use = {}, set()
 
     def _beat(self, reader: ChainReader, busy: Collection[_Share] = ()) -> None:
         """Tell what is here, if it is time; `busy` are those that this process may be bringing up."""
