@@ -10,6 +10,7 @@ import threading
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.prepared_object import prepare
+from varve.storage.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -74,6 +75,9 @@ class ThrottledReads:
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         return prepare(self._inner, name, content)
+
+    def is_reusable(self, name: str) -> bool:
+        return is_reusable(self._inner, name)
 
     def put(self, name: str, data: bytes) -> None:
         self._inner.put(name, data)

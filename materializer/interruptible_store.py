@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from varve.storage.fail_point import fail_point
 from varve.storage.prepared_object import prepare
+from varve.storage.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -50,6 +51,10 @@ class InterruptibleStore:
         self._stop.check()
         made = prepare(self._inner, name, content)
         return replace(made, store=InterruptibleStore(made.store, self._stop, self._crash_point))
+
+    def is_reusable(self, name: str) -> bool:
+        self._stop.check()
+        return is_reusable(self._inner, name)
 
     def put(self, name: str, data: bytes) -> None:
         self._stop.check()

@@ -13,6 +13,7 @@ descriptor).
 from __future__ import annotations
 
 import shutil
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.batch_time import BatchTime
@@ -23,9 +24,11 @@ from varve.materializer.log_index import LogIndex
 from varve.materializer.publish_decision import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
 from varve.storage import layout
 from varve.storage.adopt_decision import TileSnapshot
+from varve.storage.chain_reader import in_parallel
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
 from varve.storage.fail_point import fail_point
 from varve.storage.records import SnapshotDescriptor, SnapshotFile
+from varve.storage.reusable_object import is_reusable
 from varve.storage.snapshots import Publication, SnapshotReader, list_snapshots, publish
 from varve.storage.upload import Uploader
 
@@ -86,6 +89,8 @@ class RangeMaterializer:
         self._given = given
         self._checksums: dict[RangeKey, FileChecksums] = {}
         self._trusted: set[RangeKey] = set()
+        self._reusable: dict[RangeKey, frozenset[str]] = {}
+        """Names of files that the next snapshot of the range may name."""
 
     def materialize(self, work: RangeWork, final: CommitView, trigger: Trigger) -> Outcome:
         """Publish a snapshot of the range at the final commit, unless there is no need.
@@ -196,6 +201,7 @@ class RangeMaterializer:
             local = describe_snapshot(directory, checksums)
             descriptor, plan = self._plan(work, fold, decision, local)
             self._upload_files(plan.missing, {file.file: file.path for file in local})
+            self._reusable[work.key] = frozenset(file.name for file in descriptor.files)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
         return descriptor, plan
@@ -229,13 +235,21 @@ class RangeMaterializer:
         return descriptor, plan
 
     def _files_of_tile(self, work: RangeWork) -> tuple[SnapshotFile, ...]:
-        """The files of the tile's snapshot that are really there. Others are uploaded anew, which repairs the base."""
+        """The files of the tile's snapshot that are really there, and encrypted, if so, with the key for new objects.
+
+        Others are uploaded anew, which repairs the base, and lets earlier keys be retired.
+        """
         descriptor = self._descriptor_of_tile(work)
         if descriptor is None:
             return ()
         prefixes = sorted({file.name.rsplit("/", 1)[0] + "/" for file in descriptor.files})
         stored = {(m.name, m.size_bytes) for prefix in prefixes for m in self._store.list(prefix)}
-        return tuple(file for file in descriptor.files if (file.name, file.size_bytes) in stored)
+        there = [file for file in descriptor.files if (file.name, file.size_bytes) in stored]
+        known = self._reusable.get(work.key, frozenset())
+        unknown = [file.name for file in there if file.name not in known]
+        answers = in_parallel(partial(is_reusable, self._store), unknown)
+        reusable = known.union(name for name, is_good in zip(unknown, answers, strict=True) if is_good)
+        return tuple(file for file in there if file.name in reusable)
 
     def _names_of_tile(self, work: RangeWork) -> frozenset[str]:
         """The names that the descriptor of the tile's snapshot has, there or not."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.byte_range import check_range, cut_off
-from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
 from varve.storage.local_errors import happened_not
 from varve.storage.local_file import check_source, complete_or_absent
 from varve.storage.object_name import check_name
@@ -97,6 +97,16 @@ class EncryptedStore:
             return self._sealed_file(check_name(name), check_source(content))
         sealed = self._new_cipher(check_name(name), len(content)).seal(content)
         return PreparedObject(self._inner, name, sealed)
+
+    def is_reusable(self, name: str) -> bool:
+        """Whether the object is there and encrypted with the key for new objects; the key it has is not needed."""
+        try:
+            known = self._ciphers.get(name)
+            header = known.header if known else read_header(self._inner.get_range(name, 0, HEADER_BYTES), name)
+        except (CorruptDataError, IncompatibleError):
+            return False
+        current = self._keyring.current
+        return (header.key_id, header.key_check) == (current.key_id, current.check)
 
     def put(self, name: str, data: bytes) -> None:
         self.prepare(name, data).put()

@@ -29,6 +29,7 @@ from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import PREFLIGHT
 from varve.storage.prepared_object import prepare
 from varve.storage.records import JobRecord, decode_record
+from varve.storage.reusable_object import is_reusable
 from varve.storage.sealed_object import is_sealed
 
 if TYPE_CHECKING:
@@ -131,6 +132,11 @@ class JobStore:
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         return prepare(self._store_of(name), name, content)
+
+    def is_reusable(self, name: str) -> bool:
+        store, own = self._reads(name)
+        with _own_names(name):
+            return is_reusable(store, own)
 
     def put(self, name: str, data: bytes) -> None:
         self._store_of(name).put(name, data)

@@ -16,6 +16,7 @@ from varve.materializer.events import JobFailed
 from varve.storage.encryption_key import KEY_VARIABLE
 from varve.storage.errors import MissingKeyError
 from varve.storage.job_storage import new_job_storage
+from varve.storage.job_store import JobStore
 from varve.storage.local_store import LocalStore
 from varve.storage.sealed_object import is_sealed
 
@@ -82,6 +83,29 @@ def test_an_encrypted_job_is_cloned(encrypted: World, *, stays_encrypted: bool) 
     other.check()
     encrypted.sidecar().fold()
     other.check()
+
+
+def test_a_retired_key_is_not_needed_once_everything_was_replaced(
+    encrypted: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file that is the same in each snapshot was never written anew, so the key of its time was needed for ever."""
+    fill(encrypted)
+    assert encrypted.sidecar().fold()
+    old = {name for name in encrypted.names("snapdata/") if name.endswith("rocksdict-config.json")}
+    assert old
+    for keys in (f"{OTHER},{KEY}", OTHER):
+        monkeypatch.setenv(KEY_VARIABLE, keys)
+        encrypted.job.store = encrypted.store = JobStore(encrypted.root, "job")
+        sidecar = encrypted.sidecar(place=keys)
+        encrypted.job.start()
+        for _ in range(2):
+            encrypted.commit(12)
+            assert sidecar.fold()
+            sidecar.poll()
+        encrypted.check()
+        assert old.isdisjoint(encrypted.names("snapdata/"))
+    done = CliRunner().invoke(main, ["verify", "job", "--storage", str(encrypted.directory / "storage")])
+    assert done.exit_code == 0, done.output
 
 
 def test_tools_need_the_key_and_say_so(encrypted: World, monkeypatch: pytest.MonkeyPatch) -> None:

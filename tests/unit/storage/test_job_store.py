@@ -15,6 +15,7 @@ from varve.storage.job import open_or_create_job, read_job
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.memory_store import MemoryStore
+from varve.storage.reusable_object import is_reusable
 from varve.storage.sealed_object import is_sealed
 
 if TYPE_CHECKING:
@@ -108,6 +109,10 @@ def test_keys_can_be_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
     assert retired.get("seg/2") == b"new"
     with pytest.raises(MissingKeyError):
         retired.get("seg/1")
+    for one in (store, retired):
+        assert [is_reusable(one, f"seg/{n}") for n in (1, 2, 3)] == [False, True, False]
+    assert is_reusable(JobStore(root, "job", key_provider="tests.key_vault:Vault"), "seg/2") is False
+    assert is_reusable(root, "job/seg/1"), "who does not encrypt says nothing of it"
 
 
 def test_objects_cannot_stand_in_for_one_another() -> None:
