@@ -3,7 +3,8 @@
 Every object is one file below the root. A write goes to a temporary file in `<root>/.varve-tmp`, is synced, then
 gets its name by `link` (put-if-absent: the kernel refuses a second one) or `rename` (put), and the directory is
 synced before the call returns (I1). So a reader never sees a part, and a crash leaves at most a stale temporary
-file, which nothing ever lists or reads. Deletes are not synced: after a power cut a deleted object may be back.
+file, which nothing ever lists or reads, and which a later process removes. Deletes are not synced: after a power cut a
+deleted object may be back.
 
 Where `a` is an object, `a/b` cannot be: the layout of a job never asks for that.
 """
@@ -42,6 +43,9 @@ if TYPE_CHECKING:
 TEMPORARY: Final = ".varve-tmp"
 """The directory of temporary files under the root; no object can lie in it."""
 
+STALE_S: Final = 24 * 3600.0
+"""A temporary file that nobody has written to for so long is of a process that is gone; if that only stood still, its
+write fails, and nothing has happened."""
 _PLACING_ATTEMPTS: Final = 8
 _COPY_BYTES: Final = 1 << 20
 
@@ -59,6 +63,7 @@ class LocalStore:
             raise InvalidRequestError(f"{self._root} is not a directory; give a directory as storage location")
         self._tokens = tokens or SystemTokens()
         self._directories = DurableDirectories(self._root)
+        self._has_cleaned = False
 
     @property
     def url(self) -> str:
@@ -154,7 +159,8 @@ class LocalStore:
             with self._directories.lease(TEMPORARY) as temporary_fd:
                 temporary = self._tokens.token()
                 try:
-                    _write_synced(temporary, temporary_fd, fill)
+                    written_s = _write_synced(temporary, temporary_fd, fill)
+                    self._clean_once(temporary_fd, written_s)
                     return self._placed(temporary, temporary_fd, name, place)
                 finally:
                     with suppress(OSError):
@@ -162,6 +168,13 @@ class LocalStore:
         except OSError as error:
             self._directories.drop(TEMPORARY)
             raise happened_not(error, doing, name) from error
+
+    def _clean_once(self, temporary_fd: int, now_s: float) -> None:
+        """Remove what killed processes have left, so that it stays bounded (I10); `now_s` by the filesystem's clock."""
+        if not self._has_cleaned:
+            self._has_cleaned = True
+            with suppress(OSError):
+                _remove_older(temporary_fd, now_s - STALE_S)
 
     def _placed(self, temporary: str, temporary_fd: int, name: str, place: _Place) -> bool:
         """Give the temporary file its name; again if the directory was removed, empty, in between."""
@@ -230,11 +243,20 @@ def _check_object(base: str, fd: int) -> None:
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), base)
 
 
-def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], None]) -> None:
+def _remove_older(directory_fd: int, before_s: float) -> None:
+    with os.scandir(directory_fd) as entries:
+        old = [entry.name for entry in entries if entry.stat(follow_symlinks=False).st_mtime < before_s]
+    for name in old:
+        os.unlink(name, dir_fd=directory_fd)
+
+
+def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], None]) -> float:
+    """When it was written, by the filesystem's clock: seconds since the epoch."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     with os.fdopen(os.open(temporary, flags, 0o666, dir_fd=temporary_fd), "wb", buffering=0) as file:
         fill(cast("BinaryIO", file))
         os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_mtime
 
 
 def _write_all(data: bytes, file: BinaryIO) -> None:

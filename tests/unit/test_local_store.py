@@ -17,7 +17,7 @@ from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.local_directories import DurableDirectories
 from varve.storage.local_errors import happened_not, may_have_happened
-from varve.storage.local_store import TEMPORARY, LocalStore
+from varve.storage.local_store import STALE_S, TEMPORARY, LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -209,6 +209,40 @@ def test_temporary_files_are_never_objects(store: LocalStore, tmp_path: Path) ->
             call()
     store.put(f"x/{TEMPORARY}", b"elsewhere it is a name like any other")
     assert [meta.name for meta in store.list("x/")] == [f"x/{TEMPORARY}"]
+
+
+def test_what_killed_writers_have_left_is_removed_by_a_later_process(store: LocalStore, tmp_path: Path) -> None:
+    """Nothing else ever looks there: each process that was killed while it wrote left a file for ever (I10)."""
+    store.put("a", b"x")
+    now_s = (tmp_path / "store" / "a").stat().st_mtime
+    for name, age_s in (("being-written", STALE_S - 60), ("left", STALE_S + 60), ("left-too", 30 * STALE_S)):
+        path = tmp_path / "store" / TEMPORARY / name
+        path.write_bytes(b"a part")
+        os.utime(path, (now_s - age_s, now_s - age_s))
+    LocalStore(tmp_path / "store").list("")
+    assert len(left_over(tmp_path)) == 3
+    LocalStore(tmp_path / "store").put_if_absent("b", b"x")
+    assert [path.name for path in left_over(tmp_path)] == ["being-written"]
+
+
+def test_a_writer_whose_temporary_file_was_removed_fails_and_nothing_has_happened(
+    store: LocalStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It stood still for longer than a temporary file is kept."""
+    with monkeypatch.context() as patched:
+        real = os.fsync
+
+        def fsync(descriptor: int) -> None:
+            real(descriptor)
+            for path in left_over(tmp_path):
+                path.unlink()
+
+        patched.setattr(os, "fsync", fsync)
+        for write in (store.put, store.put_if_absent):
+            with pytest.raises(DidNotHappenError):
+                write("chain/1", b"x")
+    assert store.list("") == []
+    assert store.put_if_absent("chain/1", b"y")
 
 
 def test_delete_removes_directories_that_it_leaves_empty(store: LocalStore, tmp_path: Path) -> None:
