@@ -21,11 +21,11 @@ from varve.materializer.materialize_policy import (
     DEFAULT_REPLAY_MS,
     MaterializePolicy,
 )
-from varve.materializer.storage_option import read_storage_option
 from varve.storage.collector import UPLOAD_GRACE_S
 from varve.storage.errors import InvalidRequestError
 from varve.storage.job_store import JobStore
 from varve.storage.layout import check_job_name
+from varve.storage.storage_option import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable

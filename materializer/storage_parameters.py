@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from varve.materializer.state_origin import open_beside
-from varve.materializer.storage_option import read_storage_option
 from varve.storage.chain_reader import ChainReader
 from varve.storage.errors import InvalidRequestError
 from varve.storage.jobs import OpenJob, open_job
 from varve.storage.open_store import local_directory, open_store
+from varve.storage.storage_option import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

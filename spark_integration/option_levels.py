@@ -11,10 +11,10 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.materializer.storage_option import read_storage_option
 from varve.spark_integration.option_types import CONF_PREFIX
 from varve.spark_integration.options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
 from varve.storage.errors import InvalidRequestError
+from varve.storage.storage_option import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

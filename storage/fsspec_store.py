@@ -22,7 +22,7 @@ from varve.storage.fsspec_dialect import GenericDialect
 from varve.storage.fsspec_errors import explain, failure
 from varve.storage.local_file import check_source, complete_or_absent
 from varve.storage.object_name import check_name, check_prefix
-from varve.storage.s3_dialect import S3_PROTOCOLS, S3Dialect, check_option_names
+from varve.storage.s3_dialect import S3_PROTOCOLS, S3Dialect, check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -75,7 +75,7 @@ class FsspecStore:
         # Underscored, but what fsspec documents for every implementation to define.
         self._root: str = self._kind._strip_protocol(self.url).rstrip("/")  # noqa: SLF001
         if self._protocol in S3_PROTOCOLS:
-            check_option_names(self._kind, storage_options or ())
+            check_options(self._kind, storage_options or {})
         self._options = {**self._kind._get_kwargs_from_urls(self.url), **(storage_options or {})}  # noqa: SLF001
         self._given, self._exclusive_create = dict(storage_options or {}), exclusive_create
         self._clock = clock or SystemClock()

@@ -12,6 +12,7 @@ import difflib
 import importlib
 import inspect
 import os
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
@@ -19,7 +20,7 @@ from varve.storage.fsspec_dialect import Page
 from varve.storage.object_store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from varve.storage.fsspec_dialect import Filesystem
 
@@ -36,6 +37,7 @@ _CONFIG: Final[Mapping[str, Any]] = {
 _OF_ALL_FILESYSTEMS: Final = frozenset(
     {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
 )
+_OF_SEVERAL_VALUES: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 _PART_BYTES: Final = 16 << 20
 _PARTS_AT_ONCE: Final = 4
 
@@ -53,15 +55,20 @@ def _s3(fs: Filesystem) -> _S3Filesystem:
     return cast("_S3Filesystem", fs)
 
 
-def check_option_names(kind: Any, names: Iterable[str]) -> None:
-    """Whether the filesystem's class, or the session it makes, takes options of these names.
+def check_options(kind: Any, options: Mapping[str, Any]) -> None:
+    """Whether the filesystem's class, or the session it makes, takes these options.
 
     Raises `InvalidRequestError`: s3fs itself fails at its first request, with an error about a call of its own.
     """
     session: Any = importlib.import_module("aiobotocore.session").AioSession
     takers = (kind.__init__, session.__init__)
     known = _OF_ALL_FILESYSTEMS.union(*(inspect.signature(taker).parameters for taker in takers)) - {"self", "kwargs"}
-    for name in names:
+    for name, value in options.items():
+        if name in _OF_SEVERAL_VALUES and not isinstance(value, Mapping):
+            raise InvalidRequestError(
+                f"the storage option {name!r} is an object of names and values, such as "
+                f'{{"region_name": "eu-west-1"}}, and not a {type(value).__name__}; correct it'
+            )
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(known))}"

@@ -211,3 +211,9 @@ def test_a_mistyped_option_of_s3_is_named_before_a_request() -> None:
         open_store("s3://bucket/x", {"endpint_url": "http://127.0.0.1"})
     known = {"anon": True, "config_kwargs": {}, "client_kwargs": {}, "profile": "p", "skip_instance_cache": True}
     assert open_store("s3://bucket/x", known).url == "s3://bucket/x"
+
+
+def test_an_option_of_s3_that_has_several_values_is_told_if_it_is_a_text() -> None:
+    for name in ("client_kwargs", "config_kwargs", "s3_additional_kwargs"):
+        with pytest.raises(InvalidRequestError, match=f"'{name}' is an object of names and values.* not a str"):
+            open_store("s3://bucket/x", {name: "region_name=eu"})

@@ -1,4 +1,4 @@
-"""How an option of the storage's filesystem is read, wherever it is given: in a configuration, or to a command."""
+"""Storage options that come as text: from Spark's configuration, and from command lines."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from varve.storage.errors import InvalidRequestError
 def read_storage_option(key: str, value: Any) -> Any:
     """A storage option as fsspec wants it: text, but `true` and `false` become booleans, `{...}` and `[...]` are JSON.
 
-    Digits stay text, because keys and secrets may consist of them. The value is in no error message.
+    Digits stay text, because keys and secrets may consist of them. Raises `InvalidRequestError`; the value is in no
+    error message.
     """
     if not isinstance(value, str):
         return value
