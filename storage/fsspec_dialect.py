@@ -87,7 +87,7 @@ class Dialect(Protocol):
         ...
 
     def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
-        """Delete at most `delete_max` objects; missing ones are fine."""
+        """Delete at most `delete_max` objects; missing ones are fine. A `VarveError` names one by its full path."""
         ...
 
 

@@ -173,7 +173,15 @@ class FsspecStore:
         size = self._dialect.delete_max
         for start in range(0, len(paths), size):
             chunk = paths[start : start + size]
-            self._repeat(_Call("deleting", None, writes=True), lambda fs, some=chunk: self._dialect.delete(fs, some))
+            try:
+                self._repeat(
+                    _Call("deleting", None, writes=True), lambda fs, some=chunk: self._dialect.delete(fs, some)
+                )
+            except VarveError as error:
+                named = error.context.get("object_name")
+                if isinstance(named, str):
+                    error.context["object_name"] = named.removeprefix(self._full(""))
+                raise
 
     def put_file(self, name: str, path: Path) -> None:
         source, target = check_source(path), self._path(name)

@@ -22,6 +22,7 @@ from varve.storage.object_store import ObjectMeta
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from varve.storage.errors import VarveError
     from varve.storage.fsspec_dialect import Filesystem
 
 S3_PROTOCOLS: Final = ("s3", "s3a")
@@ -38,6 +39,8 @@ _OF_ALL_FILESYSTEMS: Final = frozenset(
     {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
 )
 _OF_SEVERAL_VALUES: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+_DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
+"""Of one object among several; trying again does not help."""
 _PART_BYTES: Final = 16 << 20
 _PARTS_AT_ONCE: Final = 4
 
@@ -128,11 +131,21 @@ class S3Dialect:
         # The request as a whole succeeds even if the server deleted nothing.
         refused = [e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"]
         if refused:
-            raise MayHaveHappenedError(
-                f"the storage did not delete {len(refused)} of {len(keys)} objects, the first for "
-                f"{refused[0].get('Code')} ({refused[0].get('Message')}); try again, or grant delete on the location",
-                object_name=refused[0].get("Key"),
-            )
+            raise _not_deleted(bucket, refused, len(keys))
+
+
+def _not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], wanted: int) -> VarveError:
+    """The error of a request whose answer has one for each of some objects; it names one of them by its full path."""
+    denied = [error for error in refused if error.get("Code") in _DENIED]
+    first = [*denied, *refused][0]
+    kind, advice = MayHaveHappenedError, "try again"
+    if denied:
+        kind, advice = InvalidRequestError, "grant list, read, write and delete on the location"
+    return kind(
+        f"the storage did not delete {len(refused)} of {wanted} objects, one for {first.get('Code')} "
+        f"({first.get('Message')}); {advice}",
+        object_name=f"{bucket}/{first.get('Key')}",
+    )
 
 
 def _only_in_this_process(close: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:

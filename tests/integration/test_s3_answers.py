@@ -19,6 +19,7 @@ from varve.storage.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.fsspec_store import FsspecStore
+from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
 
 if TYPE_CHECKING:
@@ -191,6 +192,35 @@ def test_a_bucket_that_may_only_be_read_is_told_before_the_first_batch(ceph_serv
     assert [meta.name for meta in store.list("")] == ["there"]
     with pytest.raises(InvalidRequestError, match="grant list, read, write and delete"):
         check(store)
+
+
+@pytest.fixture
+def undeletable(moto_server: S3Server) -> str:
+    """A bucket from which nothing can be deleted. As on AWS, a request for several objects succeeds nevertheless."""
+    bucket = f"no-delete-{uuid.uuid4().hex}"
+    denied = {"Effect": "Deny", "Principal": "*", "Action": ["s3:DeleteObject"], "Resource": f"arn:aws:s3:::{bucket}/*"}
+    with moto_server.client() as client:
+        client.create_bucket(Bucket=bucket)
+        client.put_bucket_policy(Bucket=bucket, Policy=json.dumps({"Version": "2012-10-17", "Statement": [denied]}))
+    return bucket
+
+
+def test_a_bucket_from_which_nothing_can_be_deleted_is_told_before_the_first_batch(
+    moto_server: S3Server, undeletable: str
+) -> None:
+    """It was a failure that passes, so that a supervisor would have started the query again and again."""
+    store = FsspecStore(f"s3://{undeletable}/job", moto_server.storage_options())
+    with pytest.raises(InvalidRequestError, match="grant list, read, write and delete"):
+        check(store)
+
+
+def test_an_object_that_cannot_be_deleted_is_named_as_everywhere(moto_server: S3Server, undeletable: str) -> None:
+    root = FsspecStore(f"s3://{undeletable}/root", moto_server.storage_options())
+    for store in (root, PrefixedStore(root, "job")):
+        for names in (["seg/1"], ["seg/1", "seg/2"]):
+            with pytest.raises(InvalidRequestError, match="grant list") as raised:
+                store.delete(names)
+            assert raised.value.context.get("object_name") in (None, "seg/1")
 
 
 class NoS3(BaseHTTPRequestHandler):
