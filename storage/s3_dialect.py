@@ -41,6 +41,8 @@ _OF_ALL_FILESYSTEMS: Final = frozenset(
 _OF_SEVERAL_VALUES: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
 _DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 """Of one object among several; trying again does not help."""
+_DIRECTORY_BUCKET: Final = "--x-s3"
+"""How the names of S3 Express's buckets end. They refuse a prefix that does not end with "/", and StartAfter."""
 _PART_BYTES: Final = 16 << 20
 _PARTS_AT_ONCE: Final = 4
 
@@ -104,6 +106,8 @@ class S3Dialect:
 
     def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:
         bucket, _, key_prefix = prefix.partition("/")
+        if bucket.endswith(_DIRECTORY_BUCKET):  # they list directories, in no order; more than asked for is allowed
+            key_prefix, start_after = key_prefix[: key_prefix.rfind("/") + 1], ""
         request = {"Bucket": bucket, "Prefix": key_prefix}
         if rest:
             request["ContinuationToken"] = rest

@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import re
 import threading
 import uuid
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import TYPE_CHECKING
+from urllib.parse import parse_qs
 
 import botocore.auth
 import pytest
 
 from benchmarks.ceph import free_port
+from benchmarks.s3_proxy import Reply, Request, S3Proxy
 from tests.lossy_proxy import BUSY, EXPIRED, FAILED_BUT_DONE, SKEWED, Answer, Fault, LossyProxy
 from tests.manual_clock import ManualClock
 from varve.storage.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.fsspec_store import FsspecStore
+from varve.storage.log_store import check_log
 from varve.storage.prefixed_store import PrefixedStore
 from varve.storage.preflight import check_store
 
@@ -221,6 +226,41 @@ def test_an_object_that_cannot_be_deleted_is_named_as_everywhere(moto_server: S3
             with pytest.raises(InvalidRequestError, match="grant list") as raised:
                 store.delete(names)
             assert raised.value.context.get("object_name") in (None, "seg/1")
+
+
+class DirectoryBucket(S3Proxy):
+    """Lists as S3 Express does: whole directories only, and in no order."""
+
+    async def exchange(self, request: Request) -> Reply | None:
+        query = parse_qs(request.target.partition("?")[2])
+        if request.kind == "LIST" and (query.get("prefix", ["/"])[0][-1:] != "/" or "start-after" in query):
+            return Answer(400, "InvalidRequest").reply()
+        reply = await super().exchange(request)
+        if reply is None or request.kind != "LIST":
+            return reply
+        before, *found = re.split(rb"(?=<Contents>)", (await reply.whole()).body)
+        listed, after = b"".join(found).rpartition(b"</Contents>")[::2]
+        found = re.split(rb"(?=<Contents>)", listed + b"</Contents>" * bool(found))
+        return dataclasses.replace(reply, body=before + b"".join(reversed(found)) + after, rest=None)
+
+
+def test_a_directory_bucket_of_s3_express_is_listed(moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """docs/log-stores.md proposes one for the log, and each LIST of a name or after a name was refused."""
+    monkeypatch.setenv("AWS_S3_DISABLE_EXPRESS_SESSION_AUTH", "true")  # moto knows no sessions
+    bucket = f"fast-{uuid.uuid4().hex[:8]}--use1-az4--x-s3"
+    moto_server.make_bucket(bucket)
+    with DirectoryBucket(moto_server.endpoint_url) as proxy:
+        for root in ("", "/varve/log"):
+            store = FsspecStore(f"s3://{bucket}{root}", moto_server.storage_options(endpoint_url=proxy.url))
+            check(store)
+            check_log(store, SystemTokens().token())
+            names = [f"chain/{n:02d}" for n in range(12)]
+            for name in [*names, "chain2", "pack/1"]:
+                store.put(name, b"x")
+            assert [meta.name for meta in store.list("chain/", start_after="chain/03")] == names[4:]
+            assert [meta.name for meta in store.list("chain/1")] == names[10:]
+            assert [meta.name for meta in store.list("")] == [*names, "chain2", "pack/1"]
+            store.delete([*names, "chain2", "pack/1"])
 
 
 class NoS3(BaseHTTPRequestHandler):
