@@ -12,6 +12,8 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
+from varve.storage.errors import DidNotHappenError
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,6 +23,11 @@ LOST_MAX: Final = 32
 """Threads that may hang at the same time and be replaced."""
 IDLE_S: Final = 1.0
 """A thread without work for so long ends."""
+
+
+def no_thread(error: RuntimeError) -> DidNotHappenError:
+    """The error of a call for which the machine gives no thread."""
+    return DidNotHappenError(f"no thread can be started ({error}); see what uses them up, then try again")
 
 
 class AttemptThreads:
@@ -45,7 +52,10 @@ class AttemptThreads:
         return self._lost
 
     def submit(self, call: Callable[[], _Answer]) -> Future[_Answer]:
-        """Run `call` as soon as a thread is free; after `close`, cancel it. Give it up with `give_up`."""
+        """Run `call` as soon as a thread is free; after `close`, cancel it. Give it up with `give_up`.
+
+        Its error is `DidNotHappenError` if there is no thread, and the machine gives no new one.
+        """
         future: Future[_Answer] = Future()
         with self._changed:
             if self._closed:
@@ -53,7 +63,11 @@ class AttemptThreads:
                 return future
             self._waiting.append((future, call))
             self._changed.notify()
-            self._add_thread()
+            error = self._add_thread()
+            if error is None or self._threads > self._lost:  # or one that works takes it up later
+                return future
+            self._waiting.remove((future, call))
+        future.set_exception(no_thread(error))
         return future
 
     def give_up(self, future: Future[Any]) -> None:
@@ -87,12 +101,16 @@ class AttemptThreads:
     def _allowed(self) -> int:
         return 0 if self._closed else self.limit + min(self._lost, LOST_MAX)
 
-    def _add_thread(self) -> None:
-        """One more if there is work for it; with the lock held."""
+    def _add_thread(self) -> RuntimeError | None:
+        """One more if there is work for it; with the lock held. The error, if the machine has none left."""
         if len(self._waiting) > self._idle and self._threads < self._allowed():
-            self._threads += 1
-            # A daemon: one that hangs must not keep the process.
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            try:
+                # A daemon: one that hangs must not keep the process.
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError as error:
+                return error
+            self._threads += 1  # with the lock held it has not come to anything yet
+        return None
 
     def _work(self) -> None:
         while (work := self._next()) is not None:

@@ -12,7 +12,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
-from varve.storage.attempt_threads import AttemptThreads
+from varve.storage.attempt_threads import AttemptThreads, no_thread
 from varve.storage.backoff import Backoff
 from varve.storage.byte_budget import ByteBudget
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
@@ -128,7 +128,8 @@ class Uploader:
         """Upload `data` as `name`; blocks while too many bytes are in flight.
 
         The future's errors: those of `ObjectStore.put`, and `MayHaveHappenedError` at the deadline.
-        Raises `InvalidRequestError` after `close`, and `DidNotHappenError` if it is not accepted by the deadline.
+        Raises `InvalidRequestError` after `close`, and `DidNotHappenError` if it is not accepted by the deadline or the
+        machine has no thread left.
         """
         return self._submit(name, len(data), data)
 
@@ -189,8 +190,11 @@ class Uploader:
         try:
             future = self._uploads.submit(race.run)
         except RuntimeError as error:
+            race.is_dropped = True
             upload.end()
             self._ended(size_bytes, race, succeeded=False)
+            if not self._closed.is_set():
+                raise no_thread(error).with_context(object_name=name) from error
             raise InvalidRequestError("this uploader was closed meanwhile; make a new one", object_name=name) from error
         # A callback, not a finally: it also comes if the caller cancels the future before it began.
         future.add_done_callback(lambda _: upload.end())
@@ -276,11 +280,15 @@ class _Race:
         """The attempt that succeeded; 0 if none did."""
         self.latency_s = 0.0
         """From the first attempt to the end."""
+        self.is_dropped = False
+        """Nobody has got its future: the pool may keep it for a thread that comes later."""
         self._unclear = False
         self._last: RetryableError | None = None
 
     def run(self) -> None:
         """Return when the object is stored; raise otherwise."""
+        if self.is_dropped:
+            return
         began_s = self._clock.monotonic_s()
         try:
             self._run(self._submitted_s + self._policy.deadline_s)

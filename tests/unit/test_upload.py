@@ -43,8 +43,8 @@ def gate() -> Iterator[threading.Event]:
     event.set()
 
 
-def failing(error: Exception) -> Callable[[], None]:
-    def step() -> None:
+def failing(error: Exception) -> Callable[..., None]:
+    def step(*_: object) -> None:
         raise error
 
     return step
@@ -223,6 +223,21 @@ def test_close_finishes_what_was_submitted_and_refuses_more(store: ScriptedStore
     assert all(future.done() and future.exception() is None for future in done)
     with pytest.raises(InvalidRequestError, match="closed"):
         uploader.submit_bytes("late", b"x")
+
+
+def test_a_machine_without_threads_left_is_no_closed_uploader_and_holds_no_bytes(
+    store: ScriptedStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    room = UploadRoom(policy(in_flight_bytes=100))
+    with Uploader(store, SystemClock(), policy(uploads=1), room=room) as uploader:
+        with monkeypatch.context() as limited:
+            limited.setattr(threading.Thread, "start", failing(RuntimeError("can't start new thread")))
+            with pytest.raises(DidNotHappenError, match="no thread can be started"):
+                uploader.submit_bytes("a", b"x" * 60)
+        uploader.submit_bytes("b", b"y" * 60).result(20)
+    assert [meta.name for meta in store.list("")] == ["b"]
+    assert (room.budget.taken_bytes, room.budget.given_up_bytes) == (0, 0)
+    room.close()
 
 
 def test_a_missing_file_is_refused_by_the_call_itself(store: ScriptedStore, tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from varve.storage import attempt_threads
 from varve.storage.attempt_threads import AttemptThreads
+from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -128,3 +129,34 @@ def test_what_is_asked_after_closing_is_cancelled() -> None:
     threads = AttemptThreads(1, NAME)
     threads.close()
     assert threads.submit(lambda: 1).cancelled()
+
+
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the machine answers at its limit of processes."""
+
+    def start(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", start)
+
+
+def test_a_machine_without_threads_left_costs_no_thread_for_ever(
+    monkeypatch: pytest.MonkeyPatch, gate: threading.Event
+) -> None:
+    """Each that could not be started was counted as one that runs: after so many, calls waited for ever."""
+    threads = AttemptThreads(2, NAME)
+    with monkeypatch.context() as limited:
+        no_more_threads(limited)
+        for _ in range(3):
+            with pytest.raises(DidNotHappenError, match="no thread can be started"):
+                threads.submit(lambda: 1).result(20)
+    assert threads.submit(lambda: 1).result(20) == 1
+    hanging = threads.submit(hang(gate))
+    with monkeypatch.context() as limited:
+        no_more_threads(limited)
+        waiting = threads.submit(lambda: 2)
+        assert not waiting.done(), "the thread that works takes it up"
+    gate.set()
+    assert waiting.result(20) == 2
+    hanging.result(20)
+    threads.close()
