@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
+from tests.key_vault import Vault
 from tests.manual_clock import ManualClock
 from varve.storage import layout
 from varve.storage.clock import SystemTokens
-from varve.storage.encryption_key import KEY_VARIABLE
+from varve.storage.encryption_key import KEY_VARIABLE, EncryptionKey
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
 from varve.storage.job import open_or_create_job, read_job
 from varve.storage.job_storage import check_job_storage, new_job_storage
@@ -33,7 +34,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def make(root: ObjectStore, name: str = "job", provider: str | None = "environment") -> JobRecord:
     return open_or_create_job(
-        JobStore(root, name),
+        JobStore(root, name, key_provider=provider),
         name=name,
         max_parallelism=8,
         clock=ManualClock(),
@@ -113,6 +114,32 @@ def test_keys_can_be_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [is_reusable(one, f"seg/{n}") for n in (1, 2, 3)] == [False, True, False]
     assert is_reusable(JobStore(root, "job", key_provider="tests.key_vault:Vault"), "seg/2") is False
     assert is_reusable(root, "job/seg/1"), "who does not encrypt says nothing of it"
+
+
+class CountedVault(Vault):
+    """A user's provider; docs/security.md says how often it is made and asked."""
+
+    made = 0
+    asked: ClassVar[list[str]] = []
+
+    def __init__(self) -> None:
+        CountedVault.made += 1
+
+    def key(self, key_id: str) -> EncryptionKey | None:
+        self.asked.append(key_id)
+        return super().key(key_id)
+
+
+def test_a_provider_is_made_for_each_opening_of_a_job_and_asked_once_for_each_key() -> None:
+    root, provider = MemoryStore(), f"{__name__}:CountedVault"
+    make(root, provider="tests.key_vault:OldVault")
+    JobStore(root, "job", key_provider="tests.key_vault:OldVault").put("seg/1", b"x")
+    for opened in (1, 2):
+        store = JobStore(root, "job", key_provider=provider)
+        for name in ("seg/2", "seg/3"):
+            store.put(name, b"y")
+            assert (store.get("seg/1"), store.get(name)) == (b"x", b"y")
+        assert (CountedVault.made, CountedVault.asked) == (opened, ["2025"] * opened)
 
 
 def test_objects_cannot_stand_in_for_one_another() -> None:
