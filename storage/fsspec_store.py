@@ -119,7 +119,13 @@ class FsspecStore:
                 raise
 
         data = self._repeat(what, read)
-        if len(data) != length:
+        if len(data) > length:
+            raise InvalidRequestError(
+                f"reading {self.url}/{name}: the storage, or what is before it, answered {len(data)} bytes to a request"
+                f" for {length}, as if it knew no ranges; correct the endpoint, or choose another storage",
+                object_name=name,
+            )
+        if len(data) < length:
             raise cut_off(name, offset, length, len(data))
         return data
 

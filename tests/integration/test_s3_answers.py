@@ -263,6 +263,22 @@ def test_a_directory_bucket_of_s3_express_is_listed(moto_server: S3Server, monke
             store.delete([*names, "chain2", "pack/1"])
 
 
+class WholeObjects(S3Proxy):
+    """Knows no ranges, and answers with the whole object, which HTTP allows."""
+
+    async def exchange(self, request: Request) -> Reply | None:
+        request.headers.popall("Range", None)
+        return await super().exchange(request)
+
+
+def test_a_storage_that_ignores_ranges_is_refused_before_the_first_batch(moto_server: S3Server) -> None:
+    """It was told as damage: "only 32 of the 16 bytes exist", and `varve verify` was to help."""
+    with WholeObjects(moto_server.endpoint_url) as proxy:
+        store = open_at(moto_server, proxy.url)
+        with pytest.raises(InvalidRequestError, match="answered 32 bytes to a request for 16"):
+            check(store)
+
+
 class NoS3(BaseHTTPRequestHandler):
     """A web server that knows nothing of S3."""
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
+from varve.storage.byte_range import cut_off
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.local_store import LocalStore
@@ -83,6 +84,13 @@ class WholeRanges(MemoryStore):
         return self.get(name)[:length]
 
 
+class HalfRanges(MemoryStore):
+    """Finds every range to be cut off."""
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        raise cut_off(name, offset, length, length // 2)
+
+
 class Down(MemoryStore):
     """Answers nothing."""
 
@@ -123,6 +131,7 @@ def test_a_good_store_passes_and_is_left_as_it_was(tmp_path: Path) -> None:
         (Blind, "does not list"),
         (Undying, "still returns an object that was deleted"),
         (WholeRanges, "wrong bytes for a range"),
+        (HalfRanges, "does not return a range of what was just written"),
     ],
 )
 def test_a_store_that_would_lose_state_is_refused(store: type[MemoryStore], message: str) -> None:
