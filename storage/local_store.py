@@ -56,10 +56,19 @@ class LocalStore:
     def __init__(self, root: str | Path, *, tokens: TokenSource | None = None) -> None:
         """The directory is made at the first write. `tokens` names the temporary files.
 
-        Raises `InvalidRequestError` if `root` exists and is not a directory.
+        Raises `InvalidRequestError` if `root` is no directory and cannot be one, `DidNotHappenError` if the disk
+        does not tell.
         """
         self._root = Path(os.path.abspath(root))  # noqa: PTH100 - resolve() would follow a link that may move
-        if self._root.exists() and not self._root.is_dir():
+        if "\0" in str(root):
+            raise InvalidRequestError(f"{str(root)!r} has a zero character; give a directory as storage location")
+        try:
+            is_directory = stat.S_ISDIR(self._root.stat().st_mode)
+        except FileNotFoundError:
+            is_directory = True
+        except OSError as error:
+            raise happened_not(error, f"opening {self._root}") from error
+        if not is_directory:
             raise InvalidRequestError(f"{self._root} is not a directory; give a directory as storage location")
         self._tokens = tokens or SystemTokens()
         self._directories = DurableDirectories(self._root)

@@ -12,6 +12,7 @@ from varve.storage.errors import InvalidRequestError
 from varve.storage.local_store import LocalStore
 from varve.storage.memory_store import shared_memory_store
 from varve.storage.prefixed_store import substore
+from varve.storage.s3_dialect import S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -73,9 +74,13 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
 
 def open_like(store: ObjectStore, url: str) -> ObjectStore:
     """The store at a URL, with the options of `store` if both are of one kind. Errors as `open_store`."""
-    scheme = url.partition(":")[0].lower()
-    same = store.url.partition(":")[0].lower() == scheme
+    same = _kind(url) == _kind(store.url)
     return open_store(url, getattr(store, "storage_options", None) if same else None)
+
+
+def _kind(url: str) -> str:
+    scheme = url.partition(":")[0].lower()
+    return S3_PROTOCOLS[0] if scheme in S3_PROTOCOLS else scheme
 
 
 def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:

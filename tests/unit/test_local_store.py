@@ -198,6 +198,20 @@ def test_a_root_that_becomes_a_file_is_an_invalid_request(store: LocalStore, tmp
         store.put("a", b"x")
 
 
+def test_a_root_that_cannot_be_is_refused_when_it_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error of the operating system came out as it was."""
+    for root in (tmp_path / ("a" * 300), f"{tmp_path}/a\0b"):
+        with pytest.raises(InvalidRequestError, match=r"too long|zero character"):
+            LocalStore(root)
+
+    def stat(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(Path, "stat", stat)  # whoever runs tests as root may look everywhere
+    with pytest.raises(InvalidRequestError, match="permission denied: give this process"):
+        LocalStore(tmp_path / "locked" / "in")
+
+
 def test_temporary_files_are_never_objects(store: LocalStore, tmp_path: Path) -> None:
     store.put("a", b"x")
     (tmp_path / "store" / TEMPORARY / "stale").write_bytes(b"from a crash")

@@ -167,6 +167,9 @@ def test_another_store_is_opened_alike_if_it_is_of_the_same_kind(tmp_path: Path)
     assert isinstance(beside, FsspecStore)
     assert beside.storage_options == root.storage_options
     assert beside.url == "s3://other/log"
+    also = open_like(root, "s3a://other/log")
+    assert isinstance(also, FsspecStore)
+    assert also.storage_options == root.storage_options, "s3:// and s3a:// are one kind"
     assert open_like(root, str(tmp_path)).url == f"file://{tmp_path}"
     unlike = open_like(open_store(str(tmp_path)), "s3://other/log")
     assert isinstance(unlike, FsspecStore)
