@@ -41,7 +41,26 @@ _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueErr
 _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
-_PASSING_400: Final = frozenset({"RequestTimeout", "IncompleteBody", "BadDigest", "XAmzContentSHA256Mismatch"})
+_PASSING_400: Final = frozenset(
+    {
+        "RequestTimeout",
+        "IncompleteBody",
+        "BadDigest",
+        "XAmzContentSHA256Mismatch",
+        # What services of AWS say that are called too often, also those that give keys and credentials.
+        "SlowDown",
+        "Throttling",
+        "ThrottlingException",
+        "ThrottledException",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestLimitExceeded",
+        "BandwidthLimitExceeded",
+        "TooManyRequestsException",
+        "KMS.ThrottlingException",
+        "IDPCommunicationError",
+    }
+)
 _FULL: Final = frozenset(
     {
         "QuotaExceeded",  # Ceph, as 403

@@ -43,6 +43,7 @@ PASSING = (
     Answer(500, "InternalError"),
     FAILED_BUT_DONE,
     Answer(400, "RequestTimeout"),
+    Answer(400, "KMS.ThrottlingException"),
     Answer(503, "ServiceUnavailable", done=True),
     Answer(429, "TooManyRequests"),
 )

@@ -100,6 +100,9 @@ def test_what_trying_again_cannot_cure_says_what_to_correct(error: Exception, ad
         answered(429, "TooManyRequests"),
         answered(400, "RequestTimeout"),
         answered(400, "BadDigest"),
+        answered(400, "ThrottlingException"),
+        answered(400, "KMS.ThrottlingException"),  # of the key that encrypts the bucket
+        answered(400, "Throttling"),  # of STS, where the credentials are from
     ],
 )
 def test_an_unclear_write_may_have_happened_and_a_read_did_not(error: Exception) -> None:
