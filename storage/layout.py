@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
@@ -19,6 +20,10 @@ _HOLD: Final = "+"
 _ABOVE: Final = "../"
 LATEST: Final = "latest"
 """Stands for the newest checkpoint, where a checkpoint or savepoint is chosen."""
+STATE_BYTES_MAX: Final = 200
+"""Of a state's name as a segment; a letter of other scripts than Latin has 6 or 9 bytes there."""
+_STATE_BYTES_KEPT: Final = 160
+_PART_OF_ESCAPE: Final = re.compile("%[0-9A-F]?$")
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
@@ -42,6 +47,14 @@ def _number(n: int) -> str:
 def _segment(text: str) -> str:
     """Any text as one path segment."""
     return quote(text, safe="").replace(".", "%2E")
+
+
+def _state_segment(state: str) -> str:
+    """The name of a state as one path segment; a long one is cut, and its hash added. Manifests have the whole name."""
+    whole = _segment(state)
+    if len(whole) <= STATE_BYTES_MAX:
+        return whole
+    return f"{_PART_OF_ESCAPE.sub('', whole[:_STATE_BYTES_KEPT])}-{sha256(state.encode()).hexdigest()[:32]}"
 
 
 def text_of(name: str) -> str:
@@ -246,12 +259,12 @@ def savepoint(name: str) -> str:
 
 def savepoint_file(token: str, operator: str, state: str, low: int, high: int) -> str:
     """Rows of one state of key groups `[low, high)` in the savepoint `token`."""
-    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_segment(state)}/{_range(low, high)}.parquet"
+    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_state_segment(state)}/{_range(low, high)}.parquet"
 
 
 def savepoint_table(token: str, operator: str, state: str, kind: str) -> str:
     """Rows of one non-keyed state in the savepoint `token`; the dot tells it from the directory of a keyed one."""
-    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_segment(state)}.{kind}.parquet"
+    return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_state_segment(state)}.{kind}.parquet"
 
 
 def savepoint_image(token: str, index: int) -> str:
