@@ -49,6 +49,11 @@ class Health:
         with self._lock:
             self._jobs[status.job] = status
 
+    def forget(self, job: str) -> None:
+        """The job is gone."""
+        with self._lock:
+            self._jobs.pop(job, None)
+
     def alive(self, now_ms: int) -> Verdict:
         """Whether the loop comes around; true until it has had time for the first time."""
         with self._lock:

@@ -31,8 +31,8 @@ from varve.materializer.stop_signal import Stopped
 from varve.storage.chain_reader import ChainReader
 from varve.storage.collector import Collector
 from varve.storage.cut import cut_of
-from varve.storage.errors import DidNotHappenError, MissingObjectError, RetryableError, VarveError
-from varve.storage.job import read_job
+from varve.storage.errors import DidNotHappenError, RetryableError, VarveError
+from varve.storage.job import find_job
 from varve.storage.savepoints import release_clone
 
 if TYPE_CHECKING:
@@ -106,6 +106,8 @@ class JobMaterializer:
         self._demand = DemandWatch(self._store)
         self._running: dict[RangeKey, _Running] = {}
         self._followed: _Followed | None = None
+        self._job_id: str | None = None
+        """Of the job that all this is remembered of."""
         self._schedules: dict[RangeKey, RangeSchedule] = {}
         self._published: dict[RangeKey, _Awaited] = {}
         self._troubles: dict[str, RangeSchedule] = {}
@@ -121,6 +123,11 @@ class JobMaterializer:
     def exists(self) -> bool:
         """Whether the job was there at the last step."""
         return self._followed is not None
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the job was not there at the last step, and nothing of it is left to be done."""
+        return not (self.exists or self._running or "following the chain" in self._troubles)
 
     def step(self, *, on_demand: bool = False, wait_for_ranges: bool = True) -> bool:
         """Do what is due; True if nothing that was tried failed.
@@ -176,6 +183,11 @@ class JobMaterializer:
         if membership is not None and membership.counter:
             self._try("leaving", lambda: leave(self._uninterruptible, membership), on_demand=True)
 
+    def end(self) -> None:
+        """Nobody follows this job any more, which `is_over`."""
+        self.leave()
+        self._status.end()
+
     def close(self) -> None:
         """Take the outcomes of the last ranges; the pool has ended."""
         with suppress(Stopped):
@@ -183,10 +195,8 @@ class JobMaterializer:
 
     def _follow(self) -> ChainView | None:
         if self._followed is None:
-            try:
-                record = read_job(self._store)
-            except MissingObjectError:
-                self._wait(f"job {self._name} does not exist yet in {self._store.url}; waiting for it")
+            record = self._look()
+            if record is None:
                 return None
             self._followed = self._found(record)
         try:
@@ -194,10 +204,32 @@ class JobMaterializer:
         except RetryableError:
             raise
         except VarveError:
-            self._followed = None  # start anew: what was remembered may be of a job of that name that is gone
+            self._followed = None  # start anew: it may be of a job of that name that is gone
             raise
+        if chain is None and self._look() != self._followed.record:
+            self._followed = None
+            return None
         self._wait(f"job {self._name} has no checkpoint yet; waiting for it" if chain is None else "")
         return chain
+
+    def _look(self) -> JobRecord | None:
+        """The job's record; None if there is no job. What is remembered of another one of that name is forgotten."""
+        record = find_job(self._store)
+        job_id = None if record is None else record.job_id
+        if self._job_id not in (None, job_id):
+            self._forget(self._job_id)
+        self._job_id = job_id
+        if record is None:
+            self._wait(f"there is no job {self._name} in {self._store.url}; waiting for it")
+        return record
+
+    def _forget(self, job_id: str) -> None:
+        """A job that is gone leaves nothing: no schedules, no series, no local copies."""
+        self._schedules, self._published = {}, {}
+        self._collection = CollectSchedule()
+        self._released = False
+        self._status.forget()
+        self._given.workspace.discard_others(job_id, self._running.keys())
 
     def _found(self, record: JobRecord) -> _Followed:
         given, reader = self._given, ChainReader(self._store, record.job_id)

@@ -158,6 +158,10 @@ class MaterializerMetrics:
         """How a job stands now."""
         self._gauges.show(status)
 
+    def forget(self, job: str) -> None:
+        """The job is gone; only what was counted stays."""
+        self._gauges.forget(job)
+
     def _queue(self, files: int, size_bytes: int) -> None:
         with self._lock:
             self._queued_files += files

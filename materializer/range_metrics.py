@@ -99,6 +99,12 @@ class RangeMetrics(Collector):
             last = self._shown.last
             self._shown.last = {key: last[key] for key in last if key[0] != status.job or key in current}
 
+    def forget(self, job: str) -> None:
+        """The job is gone."""
+        with self._lock:
+            self._shown.jobs.pop(job, None)
+            self._shown.last = {key: last for key, last in self._shown.last.items() if key[0] != job}
+
     def materialized(self, labels: Labels, duration_ms: int, full_bytes: int, inc_bytes: int) -> None:
         """A materialization has published a snapshot."""
         with self._lock:

@@ -106,7 +106,7 @@ class MaterializerService:
         self._discovered_ms = now_ms
         self._discovery_pause_ms = self._given.config.discovery_ms
         try:
-            self._follow(job_names(self._root))
+            names = job_names(self._root)
         except VarveError as error:
             self._trouble = f"the jobs could not be listed: {error}"
             self._discovery_failures += 1
@@ -115,6 +115,9 @@ class MaterializerService:
             self._report_failure(error)
             return False
         self._trouble, self._discovery_failures = "", 0
+        for name in [name for name, job in self._jobs.items() if name not in names and job.is_over]:
+            self._jobs.pop(name).end()
+        self._follow(names)
         if not self._jobs:
             self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
         if not self._jobs and not self._is_waiting:

@@ -59,6 +59,16 @@ class StatusKeeper:
         """The job could not be followed, or does not exist; its ranges are shown as they were."""
         self._show(replace(self._shown, trouble=trouble))
 
+    def forget(self) -> None:
+        """The job is gone; another one may have its name."""
+        self._log_began, self._skips = {}, {}
+        self._show(JobStatus(job=self._shown.job))
+
+    def end(self) -> None:
+        """Nobody looks at the job any more."""
+        self._given.metrics.forget(self._shown.job)
+        self._given.health.forget(self._shown.job)
+
     def show_failing_steps(self, failing_steps: tuple[str, ...]) -> None:
         """Steps beside following and materializing, such as the collection of garbage, that keep failing."""
         if failing_steps != self._shown.failing_steps:

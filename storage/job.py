@@ -34,6 +34,21 @@ def read_job(store: ObjectStore) -> JobRecord:
     return record
 
 
+def find_job(store: ObjectStore) -> JobRecord | None:
+    """The job whose root the store is at; None if there is none.
+
+    Raises as `read_job`; `MissingObjectError` if its `job.json` is gone, and other objects of it are there.
+    """
+    try:
+        return read_job(store)
+    except MissingObjectError as error:
+        if not store.list(layout.CHAIN):
+            return None
+        raise MissingObjectError(
+            f"the job has lost its {layout.JOB}; bring it back from a copy", object_name=layout.JOB
+        ) from error
+
+
 def open_or_create_job(
     store: ObjectStore,
     *,

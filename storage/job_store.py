@@ -97,6 +97,8 @@ class JobStore:
         self._log_storage = log_storage
         self._tokens = tokens or SystemTokens()
         self._opened: _Stores | None = None
+        self._job_json: bytes | None = None
+        """What it was opened by."""
         self._others: dict[str, JobStore] = {}
 
     @property
@@ -107,6 +109,8 @@ class JobStore:
         store, own = self._reads(name)
         with _own_names(name):
             data = store.get(own)
+        if name == layout.JOB and self._known is None and data != self._job_json:
+            self._opened = None  # another job has the name now, and may be stored in another way
         if store is self._plain and is_sealed(data):
             raise IncompatibleError(
                 f"the object is encrypted, but {layout.JOB} says that the job is not; bring back the {layout.JOB} with "
@@ -194,9 +198,11 @@ class JobStore:
 
     def _read_record(self) -> KnownJob | None:
         try:
-            record = decode_record(self._plain.get(layout.JOB), JobRecord, layout.JOB)
+            data = self._plain.get(layout.JOB)
         except MissingObjectError:
             return None
+        record = decode_record(data, JobRecord, layout.JOB)
+        self._job_json = data
         return KnownJob(record.job_id, record.storage)
 
     def _as_stored(self, known: KnownJob) -> _Stores:

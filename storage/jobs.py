@@ -9,8 +9,8 @@ import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.storage import layout
-from varve.storage.errors import InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.job import read_job
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.job import find_job
 from varve.storage.job_store import JobStore
 
 if TYPE_CHECKING:
@@ -46,18 +46,14 @@ def open_job(root: ObjectStore, job: str) -> OpenJob:
     """
     store = JobStore(root, layout.check_job_name(job))
     try:
-        return OpenJob(store, read_job(store))
-    except MissingObjectError as error:
-        if root.list(f"{job}/{layout.CHAIN}"):
-            raise MissingObjectError(
-                f"the job has lost its {layout.JOB}; bring it back from a copy", job=job, object_name=layout.JOB
-            ) from error
-        raise InvalidRequestError(
-            f"there is no job {job!r} in {root.url}{_known(root, job)}, see `varve jobs`", job=job
-        ) from error
+        record = find_job(store)
     except VarveError as error:
         error.with_context(job=job)
         raise
+    if record is None:
+        like = _known(root, job)
+        raise InvalidRequestError(f"there is no job {job!r} in {root.url}{like}, see `varve jobs`", job=job)
+    return OpenJob(store, record)
 
 
 def _known(root: ObjectStore, wanted: str) -> str:

@@ -3,15 +3,19 @@ other."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.committing_job import CommittingJob
-from tests.materializer_world import World
+from tests.materializer_world import CONFIG, Sidecar, World
+from tests.state_model import KEY_GROUPS, OPERATOR
 from varve.changelog.local_copies import LocalRecovery
+from varve.materializer.sharing import HEARTBEAT_MS
 from varve.materializer.standby import Standby
 from varve.materializer.standby_record import read_standbys
+from varve.storage import layout
 from varve.storage.errors import LineageError, MissingObjectError
 
 if TYPE_CHECKING:
@@ -38,6 +42,68 @@ def begin_anew(world: World) -> None:
     world.job = CommittingJob(world.store, world.clock, parallelism=1, runs=runs)
     world.job.start()
     world.commit(4)
+
+
+def followed(sidecar: Sidecar) -> dict[str, float | None]:
+    """What monitoring sees of the job."""
+    sample = sidecar.given.metrics.registry.get_sample_value
+    of_range = {"job": "job", "operator": OPERATOR, "key_groups": f"0-{KEY_GROUPS - 1}"}
+    return {
+        "seq": sample("varve_checkpoint_seq", {"job": "job"}),
+        "log": sample("varve_log_batches", of_range),
+        "failing": sample("varve_failing", of_range),
+    }
+
+
+def copies(sidecar: Sidecar) -> list[str]:
+    return sorted(path.parent.parent.name for path in sidecar.workspace.directory.glob("ranges/*/*/*"))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_materializer_leaves_nothing_of_a_job_that_is_gone(world: World, *, named: bool) -> None:
+    """A range that failed made it not ready for ever, and its heartbeats made the directory anew."""
+    config = replace(CONFIG, job="job" if named else None, discovery_ms=1, share=True, max_failures_allowed=0)
+    sidecar = world.sidecar(config)
+    assert sidecar.fold()
+    assert (followed(sidecar)["seq"], copies(sidecar)) == (world.newest().seq, [world.reader.job_id])
+    world.commit(3, upload=True)
+    for name in world.names(layout.SEGMENTS):
+        world.store.put(name, b"damaged")
+    assert not sidecar.fold()
+    assert not sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    delete(world)
+    for _ in range(3):
+        world.clock.advance(HEARTBEAT_MS / 1_000)
+        assert sidecar.poll()
+    assert followed(sidecar) == {"seq": 0 if named else None, "log": None, "failing": None}
+    assert sidecar.given.health.ready(sidecar.given.now_ms()).ok
+    assert (world.names(""), copies(sidecar)) == ([], [])
+    begin_anew(world)
+    assert sidecar.fold()
+    assert (followed(sidecar)["seq"], copies(sidecar)) == (world.newest().seq, [world.reader.job_id])
+
+
+@pytest.mark.parametrize("is_seen", [True, False], ids=["gone for a while", "replaced at once"])
+def test_a_materializer_keeps_no_copies_of_a_job_that_is_gone(world: World, *, is_seen: bool) -> None:
+    sidecar = world.sidecar(replace(CONFIG, job="job"))
+    assert sidecar.fold()
+    assert copies(sidecar) == [world.reader.job_id]
+    delete(world)
+    if is_seen:
+        assert sidecar.poll()
+        assert copies(sidecar) == []
+    begin_anew(world)
+    assert sidecar.fold() == is_seen, "the entries of another job are an error the first time"
+    assert sidecar.fold()
+    assert copies(sidecar) == [world.reader.job_id]
+
+
+def test_a_job_that_has_lost_its_record_is_not_waited_for_silently(world: World) -> None:
+    world.store.delete([layout.JOB])
+    sidecar = world.sidecar(replace(CONFIG, job="job"))
+    assert not sidecar.poll()
+    [reason] = sidecar.given.health.ready(sidecar.given.now_ms()).reasons
+    assert "has lost its job.json" in reason
 
 
 @pytest.mark.parametrize("is_seen", [True, False], ids=["gone for a while", "replaced at once"])

@@ -12,7 +12,7 @@ from varve.storage import layout
 from varve.storage.clock import SystemTokens
 from varve.storage.encryption_key import KEY_VARIABLE, EncryptionKey
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
-from varve.storage.job import open_or_create_job, read_job
+from varve.storage.job import find_job, open_or_create_job, read_job
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.memory_store import MemoryStore
@@ -64,6 +64,23 @@ def test_a_store_that_was_open_before_the_job_was_made_encrypts_from_then_on() -
     make(root)
     store.put(CHAIN, b"an entry")
     assert is_sealed(root.get(f"job/{CHAIN}"))
+
+
+@pytest.mark.parametrize("provider", [None, "environment"])
+def test_the_next_job_of_a_name_is_stored_as_its_own_record_says(provider: str | None) -> None:
+    """Who follows a name for long reads `job.json` again when the job is gone."""
+    root, other = MemoryStore(), "environment" if provider is None else None
+    make(root, provider=provider)
+    store = JobStore(root, "job")
+    read_job(store)
+    store.put(CHAIN, b"of the first")
+    root.delete([meta.name for meta in root.list("")])
+    assert find_job(store) is None
+    make(root, provider=other)
+    read_job(store)
+    store.put(CHAIN, b"of the second")
+    assert is_sealed(root.get(f"job/{CHAIN}")) == (other is not None)
+    assert store.get(CHAIN) == b"of the second"
 
 
 def test_who_knows_the_record_does_not_read_it() -> None:
