@@ -16,7 +16,7 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from varve.changelog.descriptors import ValueStateDescriptor
 from varve.changelog.types import Types
 from varve.spark_integration.grouped_function import GroupedFunction
-from varve.spark_integration.pandas_rows import FRAME_ROWS, rows_of_frame, to_frame
+from varve.spark_integration.pandas_rows import FRAME_ROWS, PandasRows, to_frame
 from varve.spark_integration.processor_states import ColumnValues
 from varve.spark_integration.stateful_processor import KeyTuples
 from varve.spark_integration.timer_service import USER_TIMERS, TimeDomain
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from varve.changelog.keyed_backend import KeyedStateBackend
 
@@ -57,7 +58,7 @@ class GroupStateFunction(GroupedFunction):
         timeout: str,
         *,
         input_columns: list[str],
-        output_columns: list[str],
+        output: StructType,
         key_columns: Sequence[str],
         has_watermark: bool,
     ) -> None:
@@ -65,7 +66,7 @@ class GroupStateFunction(GroupedFunction):
         self._schema = state_schema
         self._timeout = timeout
         self._input_columns = input_columns
-        self._output_columns = output_columns
+        self._output = output
         self._key_columns = key_columns
         self._has_watermark = has_watermark
         self.wants_heartbeats = timeout in _DOMAINS
@@ -74,6 +75,7 @@ class GroupStateFunction(GroupedFunction):
     def attach(self, backend: KeyedStateBackend) -> None:
         self._backend = backend
         self._keys = KeyTuples(backend, self._key_columns)
+        self._frames = PandasRows(self._output)
         self._values = ColumnValues(self._schema, "the group's state")
         self._state = backend.get_state(ValueStateDescriptor(GROUP_STATE, self._values.type))
         domain = _DOMAINS.get(self._timeout)
@@ -88,6 +90,7 @@ class GroupStateFunction(GroupedFunction):
         self._watermark_ms = watermark_ms or 0 if self._has_watermark else GroupState.NO_TIMESTAMP
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
+        self._frames.note_zone(batch.schema)
         return [(batch, i) for i in range(batch.num_rows)]
 
     def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
@@ -141,7 +144,7 @@ class GroupStateFunction(GroupedFunction):
                 f"the function returned a {type(result).__name__}; return an iterator of pandas DataFrames"
             )
         for frame in result:
-            yield from rows_of_frame(frame, self._output_columns)
+            yield from self._frames.output_rows(frame)
         self._keep(state)
 
     def _keep(self, state: GroupState) -> None:

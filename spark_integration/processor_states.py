@@ -13,18 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.collection_types import MapType, SequenceType
 from varve.changelog.composite_types import RowType
-from varve.changelog.time_types import InstantType
+from varve.changelog.time_types import InstantType, SqlTimestampType
 from varve.changelog.types import as_type
 from varve.spark_integration.arrow_rows import row_class
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from datetime import tzinfo
 
     from varve.changelog import state
     from varve.changelog.wire_type import WireType
 
-_PLAIN: Final = frozenset({bool, int, float, str, bytes, type(None)})
+_PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, type(None)})
 
 
 def columns_type(schema: Any, what: str) -> RowType:
@@ -50,8 +51,6 @@ def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of 
     kind = type(value)
     if kind in _PLAIN:
         return value
-    if kind is datetime:
-        return value.astimezone() if value.tzinfo is None else value
     if hasattr(value, "to_pytimedelta"):
         return value.to_pytimedelta()
     if hasattr(value, "to_pydatetime"):
@@ -80,7 +79,7 @@ class ColumnValues:
     def __init__(self, schema: Any, what: str) -> None:
         self.type = columns_type(schema, what)
         self._what = what
-        self._naive = [_holds_naive(kind) for kind in self.type.types]
+        self._writers = [value_writer(kind) for kind in self.type.types]
         readers = [_reader(kind) for kind in self.type.types]
         self._readers = readers if any(r is not None for r in readers) else None
 
@@ -95,8 +94,11 @@ class ColumnValues:
             raise InvalidRequestError(
                 f"{self._what} takes a tuple of {self.type.arity} values {list(self.type.names)}, not {value!r}"
             )
-        pairs = zip(given, self.type.types, self._naive, strict=True)
-        return tuple([_as_stored(plain_value(item), kind) if deep else plain_value(item) for item, kind, deep in pairs])
+        try:
+            return tuple([_converted(write, plain_value(i)) for i, write in zip(given, self._writers, strict=True)])
+        except (OverflowError, ValueError) as error:
+            problem = f"{self._what} takes timestamps of the years 1 to 9999 in every time zone, not {value!r}: {error}"
+            raise InvalidRequestError(problem) from error
 
     def outward(self, stored: Any) -> tuple[Any, ...]:
         """What Spark would give."""
@@ -110,27 +112,63 @@ class ColumnValues:
         )
 
 
-def _holds_naive(kind: WireType) -> bool:
-    """Whether values of that type need another look on their way in: the naive datetimes of timestamp_ntz."""
-    return not isinstance(kind, InstantType) and "timestamp" in kind.notation()
+def value_writer(  # noqa: PLR0911  one line for each kind of type
+    kind: WireType, zone: tzinfo | None = None
+) -> Callable[[Any], Any] | None:
+    """How a plain value becomes one of that type: a naive datetime is of a time zone, where the type has one.
 
+    Args:
+        kind: The type.
+        zone: The time zone; None: the local one.
 
-def _as_stored(value: Any, kind: WireType) -> Any:  # noqa: PLR0911  one line for each kind of type
-    """`plain_value` gave every datetime a zone; a type without zone takes the local wall clock back."""
-    if value is None or isinstance(kind, InstantType):
-        return value
-    if isinstance(value, datetime):
-        return value.astimezone().replace(tzinfo=None)
+    Returns:
+        None if a plain value is one already.
+    """
+    if isinstance(kind, InstantType):
+        return partial(_in_zone, zone)
+    if isinstance(kind, SqlTimestampType):
+        return lambda given: given.astimezone(zone).replace(tzinfo=None) if _is_aware(given) else given
     if isinstance(kind, RowType):
-        if isinstance(value, dict):
-            named: Any = value
-            return {n: _as_stored(named.get(n), t) for n, t in zip(kind.names, kind.types, strict=True)}
-        return tuple([_as_stored(item, t) for item, t in zip(value, kind.types, strict=True)])
+        writers = {name: value_writer(field, zone) for name, field in zip(kind.names, kind.types, strict=True)}
+        return partial(_written_fields, writers) if any(writers.values()) else None
     if isinstance(kind, MapType):
-        return {_as_stored(k, kind.key): _as_stored(v, kind.value) for k, v in value.items()}
+        of_key, of_value = value_writer(kind.key, zone), value_writer(kind.value, zone)
+        if of_key is None and of_value is None:
+            return None
+        return partial(_written_entries, of_key, of_value)
     if isinstance(kind, SequenceType):
-        return [_as_stored(item, kind.element) for item in value]
-    return value
+        of_item = value_writer(kind.element, zone)
+        if of_item is None:
+            return None
+        return lambda held: [_converted(of_item, i) for i in held] if isinstance(held, list | tuple) else held
+    return None
+
+
+def _in_zone(zone: tzinfo | None, value: Any) -> Any:
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        return value
+    return value.astimezone() if zone is None else value.replace(tzinfo=zone)
+
+
+def _is_aware(value: Any) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+def _written_entries(of_key: Callable[[Any], Any] | None, of_value: Callable[[Any], Any] | None, given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given  # which is refused later
+    entries: Any = given
+    return {_converted(of_key, key): _converted(of_value, value) for key, value in entries.items()}
+
+
+def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], given: Any) -> Any:
+    """The fields of a struct, by name or in order; what is no such struct stays as it is, and is refused later."""
+    if isinstance(given, dict):
+        named: Any = given
+        return {name: _converted(writers.get(name), value) for name, value in named.items()}
+    if isinstance(given, list | tuple) and len(given) == len(writers):
+        return tuple([_converted(write, value) for write, value in zip(writers.values(), given, strict=True)])
+    return given
 
 
 def _reader(kind: WireType) -> Callable[[Any], Any] | None:
@@ -147,15 +185,15 @@ def _reader(kind: WireType) -> Callable[[Any], Any] | None:
         of_key, of_value = _reader(kind.key), _reader(kind.value)
         if of_key is None and of_value is None:
             return None
-        return lambda held: {_read(of_key, k): _read(of_value, v) for k, v in held.items()}
+        return lambda held: {_converted(of_key, k): _converted(of_value, v) for k, v in held.items()}
     if isinstance(kind, SequenceType):
         of_item = _reader(kind.element)
-        return None if of_item is None else lambda held: [_read(of_item, item) for item in held]
+        return None if of_item is None else lambda held: [_converted(of_item, item) for item in held]
     return None
 
 
-def _read(reader: Callable[[Any], Any] | None, value: Any) -> Any:
-    return value if reader is None or value is None else reader(value)
+def _converted(convert: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)
 
 
 class ProcessorValueState:

@@ -159,7 +159,7 @@ def processor_function(
     """A processor as a function. Raises `InvalidRequestError` if it is none, or the time mode is none."""
     method = "transform_with_state_in_pandas" if in_pandas else "transform_with_state"
     make = PandasProcessorFunction if in_pandas else ProcessorFunction
-    return make(check_processor(processor, method), TimeMode.of(time_mode), output.names, key_columns)
+    return make(check_processor(processor, method), TimeMode.of(time_mode), output, key_columns)
 
 
 def group_state_function(
@@ -177,7 +177,7 @@ def group_state_function(
         state_type,
         timeout,
         input_columns=before.elements.schema.names,
-        output_columns=output.names,
+        output=output,
         key_columns=key_columns,
         has_watermark=_has_watermark(before),
     )

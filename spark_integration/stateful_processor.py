@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 
 from varve.spark_integration.arrow_rows import row_class
 from varve.spark_integration.grouped_function import GroupedFunction
-from varve.spark_integration.pandas_rows import PandasRows, rows_of_frame
+from varve.spark_integration.pandas_rows import PandasRows
 from varve.spark_integration.processor_handle import ProcessorHandle, ProcessorTimers, TimeMode
 from varve.storage.errors import InvalidRequestError
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
     from varve.changelog.keyed_backend import KeyedStateBackend
     from varve.spark_integration.functions import RuntimeContext
@@ -57,16 +58,16 @@ class ProcessorFunction(GroupedFunction):
     Args:
         processor: The user's.
         mode: Which timers it may have.
-        columns: Names of the output columns.
+        output: The output columns.
         key_columns: Names of the columns that make the key.
     """
 
     def __init__(
-        self, processor: StatefulProcessor, mode: TimeMode, columns: list[str], key_columns: Sequence[str]
+        self, processor: StatefulProcessor, mode: TimeMode, output: StructType, key_columns: Sequence[str]
     ) -> None:
         self._processor = processor
         self._mode = mode
-        self._columns = columns
+        self._output = output
         self._key_columns = key_columns
         handles = type(processor).handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
         self.wants_heartbeats = handles and mode is not TimeMode.NONE
@@ -136,7 +137,7 @@ class PandasProcessorFunction(ProcessorFunction):
 
     def attach(self, backend: KeyedStateBackend) -> None:
         super().attach(backend)
-        self._frames = PandasRows()
+        self._frames = PandasRows(self._output)
 
     def read(self, batch: pa.RecordBatch) -> list[Any]:
         return self._frames.rows(batch)
@@ -150,7 +151,7 @@ class PandasProcessorFunction(ProcessorFunction):
     def _outward(self, result: Any) -> Iterable[Any] | None:
         if result is None:
             return None
-        return (row for frame in result for row in rows_of_frame(frame, self._columns))
+        return (row for frame in result for row in self._frames.output_rows(frame))
 
 
 def _by_name(row: Any) -> Any:

@@ -9,9 +9,13 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from varve import KeyedProcessFunction
+from varve.datastream import DataStream
 from varve.storage.errors import InvalidRequestError, UserFunctionError
 from varve.testing import OperatorHarness
 
@@ -111,3 +115,97 @@ def test_whole_numbers_of_any_kind_are_taken() -> None:
 def test_rows_of_different_kinds_are_the_functions_error() -> None:
     with pytest.raises(UserFunctionError, match="expected 2 columns"):
         yielded("a int, b int", (1, 2), 5)
+
+
+class Frames(StatefulProcessor):
+    """Keeps the last timestamp of a key, and gives its DataFrames back with what it has kept and a wall time."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.last = handle.getValueState("last", "t timestamp, w timestamp_ntz, s struct<w:timestamp_ntz>")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        for frame in rows:
+            (at,) = frame["t"]
+            assert frame["a"][0] == [at], "one time zone at every depth"
+            self.last.update((at, SKIPPED, {"w": SKIPPED}))
+            assert self.last.get() == (at, SKIPPED, (SKIPPED,))
+            yield frame.assign(w=SKIPPED)
+
+    def close(self) -> None:
+        pass
+
+
+def group(_: Any, frames: Any, state: Any) -> Iterator[Any]:
+    for frame in frames:
+        state.update((SKIPPED,))
+        yield frame.assign(w=state.get[0])
+
+
+@pytest.mark.usefixtures("zone")
+@pytest.mark.parametrize("kind", ["processor", "group"])
+def test_dataframes_have_the_time_zone_of_the_input_in_and_out(kind: str) -> None:
+    """Found where it was not the local one, with timestamps within a column, and with wall times."""
+    columns = "k string, t timestamp, a array<timestamp>"
+    output = f"{columns}, w timestamp_ntz"
+
+    def program(stream: Any) -> DataStream:
+        keyed = stream.key_by("k")
+        if kind == "group":
+            return keyed.apply_in_pandas_with_state(group, output, "w timestamp_ntz", uid="pandas")
+        return keyed.transform_with_state_in_pandas(Frames(), output, uid="pandas")
+
+    local = NOON.astimezone().replace(tzinfo=None)
+    with OperatorHarness(program, columns) as harness:
+        assert harness.process_batch([("a", local, [local])]) == [("a", local, [local], SKIPPED)]
+
+
+@pytest.mark.usefixtures("zone")
+def test_dataframes_without_timestamps_in_the_input_have_local_time() -> None:
+    local = NOON.astimezone().replace(tzinfo=None)
+
+    def function(key: Any, frames: Any, state: Any) -> Iterator[Any]:
+        del frames, state
+        yield pd.DataFrame({"k": key, "t": [local]})
+
+    def program(stream: Any) -> DataStream:
+        keyed = stream.key_by("k")
+        return keyed.apply_in_pandas_with_state(function, "k string, t timestamp", "n int", uid="pandas")
+
+    with OperatorHarness(program, "k string") as harness:
+        assert harness.process_batch([("a",)]) == [("a", local)]
+
+
+class Wall(StatefulProcessor):
+    """Keeps a wall time and the same within others, in each kind of state."""
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.value = handle.getValueState("value", "w timestamp_ntz, t timestamp")
+        self.items = handle.getListState("items", "a array<timestamp_ntz>, m map<timestamp_ntz,timestamp>")
+        self.map = handle.getMapState("map", "w timestamp_ntz", "s struct<w:timestamp_ntz,t:timestamp>")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802, N803
+        del key, rows, timerValues
+        local = NOON.astimezone().replace(tzinfo=None)
+        self.value.update((SKIPPED, local))
+        self.items.put([([SKIPPED, None], {SKIPPED: NOON})])
+        self.map.updateValue((SKIPPED,), ((SKIPPED, local),))
+        assert self.value.get() == (SKIPPED, local)
+        assert list(self.items.get()) == [([SKIPPED, None], {SKIPPED: local})]
+        assert list(self.map.iterator()) == [((SKIPPED,), ((SKIPPED, local),))]
+        with pytest.raises(InvalidRequestError, match="timestamps of the years 1 to 9999"):
+            self.value.update((SKIPPED, datetime.max.replace(tzinfo=UTC).replace(tzinfo=None)))
+        assert self.value.get() == (SKIPPED, local)
+        yield Row(k="done")
+
+    def close(self) -> None:
+        pass
+
+
+def test_wall_times_in_a_processors_state_are_as_they_were_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found with a wall time that is none in the local time zone, which came back an hour earlier."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "America/New_York")
+        time.tzset()
+        with OperatorHarness.of_function(Wall(), "k", "k string", "k string") as harness:
+            assert harness.process_batch([("a",)]) == [("done",)]
+    time.tzset()

@@ -13,6 +13,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from varve.changelog.batch_time import BatchTime
 from varve.changelog.hashmap_store import HashMapStore
@@ -25,6 +26,8 @@ from varve.spark_integration.processor_handle import TimeMode
 from varve.spark_integration.stateful_processor import PandasProcessorFunction, ProcessorFunction, check_processor
 from varve.storage.errors import InvalidRequestError
 from varve.storage.records import Link
+
+OUTPUT = StructType([StructField("k", StringType()), StructField("n", LongType())])
 
 
 class Bench:
@@ -91,7 +94,7 @@ class Acting(StatefulProcessor):
 
 
 def bench_of(init: Any, act: Any, fire: Any = None, mode: str = "None") -> Bench:
-    return Bench(ProcessorFunction(Acting(init, act, fire), TimeMode.of(mode), ["k", "n"], ["k"]))
+    return Bench(ProcessorFunction(Acting(init, act, fire), TimeMode.of(mode), OUTPUT, ["k"]))
 
 
 def nothing(*_: Any) -> None:
@@ -219,7 +222,7 @@ def test_a_deleted_state_is_gone_for_every_key() -> None:
     bench = bench_of(make, put)
     bench.batch(("a", 1), ("b", 2), ("b", 3))
     then = Acting(delete_and_make, lambda self, key, *_: [Row(k=key[0], n=self.map.exists())])
-    bench.put(ProcessorFunction(then, TimeMode.NONE, ["k", "n"], ["k"]))
+    bench.put(ProcessorFunction(then, TimeMode.NONE, OUTPUT, ["k"]))
     assert bench.batch(("a", 1)) == [{"k": "a", "n": False}]
     assert list(bench.backend.get_keys("map")) == []
 
@@ -255,7 +258,7 @@ def test_state_expires_when_it_was_not_written_for_so_long() -> None:
     assert at(109, 0) == ((1,), [1], [1], (1,)), "a read renews nothing"
     assert at(110, 0) == (None, [1], [1], (1,))
     assert at(119, 2) == ((2,), [1, 2], [1, 2], (2,))
-    bench.put(ProcessorFunction(Acting(init, act), TimeMode.PROCESSING_TIME, ["k", "n"], ["k"]))
+    bench.put(ProcessorFunction(Acting(init, act), TimeMode.PROCESSING_TIME, OUTPUT, ["k"]))
     assert at(120, 0) == ((2,), [2], [2], (2,)), "elements and entries expire by themselves"
     assert at(1000, 0) == (None, [], [], (2,))
     assert not bench.failures
@@ -277,7 +280,7 @@ def test_a_state_with_ttl_is_deleted_and_made_anew() -> None:
 
     bench = bench_of(init, act, mode="ProcessingTime")
     assert bench.batch(("a", 1), time_ms=1) == [{"k": "a", "n": None}]
-    bench.put(ProcessorFunction(Acting(again, act), TimeMode.PROCESSING_TIME, ["k", "n"], ["k"]))
+    bench.put(ProcessorFunction(Acting(again, act), TimeMode.PROCESSING_TIME, OUTPUT, ["k"]))
     assert bench.batch(("a", 2), time_ms=2) == [{"k": "a", "n": None}]
     assert bench.batch(("a", 3), time_ms=21) == [{"k": "a", "n": (2,)}]
     assert not bench.failures
@@ -337,7 +340,7 @@ def test_initial_state_comes_before_the_rows_of_its_key() -> None:
     def act(self: Any, key: Any, rows: Any, _: Any) -> list[Row]:
         return [Row(k=key[0], n=[v for (v,) in self.list.get()] + [r.n for r in rows])]
 
-    bench = Bench(ProcessorFunction(Starting(init, act), TimeMode.NONE, ["k", "n"], ["k"]))
+    bench = Bench(ProcessorFunction(Starting(init, act), TimeMode.NONE, OUTPUT, ["k"]))
     assert bench.batch(("a", 1), initial=(("a", 10), ("z", 5), ("a", 11))) == [{"k": "a", "n": [10, 11, 1]}]
     assert bench.batch(("z", 2)) == [{"k": "z", "n": [5, 2]}]
     assert not bench.failures
@@ -373,11 +376,11 @@ def test_dataframes_go_in_and_out() -> None:
         yield pd.DataFrame({"k": [], "n": []})
         yield pd.DataFrame([["y", float("nan")]])
 
-    bench = Bench(PandasProcessorFunction(Acting(nothing, act), TimeMode.NONE, ["k", "n"], ["k"]))
+    bench = Bench(PandasProcessorFunction(Acting(nothing, act), TimeMode.NONE, OUTPUT, ["k"]))
     assert bench.batch(("a", 1), ("a", 2)) == [("a", 3.0), ("x", None), ("y", None)]
     for wrong in (5, pd.DataFrame({"k": [1]}), pd.DataFrame([[1]])):
         with pytest.raises(InvalidRequestError, match="the function yielded"):
-            rows_of_frame(wrong, ["k", "n"])
+            rows_of_frame(wrong, ["k", "n"], [None, None])
 
 
 def test_initial_state_and_late_rows_do_not_change_what_pandas_makes_of_a_column() -> None:
@@ -389,7 +392,7 @@ def test_initial_state_and_late_rows_do_not_change_what_pandas_makes_of_a_column
         told.extend(str(frame["n"].dtype) for frame in frames)
 
     told: list[Any] = []
-    bench = Bench(PandasProcessorFunction(Starting(nothing, act), TimeMode.NONE, ["k", "n"], ["k"]))
+    bench = Bench(PandasProcessorFunction(Starting(nothing, act), TimeMode.NONE, OUTPUT, ["k"]))
     bench.grouped.begin(0, None, None)
     struct = pa.array([None, {"at": datetime(2026, 1, 1, tzinfo=UTC), "start": 1}, None])
     batch = pa.record_batch({"k": ["a", "a", "b"], "n": [1, None, None], INITIAL_COLUMN: struct})
@@ -416,7 +419,7 @@ def test_a_group_keeps_its_state_and_times_out_once() -> None:
     def made() -> GroupStateFunction:
         return GroupStateFunction(
             function, "total bigint", check_timeout(GroupStateTimeout.ProcessingTimeTimeout),
-            input_columns=["k", "n"], output_columns=["k", "n"], key_columns=["k"], has_watermark=False,
+            input_columns=["k", "n"], output=OUTPUT, key_columns=["k"], has_watermark=False,
         )  # fmt: skip
 
     bench = Bench(made())
@@ -447,7 +450,7 @@ def test_a_call_that_says_nothing_leaves_the_time_out() -> None:
 
     made = GroupStateFunction(
         function, "total bigint", GroupStateTimeout.EventTimeTimeout,
-        input_columns=["k", "n"], output_columns=["k", "n"], key_columns=["k"], has_watermark=True,
+        input_columns=["k", "n"], output=OUTPUT, key_columns=["k"], has_watermark=True,
     )  # fmt: skip
     bench = Bench(made)
     assert bench.batch(("a", 50)) == [("a", 0)]
