@@ -28,13 +28,26 @@ class WindowTriggerContext(Trigger.OnMergeContext):
         self._handles: dict[tuple[str, str], Any] = {}
         self._merged: Sequence[int] = ()
         self._timers: Any = None
+        self._removal: tuple[TimeDomain, int | None] = TimeDomain.EVENT_TIME, None
         self._time_ms = self._watermark_ms = 0
 
     def about(
-        self, namespace: int, ctx: KeyedProcessFunction.Context, merged: Sequence[int] = ()
+        self,
+        namespace: int,
+        ctx: KeyedProcessFunction.Context,
+        removal: tuple[TimeDomain, int | None],
+        merged: Sequence[int] = (),
     ) -> WindowTriggerContext:
-        """The context itself, now about this window; while windows merge: that it is made of these."""
+        """The context itself, now about this window.
+
+        Args:
+            namespace: Of the window.
+            ctx: Of the call.
+            removal: The timer of the window's removal, which is not the trigger's to delete; None: there is none.
+            merged: While windows merge: namespaces of those that it is made of.
+        """
         self._states.namespace = namespace
+        self._removal = removal
         self._merged = merged
         self._timers = ctx.timer_service()
         self._time_ms, self._watermark_ms = ctx.current_processing_time(), ctx.current_watermark()
@@ -53,10 +66,14 @@ class WindowTriggerContext(Trigger.OnMergeContext):
         self._timers.register(TimeDomain.EVENT_TIME, time, self._states.namespace)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        self._timers.delete(TimeDomain.PROCESSING_TIME, fires_at(time), self._states.namespace)
+        self._delete(TimeDomain.PROCESSING_TIME, fires_at(time))
 
     def delete_event_time_timer(self, time: int) -> None:
-        self._timers.delete(TimeDomain.EVENT_TIME, time, self._states.namespace)
+        self._delete(TimeDomain.EVENT_TIME, time)
+
+    def _delete(self, domain: TimeDomain, time_ms: int) -> None:
+        if (domain, time_ms) != self._removal:  # else the window would never be removed
+            self._timers.delete(domain, time_ms, self._states.namespace)
 
     def get_partitioned_state(self, state_descriptor: StateDescriptor) -> Any:
         try:

@@ -26,7 +26,7 @@ from varve.spark_integration.windows import FixedWindows, GlobalWindow, SessionW
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from varve.changelog.state import MapState
     from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
@@ -83,7 +83,7 @@ class TriggeredWindowOperator(WindowOperator):
         stamp: Any = ctx.timestamp()
         for window in windows:
             is_first = self._contents.add(window.pane, value)
-            asked = self._trigger_context.about(window.namespace, ctx)
+            asked = self._asked(window, ctx)
             result = self._trigger.on_element(value, stamp, window.window, asked)
             self._act(result, self._trigger.on_element, window, ctx, out)
             if window.is_new or is_first:
@@ -93,10 +93,10 @@ class TriggeredWindowOperator(WindowOperator):
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
         context: Any = ctx
         window = self._window_of(context.namespace)
-        if window is None or self._is_gone(window.window, timestamp, ctx):
+        if window is None or self._is_gone(window, timestamp, ctx):
             return None
         out: list[Any] = []
-        asked = self._trigger_context.about(window.namespace, ctx)
+        asked = self._asked(window, ctx)
         if ctx.time_domain() is TimeDomain.EVENT_TIME:
             call, time_ms = self._trigger.on_event_time, timestamp
         else:
@@ -135,7 +135,14 @@ class TriggeredWindowOperator(WindowOperator):
 
     def _remove(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
         """Let the trigger forget the window."""
-        self._trigger.clear(window.window, self._trigger_context.about(window.namespace, ctx))
+        self._trigger.clear(window.window, self._asked(window, ctx))
+
+    def _asked(
+        self, window: _Window, ctx: KeyedProcessFunction.Context, merged: Sequence[int] = ()
+    ) -> WindowTriggerContext:
+        """What the trigger gets at a call about this window; while windows merge: that it is made of these."""
+        removal = self._domain, self._removal_ms(window.window)
+        return self._trigger_context.about(window.namespace, ctx, removal, merged)
 
     def _removal_ms(self, window: Any) -> int | None:
         """When the timer of the window's removal fires, in the time of the windows; None: never."""
@@ -149,14 +156,17 @@ class TriggeredWindowOperator(WindowOperator):
         if removal_ms is not None:
             timers.register(self._domain, removal_ms, window.namespace)
 
-    def _is_gone(self, window: Any, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> bool:
+    def _is_gone(self, window: _Window, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> bool:
         """Whether the window was removed before this timer."""
-        removal_ms = self._removal_ms(window)
+        removal_ms = self._removal_ms(window.window)
         if removal_ms is None:
             return False
         if ctx.time_domain() is self._domain:
             return removal_ms < timestamp
-        return removal_ms <= (ctx.current_watermark() if self._is_event else ctx.current_processing_time())
+        if self._is_event:
+            return removal_ms <= ctx.current_watermark()
+        # Timers of event time come first, so a window that processing time removes in this batch may still be there.
+        return removal_ms <= ctx.current_processing_time() and not self._contents.read(window.low, window.high)
 
 
 class TriggeredFixedWindowOperator(TriggeredWindowOperator):
@@ -228,8 +238,7 @@ class TriggeredSessionOperator(TriggeredWindowOperator):
         starts = [window.low for window in old]
         if starts != [start]:
             self._contents.merge_sessions(start, starts)
-        merging = self._trigger_context.about(made.namespace, ctx, [window.namespace for window in old])
-        self._trigger.on_merge(made.window, merging)
+        self._trigger.on_merge(made.window, self._asked(made, ctx, [window.namespace for window in old]))
         timers: Any = ctx.timer_service()
         for window in old:
             super()._remove(window, ctx)

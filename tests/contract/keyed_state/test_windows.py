@@ -30,6 +30,8 @@ from varve.spark_integration.window_functions import ProcessWindowFunction
 from varve.spark_integration.window_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
 )
 from varve.spark_integration.windows import (
     EventTimeSessionWindows,
@@ -37,6 +39,7 @@ from varve.spark_integration.windows import (
     SlidingEventTimeWindows,
     TimeWindow,
     TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
 )
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
@@ -315,6 +318,71 @@ def test_continuous_triggers_fire_meanwhile(job: KeyedJob) -> None:
     job.commit()
     assert windows.batch(time_ms=11) == [7]
     assert windows.batch(time_ms=13) == [7], "the end"
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+
+
+class Once(Trigger[Any, Any]):
+    """With the second element, and then never more: it takes its timer of the end back, as triggers on Flink do."""
+
+    count = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())
+
+    def on_element(self, element: Any, timestamp: Any, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        ctx.register_event_time_timer(window.max_timestamp())
+        ctx.register_processing_time_timer(window.max_timestamp())
+        count = ctx.get_partitioned_state(self.count)
+        count.add(1)
+        if count.get() < 2:
+            return TriggerResult.CONTINUE
+        ctx.delete_event_time_timer(window.max_timestamp())
+        ctx.delete_processing_time_timer(window.max_timestamp())
+        return TriggerResult.FIRE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(self.count)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+        ctx.delete_processing_time_timer(window.max_timestamp())
+        ctx.get_partitioned_state(self.count).clear()
+
+
+@pytest.mark.parametrize("assigner", [
+    TumblingEventTimeWindows.of(10), SlidingEventTimeWindows.of(10, 5), EventTimeSessionWindows.with_gap(10),
+    TumblingProcessingTimeWindows.of(10), ProcessingTimeSessionWindows.with_gap(10),
+])  # fmt: skip
+def test_a_window_is_removed_although_its_trigger_has_taken_the_timer_of_the_end_back(
+    job: KeyedJob, assigner: Any
+) -> None:
+    """Found as windows that were never removed, with all that they held."""
+    windows = WindowJob(job, window_operator(assigner, ALL, Tell(), trigger=Once()))
+    windows.batch([Element("a", 1, 5)], time_ms=5)
+    job.commit()
+    assert windows.batch([Element("a", 2, 5)], time_ms=5)
+    job.commit()
+    job.crash()
+    windows.restart()
+    assert windows.batch(watermark_ms=100, time_ms=100) == []
+    job.commit()
+    assert not any(job._contents(job.backend.store).values())
+
+
+def test_a_window_of_processing_time_fires_in_the_batch_that_removes_it(job: KeyedJob) -> None:
+    """Found with a trigger of event time whose timer was due in the same batch: what the window held was lost."""
+    assigner, trigger = TumblingProcessingTimeWindows.of(10), PurgingTrigger.of(EventTimeTrigger.create())
+    windows = WindowJob(job, window_operator(assigner, ALL, Tell(), trigger=trigger))
+    assert windows.batch([Element("a", 1)], time_ms=5, watermark_ms=0) == []
+    job.commit()
+    assert windows.batch(time_ms=50, watermark_ms=9) == [("a", 0, [1])]
     job.commit()
     assert not any(job._contents(job.backend.store).values())
 
