@@ -1,6 +1,7 @@
 """`NamespacedStateStore`: handles of all kinds of state for the current key and one namespace, such as a window.
 
-Invariants: as of `namespaced_state`. Reading a list or a map looks at what the key has in all namespaces.
+Invariants: as of `namespaced_state`. Reading a list or a map looks at what the key has in all namespaces, so these two
+cannot have a time to live that reading renews.
 """
 
 from __future__ import annotations
@@ -15,8 +16,9 @@ from varve.changelog.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
+from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, described, reducing
 from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from varve.changelog.ttl_config import UpdateType
 from varve.changelog.types import Types
 from varve.storage.errors import InvalidRequestError
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.descriptors import StateDescriptor
     from varve.changelog.namespaced_state import MapStates, NamespacedAccumulators
+    from varve.changelog.ttl_config import StateTtlConfig
 
 
 class NamespacedStateStore:
@@ -43,15 +46,16 @@ class NamespacedStateStore:
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
         """One value per key and namespace."""
-        return _Value(self, self._map(state_descriptor, NAMESPACE_TYPE))
+        return _Value(self, self._map(state_descriptor, NAMESPACE_TYPE, state_descriptor.get_ttl_config()))
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
         """A list per key and namespace; adding an element writes that element."""
-        return _List(self, NamespacedLists(self._states, self._name(state_descriptor), state_descriptor.stored_type))
+        return _List(self, self._lists(state_descriptor))
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
         """A map per key and namespace."""
-        return _Map(self, self._map(state_descriptor, Types.TUPLE([NAMESPACE_TYPE, state_descriptor.map_key_type])))
+        key_type = Types.TUPLE([NAMESPACE_TYPE, state_descriptor.map_key_type])
+        return _Map(self, self._map(state_descriptor, key_type, _unread(state_descriptor)))
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """A reduced value per key and namespace."""
@@ -81,8 +85,7 @@ class NamespacedStateStore:
             InvalidRequestError: The state is of a kind that cannot be merged.
         """
         if isinstance(state_descriptor, ListStateDescriptor):
-            lists = NamespacedLists(self._states, self._name(state_descriptor), state_descriptor.stored_type)
-            lists.merge_namespaces(self.namespace, sources)
+            self._lists(state_descriptor).merge_namespaces(self.namespace, sources)
         elif isinstance(state_descriptor, ReducingStateDescriptor | AggregatingStateDescriptor):
             self._accumulators(state_descriptor).merge_namespaces(self.namespace, [self.namespace, *sources])
         else:
@@ -91,16 +94,30 @@ class NamespacedStateStore:
             )
 
     def _accumulators(self, descriptor: ReducingStateDescriptor | AggregatingStateDescriptor) -> NamespacedAccumulators:
-        name, kind = self._name(descriptor), descriptor.stored_type
+        name, kind, ttl = self._name(descriptor), descriptor.stored_type, descriptor.get_ttl_config()
         if isinstance(descriptor, ReducingStateDescriptor):
-            return reducing(self._states, name, kind, descriptor.get_reduce_function().reduce)
-        return aggregating(self._states, name, kind, descriptor.get_agg_function())
+            return reducing(self._states, name, kind, descriptor.get_reduce_function().reduce, ttl)
+        return aggregating(self._states, name, kind, descriptor.get_agg_function(), ttl)
+
+    def _lists(self, descriptor: ListStateDescriptor) -> NamespacedLists:
+        return NamespacedLists(self._states, self._name(descriptor), descriptor.stored_type, _unread(descriptor))
 
     def _name(self, descriptor: StateDescriptor) -> str:
         return f"{self._prefix}/{descriptor.kind}/{descriptor.name}"
 
-    def _map(self, descriptor: StateDescriptor, key_type: Any) -> MapState[Any, Any]:
-        return self._states.get_map_state(MapStateDescriptor(self._name(descriptor), key_type, descriptor.stored_type))
+    def _map(self, descriptor: StateDescriptor, key_type: Any, ttl: StateTtlConfig | None) -> MapState[Any, Any]:
+        return self._states.get_map_state(described(self._name(descriptor), key_type, descriptor.stored_type, ttl))
+
+
+def _unread(descriptor: StateDescriptor) -> StateTtlConfig | None:
+    """The TTL of a state whose namespaces are all read together; `InvalidRequestError` if reading renews it."""
+    config = descriptor.get_ttl_config()
+    if config is not None and config.get_update_type() is UpdateType.OnReadAndWrite:
+        raise InvalidRequestError(
+            f"the {descriptor.kind} state {descriptor.name!r} of a window cannot have a time to live that reading "
+            "renews: let only writing renew it (OnCreateAndWrite)"
+        )
+    return config
 
 
 class _Value(ValueState[Any]):
@@ -180,14 +197,10 @@ class _List(ListState[Any]):
         self._lists.add(self._store.namespace, value)
 
     def add_all(self, values: Sequence[Any]) -> None:
-        for value in _checked(values):
-            self.add(value)
+        self._lists.add_all(self._store.namespace, _checked(values))
 
     def update(self, values: Sequence[Any]) -> None:
-        checked = _checked(values)
-        self.clear()
-        for value in checked:
-            self.add(value)
+        self._lists.replace(self._store.namespace, _checked(values))
 
     def clear(self) -> None:
         namespace = self._store.namespace

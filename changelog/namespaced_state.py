@@ -15,11 +15,12 @@ from varve.changelog.types import Types
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol
 
     from varve.changelog.functions import AggregateFunction
     from varve.changelog.state import MapState, ValueState
+    from varve.changelog.ttl_config import StateTtlConfig
     from varve.changelog.types import TypeLike
 
     class MapStates(Protocol):
@@ -47,6 +48,7 @@ class NamespacedAccumulators:
         accumulator_type: Type of an accumulator.
         add: (accumulator or None, value) → accumulator.
         merge: Two accumulators → one.
+        ttl: Time to live of an accumulator; None: for ever.
     """
 
     __slots__ = ("_add", "_map", "_merge", "_name")
@@ -58,8 +60,9 @@ class NamespacedAccumulators:
         accumulator_type: TypeLike,
         add: Callable[[Any, Any], Any],
         merge: Callable[[Any, Any], Any],
+        ttl: StateTtlConfig | None = None,
     ) -> None:
-        self._map = states.get_map_state(MapStateDescriptor(name, NAMESPACE_TYPE, accumulator_type))
+        self._map = states.get_map_state(described(name, NAMESPACE_TYPE, accumulator_type, ttl))
         self._name = name
         self._add = add
         self._merge = merge
@@ -84,15 +87,19 @@ class NamespacedAccumulators:
         return self._merged([accumulator for _, accumulator in found])
 
     def merge_namespaces(self, target: int, sources: Iterable[int]) -> None:
-        """Let the target have the accumulators of all sources, merged in their order; the sources have none then."""
+        """Let the target have the accumulators of all sources, merged in their order; the sources have none then.
+
+        If merging raises, everything stays as it was.
+        """
         names = list(sources)
         if names == [target]:
             return
         held = [accumulator for name in names if (accumulator := self._map.get(name)) is not None]
-        for name in names:
-            self._map.remove(name)
         if held:
             self._map.put(target, self._merged(held))
+        for name in names:
+            if name != target:
+                self._map.remove(name)
 
     def remove(self, namespace: int) -> None:
         """Remove the accumulator; a missing one is no error."""
@@ -120,15 +127,25 @@ class NamespacedAccumulators:
         self._map.put(namespace, accumulator)
 
 
-def reducing(states: MapStates, name: str, value_type: TypeLike, reduce: Callable[[Any, Any], Any]) -> Any:
+def reducing(
+    states: MapStates,
+    name: str,
+    value_type: TypeLike,
+    reduce: Callable[[Any, Any], Any],
+    ttl: StateTtlConfig | None = None,
+) -> NamespacedAccumulators:
     """Accumulators of a reduce function: they are values."""
     return NamespacedAccumulators(
-        states, name, value_type, lambda held, value: value if held is None else reduce(held, value), reduce
+        states, name, value_type, lambda held, value: value if held is None else reduce(held, value), reduce, ttl
     )
 
 
 def aggregating(
-    states: MapStates, name: str, accumulator_type: TypeLike, function: AggregateFunction[Any, Any, Any]
+    states: MapStates,
+    name: str,
+    accumulator_type: TypeLike,
+    function: AggregateFunction[Any, Any, Any],
+    ttl: StateTtlConfig | None = None,
 ) -> NamespacedAccumulators:
     """Accumulators of an `AggregateFunction`."""
     create, add = function.create_accumulator, function.add
@@ -138,6 +155,7 @@ def aggregating(
         accumulator_type,
         lambda held, value: add(value, create() if held is None else held),
         function.merge,
+        ttl,
     )
 
 
@@ -150,9 +168,9 @@ class NamespacedLists:
 
     __slots__ = ("_elements", "_next")
 
-    def __init__(self, states: MapStates, name: str, element_type: TypeLike) -> None:
+    def __init__(self, states: MapStates, name: str, element_type: TypeLike, ttl: StateTtlConfig | None = None) -> None:
         place = Types.TUPLE([NAMESPACE_TYPE, Types.LONG()])
-        self._elements = states.get_map_state(MapStateDescriptor(name, place, element_type))
+        self._elements = states.get_map_state(described(name, place, element_type, ttl))
         self._next = states.get_state(ValueStateDescriptor(f"{name}/next", Types.LONG()))
 
     def add(self, namespace: int, value: Any) -> None:
@@ -162,6 +180,22 @@ class NamespacedLists:
         place = self._next.value() or 0
         self._elements.put((namespace, place), value)
         self._next.update(place + 1)
+
+    def add_all(self, namespace: int, values: Sequence[Any]) -> None:
+        """Add elements, none of which may be None; none is added if one is wrong."""
+        place = self._next.value() or 0
+        self._elements.put_all({(namespace, place + i): value for i, value in enumerate(values)})
+        if values:
+            self._next.update(place + len(values))
+
+    def replace(self, namespace: int, values: Sequence[Any]) -> None:
+        """Let these be all elements of a namespace, as `add_all`."""
+        before = [place for place in self._elements.keys() if place[0] == namespace]  # noqa: SIM118  a state, not a dict
+        self.add_all(namespace, values)
+        for place in before:
+            self._elements.remove(place)
+        if not values:
+            self.remove_between(namespace, namespace + 1)
 
     def elements(self, low: int, high: int) -> list[Any]:
         """The elements of `low <= namespace < high`, in the order in which they were added."""
@@ -185,6 +219,14 @@ class NamespacedLists:
         for place, value in moved:
             self._elements.remove(place)
             self._elements.put((target, place[1]), value)
+
+
+def described(name: str, key_type: TypeLike, value_type: TypeLike, ttl: StateTtlConfig | None) -> MapStateDescriptor:
+    """The map state beneath."""
+    made = MapStateDescriptor(name, key_type, value_type)
+    if ttl is not None:
+        made.enable_time_to_live(ttl)
+    return made
 
 
 def _namespace_of(item: tuple[int, Any]) -> int:
