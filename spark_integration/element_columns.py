@@ -7,6 +7,7 @@ of day) is a binary column of the value's wire form, or of the pickle itself. No
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from itertools import accumulate, chain
 from typing import TYPE_CHECKING, Any, Final
 
@@ -45,9 +46,9 @@ def value_column(kind: WireType) -> ValueColumn:
     if isinstance(kind, PickledType):
         return _Pickled(kind)
     if isinstance(kind, SequenceType):
-        return _List(value_column(kind.element))
+        return _List(kind)
     if isinstance(kind, MapType):
-        return _Map(value_column(kind.key), value_column(kind.value))
+        return _Map(kind)
     if isinstance(kind, CompositeType):
         return _Struct(kind)
     return _Wire(kind) if isinstance(kind, _NOT_OF_SPARK) else _Stored(kind)
@@ -106,12 +107,13 @@ class _Pickled(ValueColumn):
 class _List(ValueColumn):
     """Lists and arrays."""
 
-    def __init__(self, element: ValueColumn) -> None:
-        self._element = element
-        self.arrow_type = pa.list_(element.arrow_type)
+    def __init__(self, kind: SequenceType) -> None:
+        self._kind = kind
+        self._element = value_column(kind.element)
+        self.arrow_type = pa.list_(self._element.arrow_type)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        lists = [None if value is None else list(value) for value in values]
+        lists = [None if value is None else self._listed(value) for value in values]
         elements = self._element.encode(list(chain.from_iterable(held for held in lists if held is not None)))
         return pa.ListArray.from_arrays(_offsets(lists), elements)
 
@@ -120,16 +122,23 @@ class _List(ValueColumn):
         elements = iter(self._element.decode(column.flatten()))
         return _take(elements, column)
 
+    def _listed(self, value: Any) -> list[Any]:
+        if isinstance(value, str | bytes) or not isinstance(value, Iterable):
+            raise self._kind.reject(value, "a list is needed")
+        elements: Any = value
+        return list(elements)
+
 
 class _Map(ValueColumn):
     """Dicts."""
 
-    def __init__(self, key: ValueColumn, value: ValueColumn) -> None:
-        self._entry = (key, value)
+    def __init__(self, kind: MapType) -> None:
+        self._kind = kind
+        self._entry = key, value = value_column(kind.key), value_column(kind.value)
         self.arrow_type = pa.map_(key.arrow_type, value.arrow_type)
 
     def encode(self, values: Sequence[Any]) -> pa.Array:
-        entries = [None if value is None else list(dict(value).items()) for value in values]
+        entries = [None if value is None else self._entries(value) for value in values]
         flat = list(chain.from_iterable(held for held in entries if held is not None))
         key, value = self._entry
         return pa.MapArray.from_arrays(
@@ -143,6 +152,15 @@ class _Map(ValueColumn):
         keys, values = key.decode(entries.field(0)), value.decode(entries.field(1))
         lists = _take(iter(zip(keys, values, strict=True)), as_lists)
         return [None if held is None else dict(held) for held in lists]
+
+    def _entries(self, value: Any) -> list[tuple[Any, Any]]:
+        try:
+            entries = list(dict(value).items())
+        except (TypeError, ValueError):
+            raise self._kind.reject(value, "a dict is needed") from None
+        if any(key is None for key, _ in entries):
+            raise self._kind.reject(value, "a key cannot be None")
+        return entries
 
 
 class _Struct(ValueColumn):

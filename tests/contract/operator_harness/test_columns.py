@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from varve import KeyedProcessFunction
+from varve import KeyedProcessFunction, Types
 from varve.datastream import DataStream
 from varve.storage.errors import InvalidRequestError, UserFunctionError
 from varve.testing import OperatorHarness
@@ -209,3 +209,21 @@ def test_wall_times_in_a_processors_state_are_as_they_were_given(monkeypatch: py
         with OperatorHarness.of_function(Wall(), "k", "k string", "k string") as harness:
             assert harness.process_batch([("a",)]) == [("done",)]
     time.tzset()
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"),
+    [
+        (Types.LIST(Types.STRING()), "abc"), (Types.LIST(Types.INT()), 5), (Types.LIST(Types.INT()), b"abc"),
+        (Types.MAP(Types.STRING(), Types.INT()), 5), (Types.MAP(Types.STRING(), Types.INT()), ["a"]),
+        (Types.MAP(Types.STRING(), Types.INT()), {None: 1}),
+    ],
+)  # fmt: skip
+def test_an_element_that_is_not_of_its_type_is_the_functions_error(kind: Any, value: Any) -> None:
+    """Found as an error of Python that nobody could place, and as a text that had become a list of its letters."""
+    with OperatorHarness.of_function(Yield(value), lambda element: element, None, kind) as harness:
+        with pytest.raises(UserFunctionError, match="is not a value of type") as raised:
+            harness.process_batch(["a"])
+        assert isinstance(raised.value.__cause__, InvalidRequestError)
+    with OperatorHarness.of_function(Yield([1, None], (2,), []), str, None, Types.LIST(Types.INT())) as harness:
+        assert harness.process_batch(["a"]) == [[1, None], [2], []]
