@@ -17,6 +17,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from varve.spark_integration.event_times import event_times_ms
 from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varve.spark_integration.operator_runner import user_error
 from varve.spark_integration.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
@@ -220,10 +221,7 @@ def event_times(batch: pa.RecordBatch, column: str | None) -> Stamps:
     """Event times of a batch, milliseconds; None without such a column."""
     if column is None:
         return None
-    times: Any = batch.column(column)
-    if pa.types.is_timestamp(times.type):
-        times = times.cast(pa.timestamp("ms", tz=times.type.tz), safe=False).cast(pa.int64())
-    return times.to_pylist()
+    return event_times_ms(batch.column(column)).to_pylist()
 
 
 def raise_failures(failures: list[StepFailure]) -> None:

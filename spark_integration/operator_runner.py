@@ -19,6 +19,7 @@ from varve.changelog.timer_form import TIME_MAX_MS
 from varve.changelog.types import parse_type_string
 from varve.spark_integration.arrow_rows import RowReader, RowWriter
 from varve.spark_integration.element_operator import ElementOperator, OperatorElements
+from varve.spark_integration.event_times import event_times_ms
 from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.function_chain import ChainPlace, StepError
 from varve.spark_integration.function_checkpoint import FunctionCheckpoint
@@ -300,9 +301,7 @@ class OperatorRunner:
         name = self._request.timestamp_column
         if name is None:
             return None
-        column = batch.column(batch.schema.get_field_index(name))
-        unit = pa.timestamp("ms", tz=column.type.tz) if pa.types.is_timestamp(column.type) else None
-        return column if unit is None else column.cast(unit, safe=False).cast(pa.int64())
+        return event_times_ms(batch.column(batch.schema.get_field_index(name)))
 
     def answer(self, rows: list[Any], tag: str) -> pa.RecordBatch | None:
         """Output rows, after the functions that follow the operator, as an answer batch.
