@@ -44,6 +44,7 @@ class BatchInput:
     rows: DataFrame
     batch: int
     epoch: int
+    run: str
     slot: int
     commit_token: str
     attempt: int
@@ -121,6 +122,7 @@ class BatchAttempt:
             batch_request = BatchRequest(
                 operator=request,
                 epoch=asked.epoch,
+                run=asked.run,
                 slot=asked.slot,
                 commit_token=asked.commit_token,
                 attempt=asked.attempt,

@@ -390,6 +390,7 @@ class Coordinator:
                 rows=rows,
                 batch=batch,
                 epoch=self._run.fence.epoch,
+                run=self._run.fence.token,
                 slot=state.slot,
                 commit_token=commit_token,
                 attempt=number,

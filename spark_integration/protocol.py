@@ -134,6 +134,8 @@ class BatchRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Some partition of the operator has non-keyed state at the base."""
     is_first: bool = False
     """The base is the one that the driver's run began with: non-keyed state is redistributed."""
+    run: str = ""
+    """Token of the fence with which the driver's run took the chain over: what tells two runs of one epoch apart."""
     input_ends: bool = False
     """No element comes after those of this batch: once they are processed, every event-time timer is due."""
 

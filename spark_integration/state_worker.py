@@ -29,6 +29,7 @@ from varve.spark_integration.non_keyed_state import NonKeyedState
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.part_decision import ChangeSizes
 from varve.spark_integration.placement import executor_key
+from varve.spark_integration.requested_store import requested_store
 from varve.spark_integration.vectorized_attempt import VectorizedAttempt
 from varve.spark_integration.vectorized_runner import VectorizedRunner
 from varve.spark_integration.worker_figures import NOTHING_READ, UploadRecorder
@@ -36,8 +37,6 @@ from varve.spark_integration.working_stores import WorkingStores
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
-from varve.storage.job_store import JobStore, KnownJob
-from varve.storage.open_store import open_store
 from varve.storage.records import ORIGIN
 from varve.storage.tile_cover import key_range
 from varve.storage.upload import Uploader, UploadRoom
@@ -141,9 +140,7 @@ class StateWorker:
 
     def _open_job_store(self, request: OperatorRequest) -> ObjectStore:
         if self._job_store is None or _STORED_AS(self._job_store[0]) != _STORED_AS(request):
-            root = open_store(request.storage_url, request.storage_options)
-            known = KnownJob(request.job_id, request.job_storage)
-            self._job_store = request, JobStore(root, request.job, known=known, key_provider=request.key_provider)
+            self._job_store = request, requested_store(request)
         return self._job_store[1]
 
 

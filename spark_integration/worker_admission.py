@@ -29,6 +29,8 @@ class Seen:
     """What a worker remembers of the requests that it admitted."""
 
     newest: AttemptNumber | None = None
+    run: str = ""
+    """Of `newest`, see `BatchRequest.run`."""
     task_attempts: Mapping[str, int] = field(default_factory=dict[str, int])
     """By operator: the highest task attempt within `newest`."""
 
@@ -53,11 +55,20 @@ def judge(seen: Seen, task: TaskRequest) -> Verdict:
     if seen.newest is not None and number < seen.newest:
         return Verdict(seen, _late(number, seen.newest))
     if number != seen.newest:
-        return Verdict(Seen(number, {operator: task.task_attempt}), None)
+        return Verdict(Seen(number, task.batch.run, {operator: task.task_attempt}), None)
     highest = seen.task_attempts.get(operator, -1)
     if task.task_attempt < highest:
         return Verdict(seen, f"task attempt {task.task_attempt} is late: task attempt {highest} has taken its place")
     return Verdict(replace(seen, task_attempts={**seen.task_attempts, operator: task.task_attempt}), None)
+
+
+def is_doubtful(seen: Seen, task: TaskRequest) -> bool:
+    """Whether a request may have been refused for a run that its chain does not have.
+
+    So it is when an older copy of the storage takes its place, or another one, while the worker lives: epochs begin
+    again where the copy ends. Only the chain can tell that from a run that was fenced off.
+    """
+    return seen.newest is not None and task.batch.epoch <= seen.newest.epoch and task.batch.run != seen.run
 
 
 def supersedes(newer: TaskRequest, older: TaskRequest) -> bool:

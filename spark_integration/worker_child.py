@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.forked_children import guard_forks, keep_from_forks
 from varve.spark_integration.process_death import die_with_parent, orphaned, set_process_name
+from varve.spark_integration.requested_store import has_run
 from varve.spark_integration.segment_inbox import is_near
 from varve.spark_integration.worker_conversation import Conversation, Settings, describe_failure
 from varve.spark_integration.worker_home import enlarge_buffers, exclusive
@@ -156,7 +157,7 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
     clock = SystemClock()
     # Two processes must never be the same worker; the last one may still be dying with its own parent.
     with exclusive(home.worker_lock_path(start.worker)):
-        lobby = Lobby(clock)
+        lobby = Lobby(clock, has_run)
         doorkeeper = Doorkeeper(lobby, server, jvm, parent, clock)
 
         def stop(*_: Any) -> None:

@@ -11,10 +11,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from varve.spark_integration.protocol import Ready
-from varve.spark_integration.worker_admission import Seen, judge, supersedes
+from varve.spark_integration.worker_admission import Seen, is_doubtful, judge, supersedes
 from varve.spark_integration.worker_wire import PeerLostError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.spark_integration.protocol import TaskRequest
     from varve.spark_integration.worker_wire import Channel, Confirmation, Opening
     from varve.storage.clock import Clock
 
@@ -36,8 +39,10 @@ class Visit:
 class Lobby:
     """Hands one visit at a time to the main thread; all methods may be called from any thread."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, has_run: Callable[[TaskRequest, int, str], bool] = lambda *_: True) -> None:
+        """`has_run` tells whether the chain of a request's storage has the run of an epoch and a token."""
         self._clock = clock
+        self._has_run = has_run
         self._changed = threading.Condition()
         self._seen = Seen()
         self._waiting: list[Visit] = []
@@ -49,7 +54,11 @@ class Lobby:
         """Admit a visit, or refuse it and close its connection; superseded ones lose theirs."""
         task = visit.opening.task
         with self._changed:
-            refused = self._admit(visit)
+            refused, seen = self._admit(visit), self._seen
+        if refused is not None and self._is_unfounded(seen, task):
+            with self._changed:
+                self._seen = Seen() if self._seen is seen else self._seen
+                refused = self._admit(visit)
         if refused is not None:
             _log.warning("refused %s of partition %d: %s", task.batch.operator.operator, task.partition, refused)
             self._refuse(visit, refused)
@@ -144,6 +153,13 @@ class Lobby:
             visit.channel.close()
         self._waiting.clear()
         self._changed.notify_all()
+
+    def _is_unfounded(self, seen: Seen, task: TaskRequest) -> bool:
+        """Whether a request was refused for a run that is none of its storage's."""
+        if seen.newest is None or not is_doubtful(seen, task) or self._has_run(task, seen.newest.epoch, seen.run):
+            return False
+        _log.warning("this storage knows no run of epoch %d: what was seen of it is forgotten", seen.newest.epoch)
+        return True
 
     @staticmethod
     def _refuse(visit: Visit, reason: str) -> None:

@@ -6,7 +6,7 @@ import gc
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
 from varve.changelog import operator_image
 from varve.changelog.descriptors import ListStateDescriptor
-from varve.spark_integration import state_worker
+from varve.spark_integration import requested_store
 from varve.spark_integration.checkpointed_function import (
     CheckpointedFunction,
     FunctionInitializationContext,
@@ -23,9 +23,14 @@ from varve.spark_integration.checkpointed_function import (
 )
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+from varve.spark_integration.working_stores import WorkingStores
 from varve.storage import layout
+from varve.storage.download import DownloadPolicy
 from varve.storage.errors import CorruptDataError, MissingObjectError
 from varve.storage.records import JobStorage
+
+if TYPE_CHECKING:
+    from varve.spark_integration.protocol import OperatorRequest
 
 ADD_1, ADD_2 = Operation("add", 1), Operation("add", 2)
 
@@ -158,7 +163,7 @@ def test_a_new_run_reaches_the_storage_as_it_says_in_the_same_worker(
     tmp_path: Path, other: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[dict[str, Any]] = []
-    make, open_store = state_worker.JobStore, state_worker.open_store
+    make, open_store = requested_store.JobStore, requested_store.open_store
 
     def opens(url: str, options: dict[str, Any]) -> Any:
         opened.append({"storage_options": options})
@@ -168,8 +173,8 @@ def test_a_new_run_reaches_the_storage_as_it_says_in_the_same_worker(
         opened[-1] |= {"job_storage": known.storage, "key_provider": key_provider}
         return make(root, job, known=known)
 
-    monkeypatch.setattr(state_worker, "open_store", opens)
-    monkeypatch.setattr(state_worker, "JobStore", makes)
+    monkeypatch.setattr(requested_store, "open_store", opens)
+    monkeypatch.setattr(requested_store, "JobStore", makes)
     thresholds = gc.get_threshold()
     job = WorkerJob(tmp_path)
     try:
@@ -183,6 +188,34 @@ def test_a_new_run_reaches_the_storage_as_it_says_in_the_same_worker(
         job.start(1, keep_workers=True)
         job.commit({0: [ADD_2]})
         assert opened[1:] == [{**opened[0], **other}]
+        assert job.held() == job.model
+    finally:
+        job.close()
+        gc.set_threshold(*thresholds)
+
+
+def test_a_restore_keeps_to_the_limits_of_the_run_that_asks_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that outlived its query kept to those of its first request."""
+    limits: list[DownloadPolicy] = []
+    restore = WorkingStores.restore
+
+    def noted(stores: WorkingStores, request: OperatorRequest, *given: Any) -> Any:
+        limits.append(request.downloads)
+        return restore(stores, request, *given)
+
+    monkeypatch.setattr(WorkingStores, "restore", noted)
+    thresholds = gc.get_threshold()
+    job = WorkerJob(tmp_path, changelog=False)
+    try:
+        for limit in (DownloadPolicy(2, 1 << 20), DownloadPolicy(7, 3 << 20)):
+            job.store_at(tmp_path / "state", downloads=limit)
+            job.start(1, keep_workers=True)
+            job.attempt(0, [ADD_1])  # the changelog is off: it folds, and is not committed
+            job.commit({0: [ADD_2]})
+        assert limits[0] == DownloadPolicy(2, 1 << 20)
+        assert limits[-1] == DownloadPolicy(7, 3 << 20)
         assert job.held() == job.model
     finally:
         job.close()

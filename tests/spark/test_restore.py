@@ -79,3 +79,32 @@ def test_a_location_that_is_lost(job: KeyedJob) -> None:
     assert (restored["batch"], restored["forgotten"]) == (len(INPUT) - 1, [])
     go_on(fresh, -1)
     assert [batch for batch, _ in fresh.received] == [0, 1]
+
+
+@pytest.mark.parametrize("runs", [1, 3], ids=["same epoch", "lower epoch"])
+@pytest.mark.parametrize("place", ["in place", "elsewhere"])
+def test_an_older_copy_of_storage_and_location_goes_on_while_the_state_workers_live(
+    spark: SparkSession, tmp_path: Path, place: str, runs: int
+) -> None:
+    """Epochs begin again where the copy ends; the workers took the run for an older one, and refused it."""
+    job = KeyedJob(spark, tmp_path)
+    job.add(("a", 1), ("b", 2))
+    job.run()
+    kept = [(tmp_path / name, tmp_path / f"{name}-copy") for name in ("state", "checkpoint")]
+    for original, copy in kept:
+        shutil.copytree(original, copy)
+    for number in range(runs):
+        job.add(("a", number), ("b", number))
+        job.add(("a", number), ("c", number))
+        job.run()
+    assert job.rows() == in_order(job.expected)
+    if place == "in place":
+        for original, copy in kept:
+            shutil.rmtree(original)
+            copy.rename(original)
+    else:
+        job.conf["execution.checkpointing.dir"], job.checkpoint = str(tmp_path / "state-copy"), "checkpoint-copy"
+    job.received = job.received[:1]
+    job.add(("a", 5), ("b", 6), ("d", 7))
+    job.run()
+    assert job.rows() == in_order(job.expected)

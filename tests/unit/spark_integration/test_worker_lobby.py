@@ -6,6 +6,7 @@ import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pytest
 
 from tests.manual_clock import ManualClock
@@ -17,6 +18,8 @@ from varve.storage.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+
+    from varve.spark_integration.protocol import TaskRequest
 
 
 @pytest.fixture
@@ -165,3 +168,49 @@ def test_who_waits_for_word_is_woken_by_it_and_by_the_end(lobby: Lobby) -> None:
     threading.Timer(0.1, lobby.close).start()
     assert lobby.word(60) is None
     assert lobby.is_awaited
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_run_that_the_chain_does_not_have_is_forgotten(clock: ManualClock, is_there: bool) -> None:
+    """So it is after an older copy of the storage was put in the place of the newer one."""
+    asked: list[tuple[int, str]] = []
+
+    def has_run(_: TaskRequest, epoch: int, token: str) -> bool:
+        asked.append((epoch, token))
+        return is_there
+
+    lobby = Lobby(clock, has_run)
+    pumps: list[Channel] = []
+
+    def arrive(run: str, **request: Any) -> Visit:
+        task = task_request(**request)
+        inner, outer = (Channel(s) for s in socket.socketpair())
+        pumps.extend((inner, outer))
+        visit = Visit(inner, opening(msgspec.structs.replace(task, batch=msgspec.structs.replace(task.batch, run=run))))
+        lobby.enter(visit)
+        return visit
+
+    newer = arrive("newer", epoch=7, slot=9)
+    assert lobby.next(0) is newer
+    lobby.leave(newer)
+    for request in ({"epoch": 3, "slot": 4}, {"epoch": 3, "slot": 5}):
+        older = arrive("older", **request)
+        if is_there:
+            assert pumps[-1].receive_message(Ready).refused is not None
+        else:
+            assert lobby.next(0) is older
+            lobby.leave(older)
+    assert set(asked) == {(7, "newer")}
+    for channel in pumps:
+        channel.close()
+
+
+def test_a_late_request_of_the_same_run_asks_no_storage(clock: ManualClock) -> None:
+    lobby = Lobby(clock, lambda *_: pytest.fail("the chain was read"))
+    pairs = [[Channel(s) for s in socket.socketpair()] for _ in range(2)]
+    for slot, (inner, _) in zip((5, 4), pairs, strict=True):
+        lobby.enter(Visit(inner, opening(task_request(slot=slot))))
+    assert "slot 5" in str(pairs[1][1].receive_message(Ready).refused)
+    for inner, outer in pairs:
+        inner.close()
+        outer.close()
