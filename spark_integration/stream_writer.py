@@ -172,11 +172,12 @@ class StreamWriter:
 
         run = Coordinator.create(spark, plan, sink)
         try:
-            run.take_over()
             batches = BatchFunction(run.process_batch)
             writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
             writer = writer.option("checkpointLocation", plan.checkpoint_location)
-            query = (writer.trigger(**trigger) if trigger else writer).start()
+            writer = writer.trigger(**trigger) if trigger else writer  # may raise: not after another run was fenced off
+            run.take_over()
+            query = writer.start()
         except BaseException:
             run.stop()
             raise

@@ -297,3 +297,11 @@ def test_a_name_that_is_running_is_refused_before_the_running_query_is_fenced(
     finally:
         query.stop()
     assert not (tmp_path / "state").exists()
+
+
+def test_a_trigger_that_spark_refuses_takes_no_chain_over(writer: StreamWriter, tmp_path: Path) -> None:
+    """It fenced off whichever run of the job was going on elsewhere."""
+    with pytest.raises(Exception, match="bananas"):
+        writer.trigger(processingTime="5 bananas").start()
+    assert (tmp_path / "state" / "job" / "job.json").exists()
+    assert not (tmp_path / "state" / "job" / "chain").exists()
