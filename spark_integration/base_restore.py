@@ -67,6 +67,10 @@ class BaseRestorer:
         self._directory = directory
         self._low, self._high = low, high
 
+    def follow(self, request: OperatorRequest) -> None:
+        """What a later request says holds from now on: its limits. What the state was made for is the same."""
+        self._request = request
+
     def reach(self, base: Link, store: WorkingStore | None) -> Reached:
         """A store whose version is `base`: the given one, brought forward, or a new one.
 

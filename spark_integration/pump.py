@@ -34,7 +34,7 @@ from varve.spark_integration.protocol import (
     decode_message,
 )
 from varve.spark_integration.python_worker_socket import promptly
-from varve.spark_integration.task_errors import WORKER_NOTE
+from varve.spark_integration.task_errors import TRIED_AGAIN, WORKER_NOTE
 from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.worker_home import executor_home, import_path
 from varve.spark_integration.worker_wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
@@ -175,7 +175,7 @@ def stream(
         if feeder is not None and feeder.error is not None:
             raise feeder.error from None
         raise DidNotHappenError(
-            f"the state worker ended, or a newer attempt took its place ({error}); Spark tries the task again",
+            f"the state worker ended, or a newer attempt took its place ({error}); {TRIED_AGAIN}",
             **_context(task),
         ) from error
     finally:

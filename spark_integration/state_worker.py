@@ -204,6 +204,7 @@ class OperatorState:
     def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> Attempt:
         """See `StateWorker.begin`."""
         self.request = task.batch.operator
+        self._restorer.follow(self.request)
         started_s = self.clock.monotonic_s()
         try:
             how = self._reach_base(task)

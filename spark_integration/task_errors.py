@@ -14,6 +14,11 @@ from varve.storage.errors import CONTEXT_FIELDS, VarveError
 
 WORKER_NOTE: Final = "In the state worker:"
 """Heads the note of an error that a state worker raised: its traceback there."""
+TRIED_AGAIN: Final = (
+    "Spark tries the task again while it has attempts left (spark.task.maxFailures; local[N] makes just one); if it "
+    "has none, start the query again"
+)
+"""What becomes of a task without its state worker, and what to do; nothing was changed."""
 _RAISED: Final = re.compile(
     rf"^(?:.*: )?varve\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$", re.MULTILINE
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.spark_integration.executor_jvm import ProcessWatch, find_jvm
 from varve.spark_integration.protocol import Ready
+from varve.spark_integration.task_errors import TRIED_AGAIN
 from varve.spark_integration.worker_home import (
     PARENT_SOCKET,
     WorkerHome,
@@ -96,7 +97,7 @@ class WorkerConnector:
             except (PeerLostError, OSError, subprocess.SubprocessError) as error:
                 problem = error  # it ended between connect and Ready: nothing has happened
         raise DidNotHappenError(
-            f"the state worker cannot be reached ({problem or 'it does not listen'}); Spark tries the task again. "
+            f"the state worker cannot be reached ({problem or 'it does not listen'}); {TRIED_AGAIN}. "
             f"End of its log:\n{log_tail(self._home)}",
             job=opening.task.batch.operator.job,
             operator=opening.task.batch.operator.operator,
@@ -135,7 +136,7 @@ class WorkerConnector:
             self._home.create()
         except FileNotFoundError as error:
             raise DidNotHappenError(
-                f"{self._home.path.parent} is gone, and with it the executor; Spark tries the task again on another"
+                f"{self._home.path.parent} is gone, and with it the executor; {TRIED_AGAIN}"
             ) from error
         with exclusive(self._home.lock_path):
             connection = connect(self._home, PARENT_SOCKET)
