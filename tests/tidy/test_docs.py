@@ -160,6 +160,13 @@ def test_a_python_block_compiles(block: Block) -> None:
     compile(block.text, block.name, "exec", dont_inherit=True)
 
 
+@pytest.mark.parametrize("block", [b for b in PYTHON_BLOCKS if ".start(" in b.text], ids=name_of)
+def test_a_query_that_a_document_starts_has_what_start_asks_for(block: Block) -> None:
+    """Not every test runs a block to its end."""
+    assert "query_name(" in block.text
+    assert "checkpointLocation" in block.text
+
+
 def test_blocks_that_are_marked_to_run_are_run() -> None:
     marked = {block.document for block in PYTHON_BLOCKS if "run" in block.tags}
     assert marked == set(RUN_BY)
