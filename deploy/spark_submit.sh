@@ -23,6 +23,8 @@ environment
   SPARK_SUBMIT           spark-submit to run (default: spark-submit)
   VARVE                  the varve command (default: varve)
   VARVE_RESTART_S        seconds before a failed sidecar is started again (default: 5)
+  VARVE_MATERIALIZE_...  further options of the sidecar, see docs/materializer.md, such as
+                         VARVE_MATERIALIZE_STORAGE_OPTION=endpoint_url=https://s3.example.com
   VARVE_STOP_S           seconds that the sidecar has for its end (default: 30)
 
 example
