@@ -68,7 +68,7 @@ class FsspecStore:
             backoff: Attempts of a call that may be repeated, 3 unless given.
             exclusive_create: Vouch that `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
 
-        Raises `InvalidRequestError` if the URL is not one, or holds credentials.
+        Raises `InvalidRequestError` if the URL is not one, or holds credentials, or if S3 takes no such options.
         """
         self._protocol, self._path_in_url = _split(url)
         self._kind = _filesystem_class(self._protocol)

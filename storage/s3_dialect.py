@@ -20,7 +20,7 @@ from varve.storage.fsspec_dialect import Page
 from varve.storage.object_store import ObjectMeta
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Collection, Iterable, Sequence
 
     from varve.storage.errors import VarveError
     from varve.storage.fsspec_dialect import Filesystem
@@ -38,7 +38,7 @@ _CONFIG: Final[Mapping[str, Any]] = {
 _OF_ALL_FILESYSTEMS: Final = frozenset(
     {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
 )
-_OF_SEVERAL_VALUES: Final = frozenset({"client_kwargs", "config_kwargs", "s3_additional_kwargs"})
+_MAPPINGS: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")
 _DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
 """Of one object among several; trying again does not help."""
 _DIRECTORY_BUCKET: Final = "--x-s3"
@@ -61,23 +61,34 @@ def _s3(fs: Filesystem) -> _S3Filesystem:
 
 
 def check_options(kind: Any, options: Mapping[str, Any]) -> None:
-    """Whether the filesystem's class, or the session it makes, takes these options.
+    """Whether the filesystem's class, and what it makes of them, takes these options; connects to nothing.
 
     Raises `InvalidRequestError`: s3fs itself fails at its first request, with an error about a call of its own.
     """
     session: Any = importlib.import_module("aiobotocore.session").AioSession
-    takers = (kind.__init__, session.__init__)
-    known = _OF_ALL_FILESYSTEMS.union(*(inspect.signature(taker).parameters for taker in takers)) - {"self", "kwargs"}
-    for name, value in options.items():
-        if name in _OF_SEVERAL_VALUES and not isinstance(value, Mapping):
-            raise InvalidRequestError(
-                f"the storage option {name!r} is an object of names and values, such as "
-                f'{{"region_name": "eu-west-1"}}, and not a {type(value).__name__}; correct it'
-            )
+    _check_names(options, _OF_ALL_FILESYSTEMS.union(*map(_parameters, (kind.__init__, session.__init__))), "of S3")
+    for name in _MAPPINGS:
+        if not isinstance(options.get(name, {}), Mapping):
+            raise InvalidRequestError(f'the storage option {name} is no JSON object; write it like {{"name": value}}')
+    client: Any = importlib.import_module("botocore.session").Session.create_client
+    _check_names(options.get("client_kwargs", {}), _parameters(client) - {"service_name", "config"}, "in client_kwargs")
+    config: Any = importlib.import_module("aiobotocore.config").AioConfig
+    try:
+        config(**{**_CONFIG, **options.get("config_kwargs", {})})
+    except Exception as error:
+        raise InvalidRequestError(f"the storage option config_kwargs cannot be used: {error}; correct it") from error
+
+
+def _parameters(function: Any) -> set[str]:
+    return {*inspect.signature(function).parameters} - {"self", "kwargs"}
+
+
+def _check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
+    for name in names:
         if name not in known:
             close = difflib.get_close_matches(name, sorted(known), 1)
             hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(known))}"
-            raise InvalidRequestError(f"{name!r} is no storage option of S3{hint}")
+            raise InvalidRequestError(f"{name!r} is no storage option {where}{hint}")
 
 
 class S3Dialect:

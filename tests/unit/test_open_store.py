@@ -52,6 +52,27 @@ def test_a_memory_store_is_found_by_its_url_and_its_name_is_taken() -> None:
     assert MemoryStore().url != MemoryStore("other" + name).url
 
 
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"endpoint": "http://x"}, "did you mean 'endpoint_url'"),
+        ({"config_kwargs": "read_timeout=5"}, "config_kwargs is no JSON object"),
+        ({"config_kwargs": [5]}, "config_kwargs is no JSON object"),
+        ({"config_kwargs": {"read_timeot": 5}}, "config_kwargs cannot be used: .*'read_timeot'"),
+        ({"client_kwargs": "eu"}, "client_kwargs is no JSON object"),
+        ({"client_kwargs": {"regoin_name": "eu"}}, "did you mean 'region_name'"),
+    ],
+)
+def test_s3_options_that_cannot_be_right_are_told_before_any_request(options: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidRequestError, match=told):
+        open_store("s3://bucket/a", options)
+
+
+def test_s3_options_of_the_client_and_its_configuration_are_taken() -> None:
+    given = {"client_kwargs": {"region_name": "eu", "verify": False}, "config_kwargs": {"read_timeout": 5}}
+    assert open_store("s3://bucket/a", given).url == "s3://bucket/a"
+
+
 def test_s3_urls_are_fsspec_stores_without_a_request() -> None:
     for url in ("s3://bucket/a/b", "s3a://bucket/a/b"):
         store = open_store(url + "/", {"key": "k", "secret": "s3cr3t"})
@@ -214,9 +235,3 @@ def test_a_mistyped_option_of_s3_is_named_before_a_request() -> None:
         open_store("s3://bucket/x", {"endpint_url": "http://127.0.0.1"})
     known = {"anon": True, "config_kwargs": {}, "client_kwargs": {}, "profile": "p", "skip_instance_cache": True}
     assert open_store("s3://bucket/x", known).url == "s3://bucket/x"
-
-
-def test_an_option_of_s3_that_has_several_values_is_told_if_it_is_a_text() -> None:
-    for name in ("client_kwargs", "config_kwargs", "s3_additional_kwargs"):
-        with pytest.raises(InvalidRequestError, match=f"'{name}' is an object of names and values.* not a str"):
-            open_store("s3://bucket/x", {name: "region_name=eu"})
