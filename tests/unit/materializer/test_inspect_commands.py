@@ -137,7 +137,7 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
     arguments = [item for pair in conf for item in ("--conf", f"spark.varve.storage.option.{pair}")]
     arguments += ["--storage-option", "key=2", "--storage-option", "anon=True", "--storage-option", "roles=[1]"]
-    done = CliRunner().invoke(main, ["materialize", "--once", "--storage", str(tmp_path), *arguments])
+    done = CliRunner().invoke(main, ["materialize", "--storage", str(tmp_path), *arguments])
     assert done.exit_code == 0, done.output
     expected = {"use_ssl": False, "key": "2", "config_kwargs": {"read_timeout": 5}, "anon": True, "roles": [1]}
     assert given[0].storage_options == expected
