@@ -9,14 +9,13 @@ which harms nothing.
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 
 import click
 import msgspec
-from rich.console import Console
 
 from varve.materializer.allocator import give_back_large_blocks
 from varve.materializer.child_process import decode_config
@@ -29,7 +28,7 @@ from varve.materializer.inspect_commands import checkpoints, jobs, sweep
 from varve.materializer.package_command import package
 from varve.materializer.parameter_types import DURATION, SIZE
 from varve.materializer.pin_commands import pins
-from varve.materializer.progress import ConsoleReporter, CountingBar, JsonReporter, ReporterGroup
+from varve.materializer.progress import ConsoleReporter, CountingBar, EventConsole, JsonReporter, ReporterGroup
 from varve.materializer.restore_command import restore
 from varve.materializer.savepoint_commands import savepoint
 from varve.materializer.service import run_materializer
@@ -43,7 +42,7 @@ from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.jobs import job_names, open_job
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
     from varve.materializer.events import Reporter
     from varve.storage.object_store import ObjectStore
@@ -228,7 +227,7 @@ def _config(options: dict[str, Any]) -> MaterializerConfig:
 
 
 def _reporter(stack: ExitStack, options: dict[str, Any]) -> Reporter:
-    console = Console(stderr=options["as_json"])
+    console = EventConsole(stderr=options["as_json"])
     reporters: list[Reporter] = [ConsoleReporter(console)]
     if options["once"]:
         reporters.append(stack.enter_context(CountingBar(console)))
@@ -239,12 +238,18 @@ def _reporter(stack: ExitStack, options: dict[str, Any]) -> Reporter:
     return ReporterGroup(reporters)
 
 
-def _append(path: Path) -> BinaryIO:
+@contextmanager
+def _append(path: Path) -> Generator[BinaryIO]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        return path.open("ab")
+        file = path.open("ab")
     except OSError as error:
         raise InvalidRequestError(f"the status file cannot be written: {error}") from error
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # that it could not be written was said
+            file.close()
 
 
 def _usage(error: InvalidRequestError) -> click.ClickException:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, BinaryIO, Final, Self
 
+from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
@@ -23,10 +25,9 @@ from varve.materializer.events import (
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from rich.console import Console
-
     from varve.materializer.events import Reporter
 
+_logger: Final = logging.getLogger(__name__)
 _STYLES: Final[Mapping[type[Event], str]] = {
     Materialized: "green",
     Adopted: "cyan",
@@ -85,6 +86,14 @@ def _range(event: Materialized | Adopted | Failed | Overdue) -> str:
 
 def _log(size: LogSize) -> str:
     return f"{size.batches} batches {format_size_bytes(size.bytes)}"
+
+
+class EventConsole(Console):
+    """A console that does not end the process when its reader is gone."""
+
+    def on_broken_pipe(self) -> None:
+        """Be one that cannot write."""
+        raise BrokenPipeError("nobody reads the output any more")
 
 
 class ConsoleReporter:
@@ -146,11 +155,24 @@ class JsonReporter:
 
 
 class ReporterGroup:
-    """Passes every event on to several reporters."""
+    """Passes every event on to several reporters.
+
+    Nothing depends on what is told, so one that cannot write, as its disk is full or its reader is gone, stops nobody.
+    It is said when that begins; what is not written then may be lost.
+    """
 
     def __init__(self, reporters: Sequence[Reporter]) -> None:
         self._reporters = tuple(reporters)
+        self._silent: set[int] = set()
+        """Places of those that could not write the last event."""
 
     def report(self, event: Event) -> None:
-        for reporter in self._reporters:
-            reporter.report(event)
+        for place, reporter in enumerate(self._reporters):
+            try:
+                reporter.report(event)
+            except OSError as error:
+                if place not in self._silent:
+                    _logger.warning("events cannot be written and are lost until they can: %s", error)
+                self._silent.add(place)
+            else:
+                self._silent.discard(place)

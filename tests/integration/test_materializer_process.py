@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.integration.sidecar_site import PATIENCE_S, Site
+from tests.integration.sidecar_site import PATIENCE_S, QUICK, Sidecar, Site
 from varve.materializer.child_process import start_materializer_process
 from varve.materializer.config import MaterializerConfig
 from varve.materializer.events import Adopted, Collected, Materialized
@@ -75,6 +76,23 @@ def test_sigkill_at_every_step_harms_nothing(site: Site, name: str) -> None:
     site.commit_until(lambda: len(site.job.adopted) >= before + 2)
     assert again.end() == 0, site.logs()
     site.check()
+
+
+def test_it_goes_on_when_nobody_reads_its_output_any_more(site: Site) -> None:
+    site.job.start()
+    reading, writing = os.pipe()
+    status = site.directory / "status.jsonl"
+    command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{site.storage}", *QUICK, "--json"]
+    command += ["--working-directory", str(site.directory / "work"), "--status-file", str(status)]
+    process = subprocess.Popen(command, stdout=writing, stderr=writing)
+    site.processes.append(process)
+    os.close(writing)
+    os.read(reading, 1)
+    os.close(reading)
+    sidecar = Sidecar(process, status)
+    site.commit_until(lambda: sidecar.count(Materialized) >= 4)
+    assert process.poll() is None
+    process.kill()
 
 
 def test_two_sidecars_at_once_are_harmless(site: Site) -> None:

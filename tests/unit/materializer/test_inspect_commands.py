@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +20,6 @@ from varve.storage.prefixed_store import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 
 @pytest.fixture
@@ -141,6 +141,20 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     assert done.exit_code == 0, done.output
     expected = {"use_ssl": False, "key": "2", "config_kwargs": {"read_timeout": 5}, "anon": True, "roles": [1]}
     assert given[0].storage_options == expected
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no disk here that is always full")
+def test_a_status_file_on_a_full_disk_stops_nothing(
+    job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    del job
+    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    options = ["--storage", str(tmp_path), "--working-directory", str(tmp_path / "work"), "--status-file", "/dev/full"]
+    done = CliRunner().invoke(main, ["materialize", "--once", "--json", *options])
+    assert done.exit_code == 0, done.output
+    assert [json.loads(line)["event"] for line in done.stdout.splitlines()][:2] == ["materialized", "materialized"]
+    assert [record.levelname for record in caplog.records if "No space left" in record.getMessage()] == ["WARNING"]
 
 
 def test_checkpoints_that_cannot_be_read_any_more_are_told_from_those_that_can(tmp_path: Path) -> None:
