@@ -1,8 +1,8 @@
 """Whether a materializer is alive and does its work: what `/healthz` and `/readyz` answer.
 
-Alive: the loop has come around within `ALIVE_WITHIN_MS`; else the process hangs and is best started again. Ready: the
-storage and every job could be read at the last look, and no range is failing or overdue; what is not ready needs
-people, not a restart. Neither is ever asked by a job (I9).
+Alive: the loop has begun, or finished its look at a job, within `ALIVE_WITHIN_MS`; else the process hangs and is best
+started again. Ready: the storage and every job could be read at the last look, and no range is failing or overdue; what
+is not ready needs people, not a restart. Neither is ever asked by a job (I9).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from varve.materializer.range_status import JobStatus
 
 ALIVE_WITHIN_MS: Final = 300_000
-"""A look at the storage ends long before, even if every request of it times out."""
+"""A look at a job ends long before, even if every request of it times out."""
 REASONS_MAX: Final = 20
 """Reasons that one answer names."""
 
@@ -34,14 +34,19 @@ class Health:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._turned_ms: int | None = None
+        self._moved_ms: int | None = None
         self._trouble = "the storage was not looked at yet"
         self._jobs: dict[str, JobStatus] = {}
+
+    def moved(self, now_ms: int) -> None:
+        """The loop begins, or has looked at one more job."""
+        with self._lock:
+            self._moved_ms = now_ms
 
     def turned(self, now_ms: int, trouble: str) -> None:
         """The loop came around; `trouble` is why the jobs could not be listed, empty if they could."""
         with self._lock:
-            self._turned_ms = now_ms
+            self._moved_ms = now_ms
             self._trouble = trouble
 
     def show(self, status: JobStatus) -> None:
@@ -55,12 +60,12 @@ class Health:
             self._jobs.pop(job, None)
 
     def alive(self, now_ms: int) -> Verdict:
-        """Whether the loop comes around; true until it has had time for the first time."""
+        """Whether the loop moves on; true until it begins."""
         with self._lock:
-            turned_ms = self._turned_ms
-        if turned_ms is None or now_ms - turned_ms < ALIVE_WITHIN_MS:
+            moved_ms = self._moved_ms
+        if moved_ms is None or now_ms - moved_ms < ALIVE_WITHIN_MS:
             return Verdict(ok=True)
-        return Verdict(False, (f"the last look at the storage ended {(now_ms - turned_ms) // 1_000} s ago",))
+        return Verdict(False, (f"the last look at the storage ended {(now_ms - moved_ms) // 1_000} s ago",))
 
     def ready(self, now_ms: int) -> Verdict:
         """Whether all work is being done."""

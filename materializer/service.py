@@ -57,6 +57,7 @@ class MaterializerService:
     def run(self) -> None:
         """Go on until asked to stop."""
         poll_s = self._given.config.poll_ms / 1_000
+        self._given.health.moved(self._given.now_ms())
         while not self._given.stop.is_set:
             self.step(wait_for_ranges=False)
             self._given.stop.wait(poll_s)
@@ -81,6 +82,7 @@ class MaterializerService:
             for job in self._jobs.values():
                 self._given.stop.check()
                 ok &= job.step(on_demand=on_demand, wait_for_ranges=wait_for_ranges)
+                self._given.health.moved(self._given.now_ms())
         except Stopped:
             return False
         self._given.health.turned(self._given.now_ms(), self._trouble)

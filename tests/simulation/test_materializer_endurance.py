@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, Sidecar, World
 from varve.materializer.events import Failed, JobFailed
+from varve.materializer.health import ALIVE_WITHIN_MS
 from varve.materializer.materialize_policy import PAUSE_SPREAD, RangeKey, RangeSchedule, pause_ms
+from varve.storage import layout
 from varve.storage.errors import InvalidRequestError
 from varve.storage.faulty_store import Faults, FaultyStore
 
@@ -100,3 +102,25 @@ def test_ranges_that_failed_together_are_not_tried_again_together() -> None:
     assert len(pauses) > 32
     assert min(pauses) >= 1_000
     assert max(pauses) <= 1_000 * (1 + PAUSE_SPREAD)
+
+
+def test_a_first_look_that_never_ends_is_seen_and_many_slow_ones_are_not_taken_for_it(world: World) -> None:
+    """Whoever watches `/healthz` starts a process again that hangs, also one that has hung from the beginning."""
+    alive: list[bool] = []
+
+    def slow(operation: str, name: str, phase: str) -> None:
+        if operation != "get" or phase != "before" or not name.endswith(layout.JOB):
+            return
+        is_last = name.startswith("c/")
+        world.clock.advance(ALIVE_WITHIN_MS / 1_000 * (1.1 if is_last else 0.6))
+        alive.append(health.alive(sidecar.given.now_ms()).ok)
+        if is_last:
+            sidecar.stop.set()
+
+    for job in ("a", "b", "c"):
+        world.root.put(f"{job}/{layout.JOB}", b"damaged")
+    root = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=slow)
+    sidecar = world.sidecar(root=root)
+    health = sidecar.given.health
+    sidecar.service.run()
+    assert alive == [True, True, False]
