@@ -77,7 +77,7 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
         raise click.UsageError("--followers needs standbys that go on, and a name of this host (--host)")
     try:
         policy = _policy(options)
-        poll_ms = parse_duration_ms(options["poll"])
+        poll_ms = _poll_ms(options["poll"])
         store = JobStore(open_store(storage_url, storage_options), job)
     except InvalidRequestError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
@@ -115,6 +115,13 @@ def _is_loopback(name: str) -> bool:
         return ip_address(name).is_loopback
     except ValueError:
         return name == "localhost"
+
+
+def _poll_ms(text: str) -> int:
+    poll_ms = parse_duration_ms(text)
+    if poll_ms < 1:
+        raise InvalidRequestError(f"--poll must be at least 1 ms, not {text}")
+    return poll_ms
 
 
 def _policy(options: dict[str, Any]) -> LocalRecovery:

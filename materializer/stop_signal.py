@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 ABANDONED_EXIT_CODE: Final = 3
 """The step that ran at the signal did not stop in time and was abandoned, which harms nothing."""
 
+SLEEP_MAX_MS: Final = (1 << 31) - 1
+"""About 25 days: poll() takes no longer time."""
 PARENT_POLL_S: Final = 0.5
 """Time between two looks at the parent's id where its end cannot be waited for."""
 
@@ -52,10 +54,10 @@ class StopSignal:
             os.write(self._write_end, b"!")
 
     def wait(self, seconds: float | None) -> bool:
-        """Sleep for that long (None: without limit) or until asked to stop; returns whether asked."""
+        """Sleep for that long (at most `SLEEP_MAX_MS`; None: no limit) or until asked to stop; whether asked."""
         waiting = select.poll()  # not select(): that takes no descriptor above 1023
         waiting.register(self._read_end, select.POLLIN)
-        waiting.poll(None if seconds is None else math.ceil(seconds * 1000))
+        waiting.poll(None if seconds is None else min(math.ceil(seconds * 1000), SLEEP_MAX_MS))
         return self._is_set
 
     def check(self) -> None:

@@ -95,6 +95,7 @@ def test_a_job_that_is_missing_and_wrong_options_are_told(storage: str, tmp_path
     assert (missing.exit_code, "other" in missing.output) == (1, True)
     for option in (["--poll", "soon"], ["--max-unused-age", "x"], ["--max-unused-size", "x"], ["--parallel", "0"]):
         assert run("flights", "--storage", storage, *option).exit_code == 2
+    assert run("flights", "--storage", storage, "--poll", "0", "--once").exit_code == 2
 
 
 def test_followers_need_standbys_that_go_on_and_a_name(storage: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -75,6 +75,13 @@ def test_waiting_ends_when_asked_to_stop() -> None:
     timer.join()
 
 
+def test_waiting_may_be_longer_than_the_system_can_wait() -> None:
+    """Whoever gives `--poll 1000d` wants it to look hardly ever."""
+    stop = StopSignal()
+    threading.Timer(0.1, stop.set).start()
+    assert stop.wait(1000 * 86_400)
+
+
 def test_waiting_works_in_a_process_with_many_open_files() -> None:
     """`select` takes no descriptor above 1023."""
     with ExitStack() as files:
