@@ -56,7 +56,9 @@ def open_store(url: str, storage_options: Mapping[str, Any] | None = None) -> Ob
     """
     match = _SCHEME.fullmatch(url)
     if not url or (match is None and "://" in url):
-        raise InvalidRequestError(f"{url!r} is not a storage location; give a path or <protocol>://<path>")
+        raise InvalidRequestError(
+            f"{_without_secrets(url)!r} is not a storage location; give a path or <protocol>://<path>"
+        )
     if match is None:
         _refuse_almost_url(url)
         _refuse_options(url, storage_options)
@@ -102,10 +104,17 @@ def _local_path(url: str, rest: str) -> str:
         host, slash, path = rest[2:].partition("/")
         path = slash + path
         if host not in ("", "localhost"):
-            raise InvalidRequestError(f"{url!r} names the host {host!r}; write file:///path with three slashes")
+            named = host.rpartition("@")[2]
+            raise InvalidRequestError(f"the file URL names the host {named!r}; write file:///path with three slashes")
     if not path.startswith("/"):
         raise InvalidRequestError(f"{url!r} is not absolute; write file:///path, or a plain path")
     return path
+
+
+def _without_secrets(url: str) -> str:
+    """The URL without the user and the password that somebody may have put into it."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition(':')[0] if ':' in head else ''}:…@{tail}" if at else url
 
 
 def _refuse_almost_url(path: str) -> None:
@@ -116,9 +125,10 @@ def _refuse_almost_url(path: str) -> None:
         from varve.storage.fsspec_store import known_protocols
 
         if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:
+            shown, rest = _without_secrets(path), rest.rpartition("@")[2].lstrip("/")
             raise InvalidRequestError(
-                f"{path!r} is not a storage location: write {scheme.lower()}://{rest.lstrip('/')}, or ./{path} for a "
-                "directory of this name"
+                f"{shown!r} is not a storage location: write {scheme.lower()}://{rest}, or ./{shown} for a directory "
+                "of this name"
             )
 
 
