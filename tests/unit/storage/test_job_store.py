@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+import msgspec
 import pytest
 
 from tests.key_vault import Vault
@@ -16,6 +17,7 @@ from varve.storage.job import find_job, open_or_create_job, read_job
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore, KnownJob
 from varve.storage.memory_store import MemoryStore
+from varve.storage.records import encode_record
 from varve.storage.reusable_object import is_reusable
 from varve.storage.sealed_object import is_sealed
 
@@ -200,6 +202,18 @@ def test_a_job_without_encryption_is_refused_if_encryption_is_wanted() -> None:
     with pytest.raises(IncompatibleError, match="without encryption"):
         check_job_storage(record, encrypted=True)
     check_job_storage(make(root, "other"), encrypted=True)
+
+
+def test_a_plain_job_json_in_place_of_another_is_refused_by_a_start_that_is_to_encrypt() -> None:
+    """docs/security.md: nothing else tells it, for `job.json` is not protected."""
+    root = MemoryStore()
+    made = make(root)
+    root.put("job/job.json", encode_record(msgspec.structs.replace(made, storage=None)))
+    root.put(f"job/{CHAIN}", b"forged")
+    assert JobStore(root, "job").get(CHAIN) == b"forged"
+    check_job_storage(read_job(JobStore(root, "job")), encrypted=False)
+    with pytest.raises(IncompatibleError, match="made without encryption"):
+        check_job_storage(read_job(JobStore(root, "job")), encrypted=True)
 
 
 def test_a_plain_object_in_an_encrypted_job_is_refused() -> None:
