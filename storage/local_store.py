@@ -253,10 +253,10 @@ def _check_object(base: str, fd: int) -> None:
 
 
 def _remove_older(directory_fd: int, before_s: float) -> None:
-    with os.scandir(directory_fd) as entries:
-        old = [entry.name for entry in entries if entry.stat(follow_symlinks=False).st_mtime < before_s]
-    for name in old:
-        os.unlink(name, dir_fd=directory_fd)
+    for name in os.listdir(directory_fd):
+        with suppress(OSError):  # removed by another process, or of somebody else
+            if os.stat(name, dir_fd=directory_fd, follow_symlinks=False).st_mtime < before_s:
+                os.unlink(name, dir_fd=directory_fd)
 
 
 def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], None]) -> float:
