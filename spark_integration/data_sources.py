@@ -36,6 +36,7 @@ from varve.changelog.state_columns import StateColumns
 from varve.changelog.state_reader import StateReader, open_state
 from varve.spark_integration.pushed_filters import Numbers, Pushed
 from varve.storage.errors import InvalidRequestError, StateMissingError
+from varve.storage.open_store import absolute_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -104,7 +105,7 @@ class ReadOptions:
         if pin not in ("true", "false"):
             raise InvalidRequestError(f"option 'pin' is true or false, not {given['pin']!r}")
         return cls(
-            path=given["path"],
+            path=absolute_url(given["path"]),  # an executor has another working directory
             job=given["job"],
             operator=given.get("operator"),
             state=given.get("state"),

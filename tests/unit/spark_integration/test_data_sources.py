@@ -64,6 +64,19 @@ def test_a_state_is_read_by_partitions(world: World, options: dict[str, str]) ->
     assert {row["key"]: row["value"] for row in rows(source)} == world.job.model.cells()["total"]
 
 
+def test_a_relative_path_is_of_where_the_query_is_planned(
+    options: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Executors of a cluster have working directories of their own, where no job was found."""
+    every = rows(StateSource(options))
+    monkeypatch.chdir(tmp_path)
+    source = StateSource(options | {"path": "storage"})
+    reader = source.reader(source.schema())
+    partitions = reader.partitions()
+    monkeypatch.chdir("/")
+    assert [row for one in partitions for batch in reader.read(one) for row in batch.to_pylist()] == every
+
+
 def test_filters_of_key_groups_decide_what_is_read(world: World, options: dict[str, str]) -> None:
     source, every = PushedStateSource(options), rows(StateSource(options))
     group = every[0]["key_group"]
