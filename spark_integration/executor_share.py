@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+PYTHON_MEMORY: Final = "spark.executor.pyspark.memory"
+"""Spark's setting; by default there is no limit."""
 _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)")
 
 
@@ -35,3 +37,17 @@ def expected_executors(conf: Callable[[str, str], str | None]) -> int:
 def workers_per_executor(parallelism: int, executors: int) -> int:
     """State workers of a job that one executor has, at most, if they spread evenly; at least 1."""
     return max(1, -(-parallelism // executors))
+
+
+def memory_warning(conf: Callable[[str, str], str | None]) -> str | None:
+    """What to say of a limit that state workers inherit from Spark's Python workers; None if there is none.
+
+    PySpark limits the address space of the process, which a process that is not privileged cannot undo.
+    """
+    given = conf(PYTHON_MEMORY, "")
+    if not given:
+        return None
+    return (
+        f"{PYTHON_MEMORY}={given} limits the address space of each state worker as well, and one that reaches it dies: "
+        "leave it unset, and plan the memory of state workers into spark.executor.memoryOverhead (docs/cluster.md)"
+    )

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.custom_store import check_factory
 from varve.spark_integration.collection_source import CollectionInput, empty_frame
 from varve.spark_integration.element_sinks import OutputSinks
-from varve.spark_integration.executor_share import expected_executors
+from varve.spark_integration.executor_share import expected_executors, memory_warning
 from varve.spark_integration.file_sink import FileSink, check_format
 from varve.spark_integration.graph_plan import plan_graph, side_output_of
 from varve.spark_integration.hadoop_files import HadoopDirectory
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from varve.spark_integration.job_config import JobConfig
     from varve.spark_integration.streams import DataStream
 
+_log: Final = logging.getLogger(__name__)
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")
 BATCH_COLUMN: Final = "batch_id"
 """Readers see the batch's directory as this partition column."""
@@ -157,6 +159,9 @@ class StreamWriter:
         spark = self._environment.spark
         options = dict(self._options)
         plan = self._plan(spark, options)
+        limit = memory_warning(spark.sparkContext.getConf().get)
+        if limit is not None and plan.operators:
+            _log.warning("job %s: %s", plan.job, limit)
         sink = self._with_sides(self._make_sink(spark, plan, options, path))
         at_end = list(self._at_end)
         trigger = self._trigger

@@ -176,7 +176,9 @@ def test_a_worker_killed_in_an_execution_fails_the_task_with_a_retryable_error(e
         kill_worker(executor.home, executor.worker)
         yield rows(3)
 
-    with pytest.raises(DidNotHappenError, match=r"while it has attempts left .*; if it has none, start the query"):
+    with pytest.raises(
+        DidNotHappenError, match=r"while it has attempts left .*; if it has none, start the query again"
+    ):
         executor.run(executor.task(task_attempt=1), batches())
     assert facts_of(executor.run(executor.task(task_attempt=2))[1])["begun"] == 1
 

@@ -11,8 +11,10 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
+from varve.spark_integration import stream_writer
 from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
+from varve.spark_integration.executor_share import memory_warning
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.heartbeat import HEARTBEAT_COLUMN
 from varve.spark_integration.job_plan import JobPlan
@@ -305,3 +307,12 @@ def test_a_trigger_that_spark_refuses_takes_no_chain_over(writer: StreamWriter, 
         writer.trigger(processingTime="5 bananas").start()
     assert (tmp_path / "state" / "job" / "job.json").exists()
     assert not (tmp_path / "state" / "job" / "chain").exists()
+
+
+def test_a_limit_of_pythons_memory_is_said_at_the_start(
+    writer: StreamWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    given = {"spark.executor.pyspark.memory": "2g"}  # it is fixed when the application starts
+    monkeypatch.setattr(stream_writer, "memory_warning", lambda _: memory_warning(given.get))
+    writer.start().awaitTermination()
+    assert "spark.executor.pyspark.memory=2g limits the address space" in caplog.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.spark_integration.test_options import config
-from varve.spark_integration.executor_share import expected_executors, workers_per_executor
+from varve.spark_integration.executor_share import expected_executors, memory_warning, workers_per_executor
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,12 @@ def test_what_is_in_flight_is_divided_over_the_workers_of_an_executor() -> None:
     assert shared.in_flight_bytes == 30 << 20
     assert (shared.uploads, shared.deadline_s) == (limits.upload_policy.uploads, limits.upload_policy.deadline_s)
     assert limits.worker_uploads(parallelism=1 << 30, executors=1).in_flight_bytes == 1
+
+
+def test_a_limit_of_pythons_memory_is_warned_of() -> None:
+    """State workers inherit it, and RocksDB ends the process that reaches it."""
+    assert memory_warning({}.get) is None
+    found = memory_warning({"spark.executor.pyspark.memory": "2g"}.get)
+    assert found is not None
+    assert "spark.executor.pyspark.memory=2g" in found
+    assert "spark.executor.memoryOverhead" in found
