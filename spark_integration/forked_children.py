@@ -3,7 +3,8 @@
 Such a process must not be a second state worker: what it inherits would outlive the worker in it. Its copy of a socket
 keeps a pump waiting that has lost its worker, its copy of the lock keeps the next worker from beginning, and its copy
 of the signal handler, which `multiprocessing` triggers where it ends a pool, would end the worker. So it closes these
-at once; and if it comes back from the user's code, as after `sys.exit()`, it ends there.
+at once; and if it comes back from the user's code, as after `sys.exit()`, it ends there. A pool whose worker was killed
+would wait for work for ever: what the worker's main thread has forked ends with the worker.
 
 Invariants: I3 and I4 (only the worker itself sends, folds or drops an attempt).
 """
@@ -12,10 +13,13 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 from weakref import WeakSet
+
+from varve.spark_integration.process_death import die_with_parent
 
 EXIT_FORKED: Final = 70
 
@@ -31,7 +35,10 @@ class Closeable(Protocol):
 @dataclass
 class _Forks:
     kept: WeakSet[Closeable] = field(default_factory=WeakSet[Closeable])
-    is_guarded: bool = False
+    worker: int = 0
+    """Process id of the state worker; 0: this is none."""
+    by_main_thread: bool = False
+    """Whether the worker's main thread forks now: the system takes the end of who has forked for the parent's."""
     is_fork: bool = False
 
 
@@ -40,9 +47,9 @@ _forks: Final = _Forks()
 
 def guard_forks() -> None:
     """This process is a state worker: from now on the module's rules hold for what it forks. May be called twice."""
-    if not _forks.is_guarded:
-        _forks.is_guarded = True
-        os.register_at_fork(after_in_child=_in_child)
+    if not _forks.worker:
+        os.register_at_fork(before=_before, after_in_child=_in_child)
+    _forks.worker = os.getpid()
 
 
 def keep_from_forks(resource: Closeable) -> None:
@@ -56,8 +63,15 @@ def end_if_forked() -> None:
         os._exit(EXIT_FORKED)
 
 
+def _before() -> None:
+    is_worker = os.getpid() == _forks.worker  # no child of it: a daemon is forked twice, to live on
+    _forks.by_main_thread = is_worker and threading.current_thread() is threading.main_thread()
+
+
 def _in_child() -> None:
     _forks.is_fork = True
+    if _forks.by_main_thread:
+        die_with_parent(_forks.worker)
     for resource in list(_forks.kept):
         with suppress(OSError):
             resource.close()

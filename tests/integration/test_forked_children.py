@@ -15,6 +15,7 @@ from tests.echo_state_worker import facts_of
 from tests.state_worker_setup import Executor, alive, eventually
 from varve.spark_integration.forked_children import EXIT_FORKED
 from varve.spark_integration.function_shipment import ShippedFunction
+from varve.spark_integration.worker_probe import kill_worker
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
@@ -47,6 +48,16 @@ def in_a_pool() -> float:
 
     with multiprocessing.get_context("fork").Pool(2) as pool:  # ended with SIGTERM
         return float(sum(pool.map(abs, [-1, -2])))
+
+
+def keep_a_pool() -> float:
+    import builtins
+    import multiprocessing
+    from concurrent.futures import ProcessPoolExecutor
+
+    pool = ProcessPoolExecutor(2, multiprocessing.get_context("fork"))
+    builtins.kept_pool = pool  # type: ignore[attr-defined]  as a field of the function would keep it
+    return float(pool.submit(os.getpid).result())
 
 
 def leave_a_child() -> float:
@@ -90,6 +101,14 @@ def test_a_child_that_outlives_its_worker_keeps_neither_the_pump_nor_the_next_wo
         called(executor, leave_a_child_and_die, 1)
     assert executor.run(executor.task(task_attempt=2))[0] == []
     assert time.monotonic() - started_s < PROMPTLY_S
+
+
+def test_a_pool_of_a_worker_that_was_killed_ends_with_it(executor: Executor) -> None:
+    """Its processes waited for work for ever: each of them holds the other end of the pipe that it reads."""
+    child = int(called(executor, keep_a_pool, 1)["called"])
+    assert alive(child)
+    kill_worker(executor.home, executor.worker)
+    assert eventually(lambda: not alive(child), 5)
 
 
 def test_a_child_may_outlive_the_function_that_forked_it(executor: Executor) -> None:
