@@ -16,13 +16,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 
-from varve.spark_integration.arrow_values import to_array
+from varve.spark_integration.arrow_values import in_order, to_array
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
 _ROW_API: Final = frozenset({"asDict"})
+_NAMELESS: Final = frozenset({tuple, list})
 _tuple_getitem: Final = tuple.__getitem__
 
 
@@ -161,9 +162,10 @@ class RowWriter:
         return [self._column(i, field, columns[i]) for i, field in enumerate(self._schema)]
 
     def _tuples(self, rows: list[Any]) -> list[Any]:
-        """Rows as sequences in column order: tuples, lists and Rows as they are, dicts by name."""
+        """Rows as sequences in column order: dicts, and Rows with the columns' names, by name; others as they are."""
         if type(rows[0]) is dict or any(type(row) is dict for row in rows):
-            return [tuple(row.get(n) for n in self._names) if isinstance(row, dict) else row for row in rows]
+            names = self._names
+            return [tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names) for row in rows]
         if not isinstance(rows[0], (tuple, list)):
             if self._width == 1:
                 return [(row,) for row in rows]
@@ -172,7 +174,10 @@ class RowWriter:
                 f"columns {self._names}",
                 operator=self._operator,
             )
-        return rows
+        if set(map(type, rows)) <= _NAMELESS:
+            return rows
+        names = self._names
+        return [in_order(row, names) for row in rows]
 
     def _column(self, index: int, field: pa.Field, values: Sequence[Any]) -> pa.Array:
         try:

@@ -1,7 +1,8 @@
 """Python values as an Arrow column of a type that Spark has, at any depth.
 
 A naive datetime means local time where the type has a zone, as everywhere in Spark's Python API. A number goes into a
-column of integers only if it is whole: Arrow would cut it off. A struct is a dict by names, or its values in order.
+column of integers only if it is whole: Arrow would cut it off. A struct is a dict by names, or its values in order, but
+for a row that has just the names of the fields (`in_order`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+from pyspark.sql import Row as SparkRow
+
+from varve.changelog.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -26,6 +30,19 @@ _FRACTIONAL: Final = (float, np.floating, Decimal)
 def to_array(values: Sequence[Any], arrow_type: Any) -> pa.Array:
     """A column of these values; raises whatever Python and Arrow raise for one that is not of the type."""
     return pa.array(_suited(values, arrow_type), arrow_type)
+
+
+def in_order(row: Any, names: list[str]) -> Any:
+    """The values of a row that has these names in another order, in this order; anything else as it is."""
+    own: Any = None
+    if isinstance(row, Row):
+        own = row.FIELD_NAMES
+    elif isinstance(row, SparkRow):
+        own = getattr(row, "__fields__", None)
+    if own is None or list(own) == names or len(own) != len(names) or set(own) != set(names):
+        return row
+    values = dict(zip(own, tuple(row), strict=True))
+    return tuple([values[name] for name in names])
 
 
 def _suited(values: Sequence[Any], kind: Any) -> Sequence[Any]:
@@ -95,7 +112,7 @@ def _structs(values: Sequence[Any], kind: Any) -> list[Any]:
 def _record(value: Any, names: list[str]) -> dict[str, Any]:
     if isinstance(value, str | bytes) or len(value) != len(names):
         raise TypeError(f"{value!r} has no {len(names)} fields {names}")
-    return dict(zip(names, value, strict=True))
+    return dict(zip(names, in_order(value, names), strict=True))
 
 
 def _maps(values: Sequence[Any], kind: Any) -> Sequence[Any]:

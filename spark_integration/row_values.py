@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from varve.spark_integration.arrow_rows import row_class
+from varve.spark_integration.arrow_values import in_order
 from varve.spark_integration.element_type import RowElements
 from varve.spark_integration.processor_states import ColumnValues
 
@@ -23,7 +24,8 @@ class RowValues:
 
     def inward(self, row: Any) -> Any:
         """What the state takes of a Row, a tuple or a dict. Raises `InvalidRequestError` if it is no such row."""
-        return self._values.inward(tuple(row.get(n) for n in self._names) if isinstance(row, dict) else row)
+        names = self._names
+        return self._values.inward(tuple(map(row.get, names)) if isinstance(row, dict) else in_order(row, names))
 
     def outward(self, stored: Any) -> Any:
         """The row."""

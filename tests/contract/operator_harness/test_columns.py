@@ -14,6 +14,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+import varve
 from varve import KeyedProcessFunction, Types
 from varve.datastream import DataStream
 from varve.storage.errors import InvalidRequestError, UserFunctionError
@@ -227,3 +228,27 @@ def test_an_element_that_is_not_of_its_type_is_the_functions_error(kind: Any, va
         assert isinstance(raised.value.__cause__, InvalidRequestError)
     with OperatorHarness.of_function(Yield([1, None], (2,), []), str, None, Types.LIST(Types.INT())) as harness:
         assert harness.process_batch(["a"]) == [[1, None], [2], []]
+
+
+@pytest.mark.parametrize("kind", [Row, varve.Row], ids=["spark", "varve"])
+def test_a_row_with_the_columns_names_is_taken_by_name(kind: Any) -> None:
+    """Found as columns that had changed places; a row with other names is still taken by position."""
+    columns = "k string, n bigint, m bigint, s struct<a:int,b:int>"
+    given = [kind(m=2, k="x", s=kind(b=4, a=3), n=1), ("x", 1, 2, (3, 4)), {"m": 2, "n": 1, "k": "x", "s": (3, 4)}]
+    given += [kind(x="x", y=1, z=2, s=kind(u=3, v=4))]
+    assert yielded(columns, *given) == [("x", 1, 2, (3, 4))] * 4
+    assert yielded(columns, *reversed(given[:2])) == [("x", 1, 2, (3, 4))] * 2
+
+
+@pytest.mark.parametrize("at", ["timestamp", "date"])
+@pytest.mark.parametrize("kind", [Row, varve.Row], ids=["spark", "varve"])
+def test_a_reduced_row_is_in_the_state_as_it_comes_out(kind: Any, at: str) -> None:
+    """Found where a reduce function names its columns in another order: the state had one, the output the other."""
+    day = NOON.astimezone().replace(tzinfo=None) if at == "timestamp" else NOON.date()
+
+    def program(stream: Any) -> DataStream:
+        return stream.key_by("k").reduce(lambda a, b: kind(m=a.m + b.m, k=a.k, at=a.at, n=a.n + b.n)).uid("sums")
+
+    with OperatorHarness(program, f"k string, n bigint, m bigint, at {at}") as harness:
+        for times in (1, 2, 3):
+            assert harness.process_batch([("a", 1, 100, day)]) == [("a", times, 100 * times, day)]
