@@ -1,23 +1,27 @@
 """The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch.
 
-Its input are rows of the stream, or those that `map_side_combine` made of them, which their columns tell.
+Its input are rows of the stream, or those that `map_side_combine` made of them, which their columns tell. Where a batch
+comes in several calls, the output rows of all its keys follow the last one.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
+from varve.changelog.batch_keys import keys_of_batch
 from varve.changelog.column_values import canonical_column
 from varve.changelog.descriptors import ValueStateDescriptor
 from varve.changelog.types import Types
 from varve.spark_integration.grouped_rows import GroupedRows
-from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+from varve.spark_integration.vectorized_functions import EndsBatches, VectorizedContext, VectorizedProcessFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from varve.changelog.batch_keys import BatchKeys
     from varve.spark_integration.aggregations import AggregateColumn
     from varve.spark_integration.functions import RuntimeContext
 
@@ -32,7 +36,7 @@ STATE_NAME: Final = "aggregates"
 arrow: Any = pa
 
 
-class ColumnAggregates(VectorizedProcessFunction):
+class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
     """Keeps aggregates per key.
 
     Args:
@@ -44,6 +48,8 @@ class ColumnAggregates(VectorizedProcessFunction):
         self._key_columns = tuple(key_columns)
         self._columns = tuple(columns)
         fields = [field for column in columns for field in column.accumulator.fields]
+        self._before_last: list[BatchKeys] = []
+        """Keys of the calls so far, of a batch that comes in several."""
         self._type: Any = Types.ROW_NAMED([name for name, _ in fields], [kind for _, kind in fields])
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -51,7 +57,7 @@ class ColumnAggregates(VectorizedProcessFunction):
         for column in self._columns:
             column.accumulator.open(runtime_context)
 
-    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> pa.RecordBatch:
+    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> pa.RecordBatch | None:
         keys = ctx.keys()
         state = self._state.get_many(keys)
         rows = GroupedRows(keys, state.is_valid())
@@ -59,18 +65,34 @@ class ColumnAggregates(VectorizedProcessFunction):
         after: list[Any] = []
         first = self._columns[0]
         combined = any(partial_name(first.name, kind) in batch.schema.names for kind in first.accumulator.partials)
-        outputs: list[Any] = [keys.array] if len(self._key_columns) == 1 else keys.array.flatten()
         for column in self._columns:
             count = len(column.accumulator.fields)
             own, before = before[:count], before[count:]
             if combined:
                 partials = [batch.column(partial_name(column.name, kind)) for kind in column.accumulator.partials]
-                fields = column.accumulator.merge(rows, partials, own)
+                after += column.accumulator.merge(rows, partials, own)
             else:
-                fields = column.accumulator.add(rows, self._input(batch, column), own)
-            after += fields
-            outputs.append(column.accumulator.result(fields))
+                after += column.accumulator.add(rows, self._input(batch, column), own)
         self._state.put_many(keys, arrow.StructArray.from_arrays(after, fields=list(self._type.arrow_type)))
+        if not isinstance(ctx, VectorizedContext) or ctx.is_whole:
+            return self._output(keys, after)
+        self._before_last.append(keys)
+        return None
+
+    def end_batch(self) -> pa.RecordBatch | None:
+        parts, self._before_last = self._before_last, []
+        if not parts:
+            return None
+        arrays, groups = [keys.array for keys in parts], [keys.key_group_array for keys in parts]
+        keys = keys_of_batch(parts[0].key_type, pa.concat_arrays(arrays), np.concatenate(groups))
+        return self._output(keys, self._state.get_many(keys).flatten())
+
+    def _output(self, keys: BatchKeys, fields: list[Any]) -> pa.RecordBatch:
+        outputs: list[Any] = [keys.array] if len(self._key_columns) == 1 else keys.array.flatten()
+        for column in self._columns:
+            count = len(column.accumulator.fields)
+            own, fields = fields[:count], fields[count:]
+            outputs.append(column.accumulator.result(own))
         return arrow.RecordBatch.from_arrays(outputs, [*self._key_columns, *(c.name for c in self._columns)])
 
     @staticmethod

@@ -30,16 +30,16 @@ class VectorizedAttempt(Attempt):
         """Gather the rows; execute the function when they are many."""
         self._note_input(batch)
         if batch.num_rows and self._vectorized.gather(batch):
-            yield from self._run()
+            yield from self._run(is_end=False)
         self._upload_early(batch.nbytes)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
         """Execute the function on the rest of the input, then as `Attempt.finish`."""
-        yield from self._run()
+        yield from self._run(is_end=True)
         yield from super().finish()
 
-    def _run(self) -> Iterator[pa.RecordBatch]:
-        answers = self._vectorized.run_gathered(self.task.tag)
+    def _run(self, *, is_end: bool) -> Iterator[pa.RecordBatch]:
+        answers = self._vectorized.run_gathered(self.task.tag, is_end=is_end)
         end: Any = object()
         while True:
             started_s = self._owner.clock.monotonic_s()

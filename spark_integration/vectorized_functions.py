@@ -78,6 +78,14 @@ class VectorizedProcessFunction(Function, ABC):
         """
 
 
+class EndsBatches(ABC):
+    """A vectorised function that is called again after the last rows of a micro-batch that had any."""
+
+    @abstractmethod
+    def end_batch(self) -> BatchOutput:
+        """More output rows, as of `process_batch`."""
+
+
 class VectorizedContext(VectorizedProcessFunction.Context):
     """The context that a runner makes for each call; keys are grouped when they are first asked for."""
 
@@ -87,7 +95,11 @@ class VectorizedContext(VectorizedProcessFunction.Context):
         select: Callable[[int, Any], None],
         time_ms: int,
         watermark_ms: int,
+        *,
+        is_whole: bool,
     ) -> None:
+        self.is_whole = is_whole
+        """The call has all rows that the micro-batch has for the partition."""
         self._make_keys = make_keys
         self._select = select
         self._keys: BatchKeys | None = None
