@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.collection_types import PickledType
 from varve.changelog.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types import Types
+from varve.changelog.types import Types, as_type
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class NamespacedAccumulators:
         ttl: Time to live of an accumulator; None: for ever.
     """
 
-    __slots__ = ("_add", "_map", "_merge", "_name")
+    __slots__ = ("_add", "_map", "_merge", "_name", "_normal")
 
     def __init__(
         self,
@@ -64,6 +65,7 @@ class NamespacedAccumulators:
     ) -> None:
         self._map = states.get_map_state(described(name, NAMESPACE_TYPE, accumulator_type, ttl))
         self._name = name
+        self._normal = as_type(accumulator_type)
         self._add = add
         self._merge = merge
 
@@ -119,7 +121,18 @@ class NamespacedAccumulators:
             whole = self._merge(whole, accumulator)
             if whole is None:
                 raise InvalidRequestError(f"state {self._name!r}: merging returned None; it must return an accumulator")
+            whole = self._as_read(whole)
         return whole
+
+    def _as_read(self, accumulator: Any) -> Any:
+        """What the state would give if it had been put there: a row for a dict, say. The next merge gets that."""
+        kind = self._normal
+        if isinstance(kind, PickledType):
+            return accumulator
+        try:
+            return kind.thaw(kind.freeze(accumulator))
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"state {self._name!r}: {error.message}") from error
 
     def _put(self, namespace: int, accumulator: Any, what: str) -> None:
         if accumulator is None:

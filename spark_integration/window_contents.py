@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.descriptors import MapStateDescriptor
 from varve.changelog.functions import Function, ReduceFunction
-from varve.changelog.namespaced_state import NAMESPACE_TYPE, NamespacedLists, aggregating, reducing
+from varve.changelog.namespaced_state import (
+    NAMESPACE_TYPE,
+    NamespacedAccumulators,
+    NamespacedLists,
+    aggregating,
+    reducing,
+)
 from varve.changelog.types import Types
 from varve.spark_integration.kept_state import KeptState, state_of_accumulators, state_of_elements
 from varve.spark_integration.row_values import row_values
@@ -103,10 +109,15 @@ class ReducedContents(ContentsPlan):
         reduce: Any = function.reduce if isinstance(function, ReduceFunction) else function
         rows = row_values(self.elements)
         if rows is not None:
-            inward, outward, of_rows = rows.inward, rows.outward, reduce
-            reduce = lambda a, b: inward(of_rows(outward(a), outward(b)))  # noqa: E731  a reduce function of values
-            held = reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce)
-            return _Accumulated(held, outward, shared=shared, inward=inward)
+            inward, outward = rows.inward, rows.outward
+            held = NamespacedAccumulators(
+                runtime_context,
+                CONTENTS_STATE,
+                self.value_type,
+                lambda held, row: inward(row if held is None else reduce(outward(held), row)),
+                lambda one, other: inward(reduce(outward(one), outward(other))),
+            )
+            return _Accumulated(held, outward, shared=shared)
         return _Accumulated(reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce), None, shared=shared)
 
     def close(self) -> None:
@@ -153,14 +164,13 @@ class ListedContents(ContentsPlan):
 
 
 class _Accumulated(WindowContents):
-    def __init__(self, accumulators: Any, result: Any, *, shared: bool, inward: Any = None) -> None:
+    def __init__(self, accumulators: Any, result: Any, *, shared: bool) -> None:
         self._accumulators = accumulators
         self._result = result
         self._shared = shared
-        self._inward = inward
 
     def add(self, pane: int, value: Any) -> bool:
-        return self._accumulators.add(pane, value if self._inward is None else self._inward(value))
+        return self._accumulators.add(pane, value)
 
     def panes(self) -> list[int]:
         return self._accumulators.namespaces()

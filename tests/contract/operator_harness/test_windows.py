@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from pyspark.sql import Row as SparkRow
 
 from tests.counting_harness import BACKENDS
 from tests.storage_switches import StorageSwitches
@@ -14,6 +16,8 @@ from tests.working_stores import quick_directory
 from varve.changelog.descriptors import (
     ValueStateDescriptor,
 )
+from varve.changelog.functions import AggregateFunction
+from varve.changelog.ttl_config import Time
 from varve.changelog.types import Types
 from varve.datastream import DataStream, KeyedStream
 from varve.spark_integration.window_functions import ProcessWindowFunction
@@ -145,3 +149,55 @@ def test_a_window_function_has_state_of_the_window_and_of_the_key(windowed: Call
     sessions.process_batch([("z", 1)], [50])
     with pytest.raises(UserFunctionError, match=r"use global_state\(\)"):
         sessions.process_watermark(60)
+
+
+SLIDING = SlidingProcessingTimeWindows.of(Time.milliseconds(15), Time.milliseconds(5))
+SESSIONS = ProcessingTimeSessionWindows.with_gap(Time.milliseconds(6))
+
+
+@pytest.mark.parametrize("windows", [SLIDING, SESSIONS], ids=["sliding", "sessions"])
+@pytest.mark.parametrize("made", [
+    lambda a, b: {"k": a.k, "n": a.n + b.n, "s": a.s},
+    lambda a, b: (a.k, a.n + b.n, {"at": b.s.at}),
+    lambda a, b: SparkRow(n=a.n + b.n, s=b.s, k=a.k),
+], ids=["dict", "tuple", "row"])  # fmt: skip
+@pytest.mark.parametrize("at", ["timestamp", "bigint"])
+def test_a_reduce_function_gets_rows_whatever_it_returns(
+    life: dict[str, Any], windows: Any, made: Any, at: str
+) -> None:
+    """Found with three panes: the function got what it had returned for two. A timestamp in a struct was an error."""
+    noon: Any = datetime(2024, 7, 1, 12, tzinfo=UTC).replace(tzinfo=None) if at == "timestamp" else 12
+
+    def program(stream: DataStream) -> DataStream:
+        return stream.key_by("k").window(windows).reduce(made, uid="sums")
+
+    with OperatorHarness(program, f"k string, n bigint, s struct<at:{at}>", **life) as harness:
+        for i in range(3):
+            harness.process_batch([("a", 1, {"at": noon})], processing_time=1 + 5 * i)
+        harness.process_batch(processing_time=100)
+        assert max(harness.output) == SparkRow(k="a", n=3, s=SparkRow(at=noon))
+
+
+def test_an_aggregate_function_gets_accumulators_of_their_type(life: dict[str, Any]) -> None:
+    class Mean(AggregateFunction[Any, Any, Any]):
+        def create_accumulator(self) -> Any:
+            return 0, 0
+
+        def add(self, value: Any, accumulator: Any) -> Any:
+            return [accumulator[0] + 1, accumulator[1] + value.n]
+
+        def get_result(self, accumulator: Any) -> Any:
+            return (type(accumulator).__name__, *accumulator)
+
+        def merge(self, acc_a: Any, acc_b: Any) -> Any:
+            return [type(acc_a) is tuple and acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]]
+
+    def program(stream: DataStream) -> DataStream:
+        kind = Types.TUPLE([Types.LONG(), Types.LONG()])
+        return stream.key_by("k").window(SLIDING).aggregate(Mean(), accumulator_type=kind, uid="means")
+
+    with OperatorHarness(program, "k string, n bigint", **life) as harness:
+        for i in range(3):
+            harness.process_batch([("a", 1)], processing_time=1 + 5 * i)
+        harness.process_batch(processing_time=100)
+        assert max(harness.output) == ("tuple", 3, 3)
