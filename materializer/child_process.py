@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.materializer.config import MaterializerConfig
+from varve.materializer.config import VARIABLE_PREFIX, MaterializerConfig
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def start_materializer_process(
     command = [sys.executable, "-m", "varve.materializer", "--config-from-stdin", "--parent-pid", str(os.getpid())]
     if status_path is not None:
         command += ["--status-file", str(status_path)]
-    environment = {**os.environ, "PYTHONPATH": _python_path()}
+    # The driver's configuration is whole: what is set for a sidecar beside it, perhaps of another job, does not count.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
+    environment = {**inherited, "PYTHONPATH": _python_path()}
     if log_path is None:
         process = _spawn(command, environment, None)
     else:

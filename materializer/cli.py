@@ -20,7 +20,7 @@ import msgspec
 from varve.materializer.allocator import give_back_large_blocks
 from varve.materializer.child_process import decode_config
 from varve.materializer.command_output import show_lines
-from varve.materializer.config import MaterializerConfig, parse_properties
+from varve.materializer.config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
 from varve.materializer.demand import ask
 from varve.materializer.duration import option_duration, option_size
 from varve.materializer.error_output import Command, Group
@@ -48,7 +48,6 @@ if TYPE_CHECKING:
     from varve.storage.object_store import ObjectStore
 
 FAILED_EXIT_CODE: Final = 1
-VARIABLE_PREFIX: Final = "VARVE_MATERIALIZE"
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
 
 

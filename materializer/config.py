@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from varve.storage.object_store import ObjectStore
 
 PROPERTY_PREFIX: Final = "spark.varve."
+VARIABLE_PREFIX: Final = "VARVE_MATERIALIZE"
+"""Before the name of an option of `varve materialize`, as an environment variable."""
 DEFAULT_POLL_MS: Final = 1_000
 DEFAULT_DISCOVERY_MS: Final = 30_000
 DEFAULT_COLLECT_MS: Final = 60_000

@@ -172,6 +172,22 @@ def test_an_embedded_materializer_works_and_stops(site: Site) -> None:
     site.check()
 
 
+def test_an_embedded_materializer_does_what_the_driver_says_whatever_a_sidecar_is_told(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver's environment may hold the variables of a sidecar beside it, and of another job."""
+    elsewhere = site.directory / "elsewhere"
+    elsewhere.mkdir()
+    for name, value in {"STORAGE": str(elsewhere), "JOB": "another", "ONCE": "true", "INTERVAL": "never"}.items():
+        monkeypatch.setenv(f"VARVE_MATERIALIZE_{name}", value)
+    site.job.start()
+    log = site.directory / "child.log"
+    config = MaterializerConfig(storage_url=str(site.storage), job="flights", interval_ms=100, poll_ms=50)
+    with start_materializer_process(config, log_path=log) as child:
+        site.commit_until(lambda: bool(site.job.adopted))
+        assert child.exit_code is None, log.read_text()
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="looks at processes through /proc")
 def test_an_embedded_materializer_ends_with_its_parent(site: Site) -> None:
     """However the parent ends: here it is killed."""
