@@ -8,6 +8,7 @@ metrics: bind it to an address that only monitoring reaches.
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 from socketserver import TCPServer, ThreadingMixIn
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -113,6 +114,10 @@ class _Server(ThreadingMixIn, WSGIServer):
         _log.debug("a request of %s failed", client_address, exc_info=True)
 
 
+class _Server6(_Server):
+    address_family = socket.AF_INET6
+
+
 class MonitoringServer:
     """The application on a port; a context manager."""
 
@@ -124,7 +129,8 @@ class MonitoringServer:
         Raises `InvalidRequestError` if that is not possible; `settings` are what the user has to change then.
         """
         try:
-            self._server = make_server(host, port, app, server_class=_Server, handler_class=_Handler)
+            kind = _Server6 if ":" in host else _Server
+            self._server = make_server(host, port, app, server_class=kind, handler_class=_Handler)
         except OSError as error:
             raise InvalidRequestError(
                 f"metrics cannot be served on {host}:{port}: {error}; give another {settings}"

@@ -7,6 +7,7 @@ import socket
 import time
 import urllib.error
 import urllib.request
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -90,3 +91,13 @@ def test_silent_connections_do_not_keep_the_others_out_for_ever(site: Site) -> N
 def test_a_port_that_is_taken_is_an_error_that_says_what_to_do(site: Site) -> None:
     with pytest.raises(InvalidRequestError, match="--metrics-port"):
         MonitoringServer(monitoring_app(MaterializerMetrics().registry, Health(), lambda: 0), LOCAL, site.server.port)
+
+
+@pytest.mark.skipif(not socket.has_ipv6 or not Path("/proc/net/if_inet6").exists(), reason="there is no IPv6 here")
+@pytest.mark.parametrize("host", ["::1", "::"])
+def test_it_may_be_served_on_an_address_of_ipv6(host: str) -> None:
+    app = monitoring_app(MaterializerMetrics().registry, Health(), lambda: 0)
+    with MonitoringServer(app, host, 0) as server:
+        answer = urllib.request.urlopen(f"http://[::1]:{server.port}/healthz", timeout=30)
+        with answer:
+            assert answer.status == 200
