@@ -12,8 +12,11 @@ from varve.storage import layout
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job import find_job
 from varve.storage.job_store import JobStore
+from varve.storage.open_store import local_directory
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import JobRecord
 
@@ -32,8 +35,37 @@ def job_names(root: ObjectStore) -> tuple[str, ...]:
     job, or do it seldom.
     """
     suffix = "/" + layout.JOB
-    found = (meta.name.removesuffix(suffix) for meta in root.list("") if meta.name.endswith(suffix))
+    try:
+        listed = root.list("")
+    except InvalidRequestError:
+        names = _names_of_directories(root.url)
+        if names is None:
+            raise
+        return names
+    found = (meta.name.removesuffix(suffix) for meta in listed if meta.name.endswith(suffix))
     return tuple(name for name in found if "/" not in name)
+
+
+def _names_of_directories(url: str) -> tuple[str, ...] | None:
+    """Names of the jobs in a local directory in which this process may not look everywhere; None if it is none.
+
+    What is no job, as `lost+found` at the root of a filesystem, hides none. A job that cannot be read is named.
+    """
+    directory = local_directory(url)
+    if directory is None:
+        return None
+    try:
+        names = sorted(path.name for path in directory.iterdir())
+    except OSError:
+        return None
+    return tuple(name for name in names if layout.is_job_name(name) and _may_be_job(directory / name))
+
+
+def _may_be_job(directory: Path) -> bool:
+    try:
+        return (directory / layout.JOB).is_file()
+    except OSError:
+        return True
 
 
 def open_job(root: ObjectStore, job: str) -> OpenJob:

@@ -27,9 +27,14 @@ _PART_OF_ESCAPE: Final = re.compile("%[0-9A-F]?$")
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
+def is_job_name(name: str) -> bool:
+    """Whether it could be a job's directory: letters, digits, `.`, `_`, `-`; 1 to 128 of them."""
+    return _JOB_NAME.fullmatch(name) is not None
+
+
 def check_job_name(name: str) -> str:
-    """A job's directory name: letters, digits, `.`, `_`, `-`; 1 to 128 of them. Raises `InvalidRequestError`."""
-    if not _JOB_NAME.fullmatch(name):
+    """The name, if `is_job_name`. Raises `InvalidRequestError`."""
+    if not is_job_name(name):
         raise InvalidRequestError(
             f"job name {name!r} cannot be a directory name; use 1 to 128 letters, digits, '.', '_' or '-', "
             "beginning with a letter or digit"

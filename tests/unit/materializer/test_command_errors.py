@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -17,15 +18,18 @@ from varve.materializer.events import JobFailed
 from varve.materializer.progress import describe
 from varve.materializer.row_output import show_rows
 from varve.storage import layout
+from varve.storage.errors import InvalidRequestError
+from varve.storage.jobs import job_names
 from varve.storage.local_store import LocalStore
 from varve.storage.prefixed_store import PrefixedStore
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Sequence
 
     from click.testing import Result
 
     from varve.storage.batch_result import BatchFacts
+    from varve.storage.object_store import ObjectMeta
 
 NAMES = ("flights", "orders", "trains")
 
@@ -249,3 +253,38 @@ def test_a_failure_of_no_job_names_none() -> None:
         job="", time_ms=0, step="listing the jobs", error="x", error_type="X", object_name=None, failures=1, retry_ms=1
     )
     assert describe(event).startswith("listing the jobs failed")
+
+
+class PartlyClosed(LocalStore):
+    """It may not enter everything that lies below its root, but all of what is asked for."""
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        if not prefix:
+            raise InvalidRequestError("permission denied: lost+found")
+        return super().list(prefix, start_after=start_after)
+
+
+def test_what_may_not_be_entered_beside_the_jobs_hides_none(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
+    """`lost+found` at the root of a filesystem is the superuser's."""
+    for name in ("lost+found", "other"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "file").touch()
+    assert job_names(PartlyClosed(str(tmp_path))) == NAMES
+    with pytest.raises(InvalidRequestError, match="permission denied"):
+        job_names(PartlyClosed(str(tmp_path / "gone")))
+    del jobs
+
+
+def test_a_job_that_may_not_be_entered_is_named(
+    jobs: dict[str, CommittingJob], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del jobs
+    ways = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent.name == "orders":
+            raise PermissionError(13, "Permission denied")
+        return ways(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)
+    assert job_names(PartlyClosed(str(tmp_path))) == NAMES
