@@ -240,6 +240,9 @@ class StateReader:
     def _create_pin(self) -> Pin | None:
         try:
             return create_pin(self.chain, self.checkpoint, HOLDER, self._clock, self._tokens)
+        except InvalidRequestError as error:
+            hint = "where the storage can only be read, read without a pin: --no-pin, or pin=False"
+            raise InvalidRequestError(f"{error.message}; {hint}", **error.context) from error
         except DidNotHappenError as error:
             # It is too late for a pin of one's own, but another reader's may keep the checkpoint.
             if any(pin.needs_from <= self.checkpoint.needs_from for pin in list_pins(self.chain)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -22,7 +23,6 @@ from varve.storage.prefixed_store import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 FIRST = BatchChanges(
     totals={"a": 1, "b": 2, "c": 3},
@@ -83,6 +83,13 @@ def test_state_shows_rows_and_filters_them(storage: str) -> None:
     assert {row["key_group"] for row in found} == {group}
     older = run(storage, "state", "flights", "events", "--checkpoint", "batch:0", "--key", "a")
     assert [(row["position"], row["value"]) for row in older] == [(0, "one"), (1, "two")]
+
+
+def test_a_storage_that_takes_no_pin_is_read_without_one(storage: str) -> None:
+    (Path(storage) / "flights" / layout.PINS.rstrip("/")).write_text("where a directory would be")
+    done = CliRunner().invoke(main, ["state", "flights", "total", "--storage", storage])
+    assert (done.exit_code, "--no-pin" in done.output) == (1, True), done.output
+    assert len(run(storage, "state", "flights", "total", "--no-pin")) == 3
 
 
 def test_only_the_key_group_of_a_key_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
