@@ -86,7 +86,7 @@ def _check_exclusive(store: ObjectStore, name: str, first: str, second: str, clo
 def _check_read(store: ObjectStore, name: str, body: str) -> None:
     try:
         data = store.get_range(name, 8, 16)
-    except CorruptDataError as error:  # too many bytes, too few, or no object any more
+    except CorruptDataError as error:  # too few bytes, or no object any more
         raise _refused(store, f"does not return a range of what was just written ({error.message})") from error
     if data != body.encode()[8:24]:
         raise _refused(store, "returned wrong bytes for a range")
