@@ -46,7 +46,8 @@ class CommitPolicy:
     """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
     path_max: int = 128
     """A full entry is written after this many commits even without a pack; it then names inline segments in place, and
-    so may be too large. Its commit waits for the pack."""
+    so may be too large. Its commit waits for the pack. Above that the path grows only while a full entry is too large
+    and snapshots are adopted."""
 
     def __post_init__(self) -> None:
         if self.retained < RETAINED_MIN:
@@ -80,6 +81,8 @@ class ChainState:
     """Key groups, of all operators, whose snapshots were adopted since the newest full entry."""
     log_commits: int = 0
     """Commits, or packed runs of them, whose segments a restore replays."""
+    put_off_to: int = 0
+    """So many commits after the newest full entry is the next one tried again, because it was too large."""
 
     @property
     def slot(self) -> int:
@@ -102,8 +105,10 @@ class ChainState:
 
     def is_full_due(self, policy: CommitPolicy) -> bool:
         """Whether the next entry should be full, and so a pack for `slot` be prepared if anything is packable."""
-        if self.base is None:
+        if self.must_be_full(policy) or self.base is None:
             return True
+        if self.commits_since_full + 1 < self.put_off_to:
+            return False
         return (
             self.commits_since_full + 1 >= self._full_after(policy, len(self.base.operators))
             or self.commits_since_full * len(self.base.parts) >= REFERENCES_MAX
@@ -122,8 +127,8 @@ class ChainState:
             return 1
         return max(1, policy.full_every // 4)
 
-    def after(self, stored: StoredCommit, policy: CommitPolicy, kept: Kept) -> ChainState:
-        """The state once `stored`, planned from this state, is durable; `kept` is the plan's."""
+    def after(self, stored: StoredCommit, policy: CommitPolicy, kept: Kept, *, put_off: bool = False) -> ChainState:
+        """The state once `stored`, planned from this state, is durable; `kept` and `put_off` are the plan's."""
         commit = stored.commit
         if (commit.seq, commit.epoch) != (self.slot, self.epoch):
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
@@ -143,8 +148,15 @@ class ChainState:
             retained=(*self.retained, Retained(commit.seq, commit.needs_from))[-policy.retained :],
             index=index,
             log_commits=log_commits,
+            put_off_to=self._put_off_to(policy, put_off=put_off, is_full=commit.is_full),
             adopted_key_groups=0 if commit.is_full else self.adopted_key_groups + _adopted_key_groups(commit),
         )
+
+    def _put_off_to(self, policy: CommitPolicy, *, put_off: bool, is_full: bool) -> int:
+        """`put_off_to` after a commit: one that is too large costs much, and a little more log makes no difference."""
+        if put_off:
+            return self.commits_since_full + 1 + max(1, policy.full_every // 4)
+        return 0 if is_full else self.put_off_to
 
 
 def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:

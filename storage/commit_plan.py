@@ -66,6 +66,8 @@ class CommitPlan(NamedTuple):
     """The object `chain/<seq>`."""
     kept: Kept
     """What counts after the commit of what was before it, for `ChainState.after`."""
+    put_off: str = ""
+    """Why the entry is not full although it was due, if it would have been too large."""
 
     @property
     def commit(self) -> Commit:
@@ -75,14 +77,19 @@ class CommitPlan(NamedTuple):
 NOTHING_ADOPTED = Adoption()
 LONG_LOG: Final = 1 << 12
 """References of a full entry that take a few milliseconds to encode."""
+LARGE_LOG_BYTES: Final = ENTRY_BYTES_MAX // 2
+"""Of references, encoded: a full entry with so many of them may be too large unless it adopts snapshots."""
 
 
 def adopts_now(state: ChainState, pack: Pack | None) -> bool:
     """Whether the next commit may adopt snapshots.
 
     With the pack of a long log the one after it does: what it adopts changes the log, which was encoded with the pack.
+    But a log that may be too large for an entry must become shorter at once: there might be no commit after this one.
     """
-    return pack is None or len(pack.replaced) < LONG_LOG or not state.commits_since_full
+    if pack is None or len(pack.replaced) < LONG_LOG or not state.commits_since_full:
+        return True
+    return len(pack.replaced_encoded) >= LARGE_LOG_BYTES
 
 
 def plan_commit(
@@ -106,6 +113,9 @@ def plan_commit(
         pack: An uploaded pack for this very slot, if one is ready; the entry is full then.
         pack_failure: Why there is none although one was due, for the error about an entry that is too large without.
 
+    A full entry that would exceed 16 MiB is put off, up to the policy's `path_max`, and for longer by a commit that
+    adopts snapshots: these make the log shorter, so that one fits in the end.
+
     Raises:
         InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
         DidNotHappenError: it would, because the storage has not taken the pack; or what else kept it from being made.
@@ -114,7 +124,29 @@ def plan_commit(
     results = _check_facts(state, facts)
     cover, changed = _next_cover(state, facts, Link(state.slot, token), adoption)
     parts, blob = _parts(results)
-    draft = Commit(
+    draft = _draft(state, facts, token, _raised(state.floors, adoption.floors), parts, changed)
+    full = _full_plan(draft, blob, state, policy, cover, pack) if _is_full(state, policy, draft, cover, pack) else None
+    if full is not None and len(full.body) <= ENTRY_BYTES_MAX:
+        return full
+    if full is not None and state.must_be_full(policy) and (state.base is None or not adoption.tiles):
+        raise _too_large(full, None if pack is not None else pack_failure)
+    kept = kept_after(state.view, draft, cover, state.index)
+    plan = _encoded(_with_needs(draft, kept.needs_from, state, policy), blob, kept)
+    if len(plan.body) > ENTRY_BYTES_MAX:
+        raise _too_large(plan, None)
+    return plan._replace(put_off=_size(full) if full is not None else "")
+
+
+def _draft(
+    state: ChainState,
+    facts: BatchFacts,
+    token: str,
+    floors: tuple[SnapshotFloor, ...],
+    parts: tuple[PartitionCommit, ...],
+    tiles: tuple[Tile, ...],
+) -> Commit:
+    """The entry as if it were not full, but for what it needs."""
+    return Commit(
         seq=state.slot,
         token=token,
         job_id=state.job_id,
@@ -122,7 +154,7 @@ def plan_commit(
         parent=state.view.base,
         keep_from=state.keep_from,
         retained_from=state.retained_from,
-        floors=_raised(state.floors, adoption.floors),
+        floors=floors,
         batch=facts.batch,
         query_id=facts.query_id,
         source_hash=facts.source_hash,
@@ -133,17 +165,10 @@ def plan_commit(
         operators=facts.operators,
         needs_from=0,
         parts=parts,
-        tiles=changed,
+        tiles=tiles,
         full=state.view.full,
         path=state.view.path,
     )
-    index = state.index
-    if _is_full(state, policy, draft, cover, pack):
-        draft, index = _made_full(draft, state, cover, pack)
-    kept = kept_after(state.view, draft, cover, index)
-    commit = _with_needs(draft, kept.needs_from, state, policy)
-    encoded_log = pack.replaced_encoded if pack is not None and commit.log is pack.replaced else b""
-    return _encoded(commit, blob, kept, encoded_log, None if pack is not None or not commit.is_full else pack_failure)
 
 
 def _check_facts(state: ChainState, facts: BatchFacts) -> dict[str, list[PartitionResult]]:
@@ -314,6 +339,17 @@ def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | 
     return full, index
 
 
+def _full_plan(
+    draft: Commit, blob: bytes, state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pack | None
+) -> CommitPlan:
+    """The plan of a full entry, however large it is; `draft` is the entry as if not full."""
+    full, index = _made_full(draft, state, cover, pack)
+    kept = kept_after(state.view, full, cover, index)
+    commit = _with_needs(full, kept.needs_from, state, policy)
+    is_encoded = pack is not None and commit.log is pack.replaced
+    return _encoded(commit, blob, kept, pack.replaced_encoded if pack is not None and is_encoded else b"")
+
+
 def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:
     """Fill in `needs_from`, `keep_from` and `retained_from`."""
     draft = msgspec.structs.replace(draft, needs_from=needs_from)
@@ -327,22 +363,21 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     )
 
 
-def _encoded(
-    commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes, pack_failure: VarveError | None
-) -> CommitPlan:
+def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes = b"") -> CommitPlan:
     body = encode_entry(commit, blob, encoded_log)
-    if len(body) > ENTRY_BYTES_MAX:
-        raise _too_large(commit, len(body), pack_failure)
-    stored = StoredCommit(commit, len(body) - len(blob))
-    return CommitPlan(stored, body, kept)
+    return CommitPlan(StoredCommit(commit, len(body) - len(blob)), body, kept)
 
 
-def _too_large(commit: Commit, size_bytes: int, pack_failure: VarveError | None) -> VarveError:
-    """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
-    size = (
-        f"the entry has {size_bytes} bytes, {len(commit.log)} log references among them, above the limit of "
+def _size(plan: CommitPlan) -> str:
+    return (
+        f"the entry has {len(plan.body)} bytes, {len(plan.commit.log)} log references among them, above the limit of "
         f"{ENTRY_BYTES_MAX}"
     )
+
+
+def _too_large(plan: CommitPlan, pack_failure: VarveError | None) -> VarveError:
+    """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
+    size, commit = _size(plan), plan.commit
     if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
         problem = f"{size}; run the materializer, so that the log becomes shorter"
         return InvalidRequestError(problem, batch=commit.batch, epoch=commit.epoch)

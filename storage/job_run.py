@@ -8,6 +8,7 @@ snapshots that pass the adoption rules are taken over), I11 (`choose_base`).
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
 
     AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
+
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,10 +224,12 @@ class JobRun:
         fail_point("driver.before_commit")
         self._sent_s = self._chain.append(plan)
         fail_point("driver.after_commit")
-        self._state = state.after(plan.stored, self._policy, plan.kept)
+        self._state = state.after(plan.stored, self._policy, plan.kept, put_off=bool(plan.put_off))
+        if plan.put_off:
+            _log.warning("no full entry: %s; run the materializer, or the job will fail", plan.put_off)
         self._packs.remember(plan.stored, plan.body)
         self._chain.still_owner(self._sent_s)
-        pack_bytes = pack.size_bytes if pack is not None else 0
+        pack_bytes = pack.size_bytes if pack is not None and plan.commit.is_full else 0
         return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes, gathered_bytes)
 
     def _gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:

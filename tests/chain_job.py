@@ -103,7 +103,7 @@ class Driver:
     ) -> CommitPlan:
         plan = self.plan(batch, results_of([b"x", b"y"]) if results is None else results, adoption, pack)
         self.sent_s = self.chain.append(plan)
-        self.state = self.state.after(plan.stored, self.job.policy, plan.kept)
+        self.state = self.state.after(plan.stored, self.job.policy, plan.kept, put_off=bool(plan.put_off))
         return plan
 
 
