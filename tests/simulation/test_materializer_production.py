@@ -436,3 +436,28 @@ def test_a_scrape_during_a_fold_sees_how_far_it_is_and_one_after_it_what_was_ski
     assert sidecar.fold()
     assert metric(sidecar, "varve_skipped_materialization_total") >= before + 2
     world.check()
+
+
+def test_of_a_job_that_was_deleted_nothing_is_kept(world: World) -> None:
+    """A materializer of all jobs went on polling it, showed it as it was, and kept its local copies for ever."""
+    asked: list[str] = []
+
+    def hook(_operation: str, name: str, _phase: str) -> None:
+        asked.append(name)
+
+    root = FaultyStore(world.root, random.Random(1), Faults(), clock=world.clock, crash_hook=hook)
+    world.commit(4)
+    sidecar = world.sidecar(QUIET, root=root)
+    assert sidecar.fold()
+    copies = sidecar.workspace.directory / "ranges"
+    assert metric(sidecar, "varve_checkpoint_seq") > 0
+    assert list(copies.glob("*/*/*"))
+    world.root.delete([meta.name for meta in world.root.list("")])
+    for _ in range(2):  # the job is found to be empty, then not to be among the jobs
+        world.clock.advance(QUIET.discovery_ms / 1000)
+        sidecar.poll()
+    assert metric(sidecar, "varve_checkpoint_seq") == metric(sidecar, "varve_base_bytes") == 0
+    assert not list(copies.glob("*/*/*"))
+    asked.clear()
+    sidecar.poll()
+    assert not [name for name in asked if name.startswith("job/")]
