@@ -171,6 +171,25 @@ class FromInitialState(StatefulProcessor):
         yield Row(k=key[0], what="list", data=repr(list(self.list.get())))
 
 
+class Times(StatefulProcessor):
+    """Gives timestamps back, as a text and within an array too, with the last one before and a time of no clock."""
+
+    OUTPUT = "k string, at timestamp, seen array<timestamp>, said string, wall timestamp_ntz, before string"
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.last = handle.getValueState("last", "at timestamp")
+
+    def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[pd.DataFrame]:
+        for frame in rows:
+            at, before = frame["at"], self.last.get()
+            self.last.update((at.iloc[-1].to_pydatetime(),))
+            told = {"said": at.astype(str), "wall": pd.Timestamp("2024-03-10 02:30"), "before": str(before)}
+            yield pd.DataFrame({"k": key[0], "at": at, "seen": [[time] for time in at], **told})
+
+    def close(self) -> None:
+        pass
+
+
 def counted(key: Any, frames: Iterator[pd.DataFrame], state: GroupState) -> Iterator[pd.DataFrame]:
     """Every method of `GroupState`."""
     told: list[Any] = [state.exists, state.getOption, state.hasTimedOut, state.oldTimeoutTimestamp]

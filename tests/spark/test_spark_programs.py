@@ -25,6 +25,7 @@ from tests.spark.spark_processors import (
     FromInitialState,
     InPandas,
     ProcessingTime,
+    Times,
     counted,
 )
 from varve import StreamExecutionEnvironment
@@ -196,6 +197,23 @@ def test_functions_of_apply_in_pandas_with_state(own_engine: SparkSession, tmp_p
         lambda df: df.groupBy("k").applyInPandasWithState(counted, OUTPUT, state, "append", "EventTimeTimeout"),
         lambda s: s.apply_in_pandas_with_state(counted, OUTPUT, state, "append", "EventTimeTimeout"),
     )
+    assert found == expected
+
+
+def test_dataframes_have_the_time_zone_of_the_session(own_engine: SparkSession, tmp_path: Path) -> None:
+    """Which need not be the local one."""
+    output, zone = Times.OUTPUT, "spark.sql.session.timeZone"
+    own_engine.conf.set(zone, "Asia/Tokyo")
+    try:
+        expected, found = both(
+            own_engine,
+            tmp_path,
+            [[("a", "", 1, 20), ("b", "", 2, 7200)], [("a", "", 3, 30)], [("b", "", 4, 7300)]],
+            lambda df: df.groupBy("k").transformWithStateInPandas(Times(), output, "append", "None"),
+            lambda s: s.transform_with_state_in_pandas(Times(), output, "append", "None"),
+        )
+    finally:
+        own_engine.conf.unset(zone)
     assert found == expected
 
 
