@@ -174,9 +174,9 @@ class RowWriter:
                 f"columns {self._names}",
                 operator=self._operator,
             )
-        if set(map(type, rows)) <= _NAMELESS:
-            return rows
         names = self._names
+        if all(kind in _NAMELESS or kind.__dict__.get("__fields__") == names for kind in set(map(type, rows))):
+            return rows
         return [in_order(row, names) for row in rows]
 
     def _column(self, index: int, field: pa.Field, values: Sequence[Any]) -> pa.Array:
