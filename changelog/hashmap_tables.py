@@ -15,6 +15,7 @@ from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Set as AbstractSet
     from typing import Self
 
     from varve.changelog.changes import StateChanges
@@ -235,6 +236,10 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
 
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         return dict(self.group(key_group).get(key, ()))
+
+    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any]) -> bool:
+        """See `MapOverlay.holds_any`."""
+        return any(map_key not in without for map_key in self.group(key_group).get(key, ()))
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
         for key_group, cells in self.all_groups():

@@ -16,6 +16,7 @@ from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from collections.abc import Set as AbstractSet
 
     from varve.changelog.batch_keys import BatchKeys
     from varve.changelog.type_information import TypeInformation
@@ -57,6 +58,20 @@ class MapOverlay(CollectionOverlay[MapTable]):
             else:
                 merged[map_key] = stored
         return merged
+
+    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any] = frozenset()) -> bool:
+        """Whether there is an entry whose map key is not one of these; costs no more than to find one."""
+        pending: dict[Any, Any] = self.pending[key_group].get(key) or {}
+        if any(stored is not DELETED and map_key not in without for map_key, stored in pending.items()):
+            return True
+        if key in self.cleared:
+            return False
+        self.read = True
+        hidden: set[Any] = pending.keys() | without
+        find: Any = getattr(self.below, "holds_any", None)
+        if find is None:  # a store of a user's own
+            return not self.below.entries(key_group, key).keys() <= hidden
+        return find(key_group, key, hidden)
 
     def remove(self, key_group: int, key: Any, map_key: Any) -> None:
         """Remove an entry."""
@@ -237,7 +252,7 @@ class MapStateHandle(MapState[K, V]):
         return [value for _, value in self.items()]
 
     def is_empty(self) -> bool:
-        return not self._entries()
+        return not self._overlay.holds_any(self._context.key_group, self._key())
 
     def clear(self) -> None:
         self._overlay.remove_all(self._context.key_group, self._key())

@@ -34,6 +34,7 @@ from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Set as AbstractSet
 
     from varve.changelog.rocksdb_batch import StateForm
     from varve.changelog.rocksdb_database import Database
@@ -363,6 +364,12 @@ class RocksDBMapTable(_Table):
         start = self.form.prefixes[key_group] + self._key_to_wire(key)
         skip, map_key, value = len(start), self._map_key.from_wire, self._value
         return {map_key(row[skip:]): value(data) for row, data in self._rows(start)}
+
+    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any]) -> bool:
+        """See `MapOverlay.holds_any`."""
+        start = self.form.prefixes[key_group] + self._key_to_wire(key)
+        skip, map_key = len(start), self._map_key.from_wire
+        return any(map_key(row[skip:]) not in without for row, _ in self._rows(start))
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
         """See `MapTable.items`."""
