@@ -115,7 +115,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a clone whose first run was killed after the copy never started, because its source had gone on": NamedSeed(
-        13,
+        15,
         Mutation(
             job_run,
             "decide_import",
@@ -125,7 +125,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
-        51,
+        64,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
@@ -134,7 +134,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         1359, Mutation(JobRestore, "_plan", _planned_once, r"no longer complete.* \(I1, I11\)", LATE_COMMITS)
     ),
     "a query that was set back did not start because its option named a savepoint that was gone": NamedSeed(
-        1058,
+        14,
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
     "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": NamedSeed(
