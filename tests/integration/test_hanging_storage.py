@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 from tests.state_worker_setup import eventually
 from tests.worker_job import Operation, WorkerJob
 from varve.changelog.descriptors import ListStateDescriptor
-from varve.spark_integration import state_worker
+from varve.spark_integration import requested_store
 from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
 from varve.storage import attempt_threads, layout
 from varve.storage.backoff import Backoff
@@ -64,7 +64,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unsteady]
     """What state workers open."""
     store = Unsteady(str(tmp_path / "state"))
     store.gate = threading.Event()
-    monkeypatch.setattr(state_worker, "open_store", lambda *_: store)
+    monkeypatch.setattr(requested_store, "open_store", lambda *_: store)
     yield store
     store.gate.set()
 
