@@ -13,11 +13,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.keyed_job import Changelog, KeyedJob
 from tests.living_job import LIVES, LivingJob
 from tests.working_stores import KINDS, quick_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from tests.storage_switches import StorageSwitches
 
@@ -39,3 +41,14 @@ def job(kind: str, life: str, storage_switches: StorageSwitches) -> Iterator[Liv
         made.materializes = storage_switches.materializes
         yield made
         made.close()
+
+
+@pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)
+def keyed_job(request: pytest.FixtureRequest, storage_switches: StorageSwitches, tmp_path: Path) -> Iterator[KeyedJob]:
+    """A job on every store, with the changelog on and off, for what is not about ways of life."""
+    kind: str = request.param[0]
+    changelog: Changelog = request.param[1]
+    made = KeyedJob(kind, changelog, tmp_path)
+    made.materializes = storage_switches.materializes
+    yield made
+    made.close()

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.keyed_job import Changelog, KeyedJob
-from tests.storage_switches import StorageSwitches
-from tests.working_stores import KINDS
+from tests.keyed_job import KeyedJob
+from tests.mean import MEAN_TYPE, Mean
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -18,37 +15,20 @@ from varve.changelog.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.functions import AggregateFunction
 from varve.changelog.namespaced_handles import NamespacedStateStore
 from varve.changelog.namespaced_state import aggregating
 from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.types import Types
 from varve.storage.errors import InvalidRequestError
 
-ACCUMULATOR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
+
+@pytest.fixture
+def job(keyed_job: KeyedJob) -> KeyedJob:
+    return keyed_job
 
 
-@pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)
-def job(request: pytest.FixtureRequest, storage_switches: StorageSwitches, tmp_path: Path) -> Iterator[KeyedJob]:
-    kind: str = request.param[0]
-    changelog: Changelog = request.param[1]
-    made = KeyedJob(kind, changelog, tmp_path)
-    made.materializes = storage_switches.materializes
-    yield made
-    made.close()
-
-
-class Mean(AggregateFunction[float, tuple[int, float], float]):
+class Unmergeable(Mean):
     """A mean that will not be merged."""
-
-    def create_accumulator(self) -> tuple[int, float]:
-        return 0, 0.0
-
-    def add(self, value: float, accumulator: tuple[int, float]) -> tuple[int, float]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, float]) -> float:
-        return accumulator[1] / accumulator[0]
 
     def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
         raise ZeroDivisionError
@@ -79,7 +59,7 @@ def test_lists_of_a_window_take_all_values_or_none(job: KeyedJob) -> None:
 
 def test_namespaces_that_cannot_be_merged_stay_as_they_were(job: KeyedJob) -> None:
     job.set_key("a")
-    means = aggregating(job.backend, "means", ACCUMULATOR, Mean())
+    means = aggregating(job.backend, "means", MEAN_TYPE, Unmergeable())
     for namespace in (1, 2):
         means.add(namespace, 3.0)
     with pytest.raises(ZeroDivisionError):
@@ -102,7 +82,7 @@ def test_state_of_a_window_expires(job: KeyedJob, had_ttl: bool) -> None:
         makers: list[Any] = [
             lambda: ValueStateDescriptor("s", Types.LONG()),
             lambda: ReducingStateDescriptor("s", lambda a, b: a + b, Types.LONG()),
-            lambda: AggregatingStateDescriptor("s", Mean(), ACCUMULATOR),
+            lambda: AggregatingStateDescriptor("s", Unmergeable(), MEAN_TYPE),
             lambda: ListStateDescriptor("s", Types.LONG()),
             lambda: MapStateDescriptor("s", Types.STRING(), Types.LONG()),
         ]

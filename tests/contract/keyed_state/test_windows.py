@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.keyed_job import Changelog, KeyedJob
-from tests.storage_switches import StorageSwitches
+from tests.keyed_job import KeyedJob
+from tests.mean import MEAN_TYPE, Mean
 from tests.window_job import Element, WindowJob, window_operator
-from tests.working_stores import KINDS
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -19,7 +16,6 @@ from varve.changelog.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.functions import AggregateFunction
 from varve.changelog.namespaced_handles import NamespacedStateStore
 from varve.changelog.namespaced_state import NamespacedLists, aggregating
 from varve.changelog.types import Types
@@ -47,38 +43,14 @@ SUM = ReducedContents(lambda a, b: a + b, Types.LONG())
 ALL = ListedContents(Types.LONG())
 
 
-@pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)
-def job(request: pytest.FixtureRequest, storage_switches: StorageSwitches, tmp_path: Path) -> Iterator[KeyedJob]:
-    kind: str = request.param[0]
-    changelog: Changelog = request.param[1]
-    made = KeyedJob(kind, changelog, tmp_path)
-    made.materializes = storage_switches.materializes
-    yield made
-    made.close()
-
-
-class Mean(AggregateFunction[float, tuple[int, float], float]):
-    """A mean cannot be merged of results."""
-
-    def create_accumulator(self) -> tuple[int, float]:
-        return 0, 0.0
-
-    def add(self, value: float, accumulator: tuple[int, float]) -> tuple[int, float]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, float]) -> float:
-        return accumulator[1] / accumulator[0]
-
-    def merge(self, acc_a: tuple[int, float], acc_b: tuple[int, float]) -> tuple[int, float]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
-
-
-ACCUMULATOR = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
+@pytest.fixture
+def job(keyed_job: KeyedJob) -> KeyedJob:
+    return keyed_job
 
 
 def test_merging_namespaces_merges_accumulators(job: KeyedJob) -> None:
     def means() -> Any:
-        return aggregating(job.backend, "means", ACCUMULATOR, Mean())
+        return aggregating(job.backend, "means", MEAN_TYPE, Mean())
 
     job.set_key("a")
     for namespace, value in ((1, 1.0), (1, 2.0), (1, 3.0), (5, 10.0), (7, 99.0)):
@@ -126,7 +98,7 @@ def test_every_kind_of_state_has_namespaces(job: KeyedJob) -> None:
     items = ListStateDescriptor("s", Types.LONG())
     entries = MapStateDescriptor("s", Types.STRING(), Types.LONG())
     total = ReducingStateDescriptor("s", lambda a, b: a + b, Types.LONG())
-    mean = AggregatingStateDescriptor("s", Mean(), ACCUMULATOR)
+    mean = AggregatingStateDescriptor("s", Mean(), MEAN_TYPE)
     for number in (1, 2):
         job.set_key("a")
         store = NamespacedStateStore(job.backend, "window-state")
