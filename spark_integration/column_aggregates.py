@@ -1,7 +1,7 @@
 """The vectorised function behind `KeyedStream.aggregate`: a state row per key, an output row per key of a batch.
 
 Its input are rows of the stream, or those that `map_side_combine` made of them, which their columns tell. Where a batch
-comes in several calls, the output rows of all its keys follow the last one.
+comes in several calls, each key has one output row all the same: they follow the last call.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from varve.changelog.column_values import canonical_column
 from varve.changelog.descriptors import ValueStateDescriptor
 from varve.changelog.types import Types
 from varve.spark_integration.grouped_rows import GroupedRows
-from varve.spark_integration.vectorized_functions import EndsBatches, VectorizedContext, VectorizedProcessFunction
+from varve.spark_integration.vectorized_functions import EndsBatches, VectorizedProcessFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,8 +48,10 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
         self._key_columns = tuple(key_columns)
         self._columns = tuple(columns)
         fields = [field for column in columns for field in column.accumulator.fields]
-        self._before_last: list[BatchKeys] = []
-        """Keys of the calls so far, of a batch that comes in several."""
+        self._keys: list[BatchKeys] = []
+        """Of the batch's calls so far."""
+        self._fields: list[Any] = []
+        """What the last call has put into the state."""
         self._type: Any = Types.ROW_NAMED([name for name, _ in fields], [kind for _, kind in fields])
 
     def open(self, runtime_context: RuntimeContext) -> None:
@@ -57,7 +59,7 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
         for column in self._columns:
             column.accumulator.open(runtime_context)
 
-    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> pa.RecordBatch | None:
+    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> None:
         keys = ctx.keys()
         state = self._state.get_many(keys)
         rows = GroupedRows(keys, state.is_valid())
@@ -74,15 +76,16 @@ class ColumnAggregates(VectorizedProcessFunction, EndsBatches):
             else:
                 after += column.accumulator.add(rows, self._input(batch, column), own)
         self._state.put_many(keys, arrow.StructArray.from_arrays(after, fields=list(self._type.arrow_type)))
-        if not isinstance(ctx, VectorizedContext) or ctx.is_whole:
-            return self._output(keys, after)
-        self._before_last.append(keys)
-        return None
+        self._keys.append(keys)
+        self._fields = after
 
     def end_batch(self) -> pa.RecordBatch | None:
-        parts, self._before_last = self._before_last, []
+        parts, self._keys = self._keys, []
+        fields, self._fields = self._fields, []
         if not parts:
             return None
+        if len(parts) == 1:
+            return self._output(parts[0], fields)
         arrays, groups = [keys.array for keys in parts], [keys.key_group_array for keys in parts]
         keys = keys_of_batch(parts[0].key_type, pa.concat_arrays(arrays), np.concatenate(groups))
         return self._output(keys, self._state.get_many(keys).flatten())

@@ -79,7 +79,7 @@ class VectorizedProcessFunction(Function, ABC):
 
 
 class EndsBatches(ABC):
-    """A vectorised function that is called again after the last rows of a micro-batch that had any."""
+    """A vectorised function that is called again at the end of each micro-batch, whether it had rows or not."""
 
     @abstractmethod
     def end_batch(self) -> BatchOutput:
@@ -95,11 +95,7 @@ class VectorizedContext(VectorizedProcessFunction.Context):
         select: Callable[[int, Any], None],
         time_ms: int,
         watermark_ms: int,
-        *,
-        is_whole: bool,
     ) -> None:
-        self.is_whole = is_whole
-        """The call has all rows that the micro-batch has for the partition."""
         self._make_keys = make_keys
         self._select = select
         self._keys: BatchKeys | None = None

@@ -39,14 +39,11 @@ class VectorizedRunner(OperatorRunner):
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._batch_time: tuple[int, int] = 0, MIN_WATERMARK
-        self._has_run = False
-        """The function was called in this batch."""
 
     def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
         """A new batch begins."""
         super().start(time_ms, watermark_ms, late_watermark_ms)
         self._gathered, self._gathered_bytes = [], 0
-        self._has_run = False
         self._batch_time = time_ms, self._timers.current_watermark()
 
     def gather(self, batch: pa.RecordBatch) -> bool:
@@ -69,30 +66,23 @@ class VectorizedRunner(OperatorRunner):
             is_end: The batch has no more rows.
         """
         gathered, self._gathered, self._gathered_bytes = self._gathered, [], 0
-        if self.error is not None or self._process is None or not (gathered or self._has_run):
+        if self.error is not None or self._process is None:
             return
         try:
             if gathered:
-                yield from self._run_rows(gathered, tag, is_whole=is_end and not self._has_run)
+                batch = arrow.concat_batches(gathered)
+                gathered.clear()  # the copy is enough
+                self._note_event_times(batch)
+                self._backend.records += batch.num_rows
+                own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
+                context = VectorizedContext(lambda: self._keys(batch), self._backend.set_current_key, *self._batch_time)
+                for output in _outputs(self._process(batch.select(own), context)):
+                    yield from self._answers(output, tag)
             if is_end and isinstance(self._function, EndsBatches):
                 for output in _outputs(self._function.end_batch()):
                     yield from self._answers(output, tag)
         except USER_CODE_RAISES as error:
             self.fail(error, None)
-
-    def _run_rows(self, gathered: list[pa.RecordBatch], tag: str, *, is_whole: bool) -> Iterator[pa.RecordBatch]:
-        self._has_run = True
-        if self._process is None:
-            return
-        batch = arrow.concat_batches(gathered)
-        gathered.clear()  # the copy is enough
-        self._note_event_times(batch)
-        self._backend.records += batch.num_rows
-        own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
-        make_keys, select = (lambda: self._keys(batch)), self._backend.set_current_key
-        context = VectorizedContext(make_keys, select, *self._batch_time, is_whole=is_whole)
-        for output in _outputs(self._process(batch.select(own), context)):
-            yield from self._answers(output, tag)
 
     def _keys(self, batch: pa.RecordBatch) -> BatchKeys:
         column = KeyReader(self._request, batch.schema).column(batch)
