@@ -57,6 +57,11 @@ class CommitPolicy:
         if self.pack_bytes < 1:
             raise InvalidRequestError(f"pack_bytes is {self.pack_bytes}: choose 1 or more")
 
+    @property
+    def full_soon(self) -> int:
+        """The quarter of `full_every`."""
+        return max(1, self.full_every // 4)
+
 
 @dataclass(frozen=True, slots=True)
 class ChainState:
@@ -125,7 +130,7 @@ class ChainState:
             return policy.full_every
         if self.adopted_key_groups >= ADOPTED_PART * self.view.max_parallelism * operators:
             return 1
-        return max(1, policy.full_every // 4)
+        return policy.full_soon
 
     def after(self, stored: StoredCommit, policy: CommitPolicy, kept: Kept, *, put_off: bool = False) -> ChainState:
         """The state once `stored`, planned from this state, is durable; `kept` and `put_off` are the plan's."""
@@ -155,7 +160,7 @@ class ChainState:
     def _put_off_to(self, policy: CommitPolicy, *, put_off: bool, is_full: bool) -> int:
         """`put_off_to` after a commit: one that is too large costs much, and a little more log makes no difference."""
         if put_off:
-            return self.commits_since_full + 1 + max(1, policy.full_every // 4)
+            return self.commits_since_full + 1 + policy.full_soon
         return 0 if is_full else self.put_off_to
 
 
