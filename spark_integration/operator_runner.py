@@ -7,7 +7,6 @@ not retry what would fail again.
 from __future__ import annotations
 
 import pickle
-import traceback
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -38,7 +37,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
-from varve.spark_integration.user_errors import USER_CODE_RAISES, encodable, message_of
+from varve.spark_integration.user_errors import USER_CODE_RAISES, message_of, traceback_of
 from varve.spark_integration.window_operator import WindowOperator
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
@@ -369,7 +368,7 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
     return UserError(
         exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
         message=message_of(error),
-        traceback=encodable("".join(traceback.format_exception(error))),
+        traceback=traceback_of(error),
         key=key,
         pickled=pickled,
         where=where,

@@ -6,6 +6,7 @@ State that the function declares in `open` otherwise than it is stored is anothe
 from __future__ import annotations
 
 import pickle
+import traceback
 from asyncio import CancelledError
 from typing import TYPE_CHECKING, Final
 
@@ -23,12 +24,17 @@ A `KeyboardInterrupt` is not the function's, where one runs in the user's own pr
 def message_of(error: BaseException) -> str:
     """What an exception says, whatever it is, as text that can be encoded."""
     try:
-        return encodable(str(error))
+        return _encodable(str(error))
     except Exception:  # noqa: BLE001  user code may raise anything
         return "(its text cannot be made)"
 
 
-def encodable(text: str) -> str:
+def traceback_of(error: BaseException) -> str:
+    """Its traceback, as text that can be encoded."""
+    return _encodable("".join(traceback.format_exception(error)))
+
+
+def _encodable(text: str) -> str:
     """A text without lone surrogates, which names of files may have, and which have no encoding."""
     return text.encode(errors="backslashreplace").decode()
 

@@ -12,14 +12,13 @@ import io
 import logging
 import pickle
 import sys
-import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.forked_children import end_if_forked
 from varve.spark_integration.protocol import Ready
-from varve.spark_integration.user_errors import encodable, message_of
+from varve.spark_integration.user_errors import message_of, traceback_of
 from varve.spark_integration.worker_wire import FunctionPackage, PeerLostError, PumpEnvironment, WorkerFailure
 from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
 
@@ -154,7 +153,7 @@ def describe_failure(error: BaseException) -> WorkerFailure:
     return WorkerFailure(
         exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
         message=message_of(error),
-        traceback=encodable("".join(traceback.format_exception(error))),
+        traceback=traceback_of(error),
         pickled=pickled,
     )
 
