@@ -1,25 +1,31 @@
 """Downloading many files at once: large ones in parts by ranged reads, small ones whole, all verified (I8).
 
 From a storage on the same filesystem, a file that never changes is linked instead of copied. Memory is bounded (I10): a
-request holds the bytes of one part, and `DownloadPolicy` says how many there are. A file is written in place; who calls
-throws the directory away when anything fails (I9: what is fetched is a cache).
+request holds the bytes of one part, and `DownloadPolicy` says how many there are; with direct I/O each has a buffer of
+4 MiB besides. A file is written in place; who calls throws the directory away when anything fails (I9: what is fetched
+is a cache).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from varve.storage.direct_write import write_direct
 from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varve.storage.joined_crc32 import join_crc32
 from varve.storage.local_errors import happened_not
+from varve.storage.page_cache import available_bytes, warm_page_cache
+from varve.storage.write_times import PartTime, WriteTimes
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from varve.storage.object_store import ObjectStore
@@ -37,6 +43,9 @@ class DownloadPolicy:
     """Requests at the same time."""
     in_flight_bytes: int = 64 << 20
     """Bytes asked for and not yet written; there are fewer requests, and smaller parts, if these would not fit."""
+    direct_io: bool = False
+    """Files of several parts may be written past the page cache, where that is found to be faster, and are then read
+    into it in the background: for state that is used key by key. What is read once, from end to end, is not."""
 
     def __post_init__(self) -> None:
         if self.requests < 1 or self.in_flight_bytes < 1:
@@ -75,15 +84,20 @@ def download(store: ObjectStore, wanted: Sequence[WantedFile], policy: DownloadP
     Raises:
         MissingObjectError, CorruptDataError: names the object; nothing more is begun, and the files are of no use.
     """
+    times = WriteTimes() if policy.direct_io else None
     with ThreadPoolExecutor(policy.parts_at_once, "varve-download") as pool:
         try:
             linked = pool.map(partial(_link, store), wanted)
             absent = [file for file, is_there in zip(wanted, linked, strict=True) if not is_there]
-            running = [pool.submit(step) for file in absent for step in _steps(store, file, policy.part_bytes)]
+            large = [_Parts(store, file, policy, times) for file in absent if file.size_bytes > policy.part_bytes]
+            small = [file for file in absent if file.size_bytes <= policy.part_bytes]
+            running = [pool.submit(parts.fetch, offset) for parts in large for offset in parts.offsets]
+            running += [pool.submit(_fetch_whole, store, file) for file in small]
             for one in running:
                 one.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+    warm_page_cache([parts.path for parts in large if parts.went_direct], available_bytes() // 2)
 
 
 def file_crc32(path: Path) -> int:
@@ -108,16 +122,6 @@ def _link(store: ObjectStore, file: WantedFile) -> bool:
     return True
 
 
-def _steps(store: ObjectStore, file: WantedFile, part_bytes: int) -> Iterator[Callable[[], None]]:
-    """What has to be done for a file; any of it at the same time."""
-    if file.size_bytes <= part_bytes:
-        yield lambda: _fetch_whole(store, file)
-        return
-    parts = _Parts(store, file, part_bytes)
-    for offset in range(0, file.size_bytes, part_bytes):
-        yield lambda at=offset: parts.fetch(at)
-
-
 def _fetch_whole(store: ObjectStore, file: WantedFile) -> None:
     data = store.get(file.name)
     if len(data) != file.size_bytes or zlib.crc32(data) != file.crc32:
@@ -131,35 +135,59 @@ def _fetch_whole(store: ObjectStore, file: WantedFile) -> None:
 class _Parts:
     """The parts of one large file; whoever writes the last one checks the whole."""
 
-    def __init__(self, store: ObjectStore, file: WantedFile, part_bytes: int) -> None:
+    def __init__(self, store: ObjectStore, file: WantedFile, policy: DownloadPolicy, times: WriteTimes | None) -> None:
         self._store = store
         self._file = file
-        self._part_bytes = part_bytes
-        self._missing = -(-file.size_bytes // part_bytes)
+        self._times = times
+        self.path = file.path
+        self.offsets = range(0, file.size_bytes, policy.part_bytes)
+        self.went_direct = False
+        """Whether the file is not wholly in the page cache."""
+        self._crc32: dict[int, int] = {}
+        """By offset."""
         self._lock = threading.Lock()
 
     def fetch(self, offset: int) -> None:
-        file = self._file
-        data = self._store.get_range(file.name, offset, min(self._part_bytes, file.size_bytes - offset))
+        """Read and write the part there."""
+        file, length = self._file, self._length(offset)
+        begin_s = time.perf_counter()
+        data = self._store.get_range(file.name, offset, length)
+        crc = zlib.crc32(data)
         try:
-            self._write(offset, data)
-            with self._lock:
-                self._missing -= 1
-                is_last = self._missing == 0
-            if is_last and file_crc32(file.path) != file.crc32:
-                raise _damaged(file, file.size_bytes)
+            self._write(offset, data, time.perf_counter() - begin_s)
         except OSError as error:
             raise happened_not(error, f"writing {file.path}", file.name) from error
+        with self._lock:
+            self._crc32[offset] = crc
+            is_last = len(self._crc32) == len(self.offsets)
+        if is_last and self._whole_crc32() != file.crc32:
+            raise _damaged(file, file.size_bytes)
 
-    def _write(self, offset: int, data: bytes) -> None:
-        descriptor = os.open(self._file.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    def _length(self, offset: int) -> int:
+        return min(self.offsets.step, self._file.size_bytes - offset)
+
+    def _whole_crc32(self) -> int:
+        crc = 0
+        for offset in self.offsets:
+            crc = join_crc32(crc, self._crc32[offset], self._length(offset))
+        return crc
+
+    def _write(self, offset: int, data: bytes, read_s: float) -> None:
+        is_direct = self._times is not None and self._times.is_direct_next()
+        begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
+        descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            view = memoryview(data)
-            while view:
-                written = os.pwrite(descriptor, view, offset)
-                view, offset = view[written:], offset + written
+            written = write_direct(descriptor, memoryview(data), offset) if is_direct else 0
+            self.went_direct |= written > 0
+            rest = memoryview(data)[written:]
+            while rest:
+                more = os.pwrite(descriptor, rest, offset + written)
+                rest, written = rest[more:], written + more
         finally:
             os.close(descriptor)
+        if self._times is not None:
+            write_s, cpu_s = time.perf_counter() - begin_s, time.thread_time() - begin_cpu_s
+            self._times.add(PartTime(1, len(data), read_s, write_s, cpu_s), is_direct=is_direct)
 
 
 def _damaged(file: WantedFile, size_bytes: int) -> CorruptDataError:

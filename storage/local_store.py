@@ -271,7 +271,7 @@ def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], 
 def _write_all(data: bytes, file: BinaryIO) -> None:
     rest = memoryview(data)
     if len(rest) >= DIRECT_BYTES_MIN:
-        rest = rest[write_direct(file.fileno(), rest) :]
+        rest = rest[file.seek(write_direct(file.fileno(), rest)) :]
     while rest:
         rest = rest[file.write(rest) :]
 

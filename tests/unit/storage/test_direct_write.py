@@ -18,7 +18,7 @@ from varve.storage.local_store import LocalStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-SIZES = [DIRECT_BYTES_MIN + more for more in (-1, 0, 1, 4095, 4096)] + [(1 << 20) - 1, (1 << 20) + 1, (3 << 20) + 77]
+SIZES = [DIRECT_BYTES_MIN + more for more in (-1, 0, 1, 4095, 4096)] + [(4 << 20) - 1, (4 << 20) + 1, (9 << 20) + 77]
 
 
 def body(size: int) -> bytes:
@@ -39,10 +39,10 @@ def test_all_but_the_last_bytes_go_directly_where_the_file_system_can(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[int] = []
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: written.append(len(data)) or write(fd, data))
-    LocalStore(tmp_path).put("a", body((1 << 20) + 5000))
-    assert written in ([1 << 20, 4096], [1 << 20], [])
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: written.append(len(data)) or write(fd, data, at))
+    LocalStore(tmp_path).put("a", body((4 << 20) + 5000))
+    assert written in ([4 << 20, 4096], [4 << 20], [])
 
 
 @pytest.mark.parametrize("failing_call", [1, 2])
@@ -50,23 +50,23 @@ def test_a_file_system_that_takes_the_flag_and_not_the_write_gets_the_rest_as_us
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failing_call: int
 ) -> None:
     calls = [0]
-    write = os.write
+    write = os.pwrite
 
-    def refusing(fd: int, data: memoryview) -> int:
+    def refusing(fd: int, data: memoryview, at: int) -> int:
         calls[0] += 1
         if calls[0] >= failing_call:
             raise OSError(errno.EINVAL, "no")
-        return write(fd, data)
+        return write(fd, data, at)
 
-    monkeypatch.setattr(os, "write", refusing)
+    monkeypatch.setattr(os, "pwrite", refusing)
     store = LocalStore(tmp_path)
-    store.put("a", body(3 << 20))
-    assert store.get("a") == body(3 << 20)
+    store.put("a", body(9 << 20))
+    assert store.get("a") == body(9 << 20)
 
 
 def test_a_short_direct_write_is_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = os.write
-    monkeypatch.setattr(os, "write", lambda fd, data: write(fd, data[:5000]))
+    write = os.pwrite
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: write(fd, data[:5000], at))
     store = LocalStore(tmp_path)
     store.put("a", body(300_001))
     assert store.get("a") == body(300_001)
@@ -104,7 +104,7 @@ def test_a_full_disk_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, "no space left on device")
 
-    monkeypatch.setattr(os, "write", full)
+    monkeypatch.setattr(os, "pwrite", full)
     if not hasattr(os, "O_DIRECT"):
         pytest.skip("this system has no direct writes")
     with pytest.raises(Exception, match="no space left"):
