@@ -35,6 +35,7 @@ from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
 from varve.changelog.snapshot_files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
+from varve.storage.download import DownloadPolicy
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -94,10 +95,13 @@ def test_a_snapshot_is_described_without_what_is_not_state(tmp_path: Path) -> No
         assert (local.size_bytes, local.crc32) == (len(data), zlib.crc32(data))
 
 
-def test_what_was_uploaded_is_fetched_and_opens(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "policy", [DownloadPolicy(), DownloadPolicy(1, 512), *(DownloadPolicy(4, n, direct_io=True) for n in (512, 4096))]
+)
+def test_what_was_uploaded_is_fetched_and_opens(tmp_path: Path, policy: DownloadPolicy) -> None:
     store = MemoryStore()
     files = upload(store, make_snapshot(tmp_path / "s"))
-    fetch_snapshot(store, files, tmp_path / "fetched")
+    fetch_snapshot(store, files, tmp_path / "fetched", policy)
     opened = RocksDBStore.open_existing(tmp_path / "fetched")
     assert (cells(opened), opened.version) == (MODEL.cells(), link(1))
     opened.close()
