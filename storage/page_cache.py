@@ -22,6 +22,9 @@ FILES_MAX: Final = 128
 """Each is open until it is read: the caller may rename or remove it meanwhile."""
 _PIECE_BYTES: Final = 1 << 20
 _LOWEST_PRIORITY: Final = 19
+_MEMORY: Final = "proc/meminfo"
+_LIMITS: Final = ("sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""Of a container, cgroup v2 and v1; "max" if there is none."""
 
 
 def warm_page_cache(paths: Iterable[Path], bytes_max: int) -> threading.Thread | None:
@@ -49,13 +52,23 @@ def warm_page_cache(paths: Iterable[Path], bytes_max: int) -> threading.Thread |
     return thread
 
 
-def available_bytes() -> int:
-    """The memory that the page cache may still take, as Linux estimates it; 0 where nothing tells."""
+def available_bytes(root: Path = Path("/")) -> int:
+    """The memory that the page cache may still take, as Linux estimates it, and at most the container's.
+
+    0 where nothing tells. `root` is where `proc` and `sys` are.
+    """
+    memory = next(
+        (int(line.split()[1]) << 10 for line in _lines(root / _MEMORY) if line.startswith("MemAvailable:")), 0
+    )
+    limits = [int(line) for path in _LIMITS for line in _lines(root / path)[:1] if line.isdecimal()]
+    return min([memory, *limits])
+
+
+def _lines(path: Path) -> list[str]:
     try:
-        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        return path.read_text(encoding="ascii").splitlines()
     except OSError:
-        return 0
-    return next((int(line.split()[1]) << 10 for line in lines if line.startswith("MemAvailable:")), 0)
+        return []
 
 
 def _read_all(files: Sequence[FileIO], bytes_max: int) -> None:

@@ -101,9 +101,23 @@ def test_available_memory() -> None:
     assert MB < available_bytes() < os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
-def test_unknown_available_memory_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(*_: object, **__: object) -> str:
-        raise FileNotFoundError
-
-    monkeypatch.setattr(Path, "read_text", missing)
-    assert available_bytes() == 0
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, 0),
+        ({"proc/meminfo": "MemTotal: 9 kB\n"}, 0),
+        ({"proc/meminfo": "MemTotal: 9 kB\nMemAvailable:    4000 kB\n"}, 4_096_000),
+        ({"proc/meminfo": "MemAvailable: 4000 kB\n", "sys/fs/cgroup/memory.max": "max\n"}, 4_096_000),
+        ({"proc/meminfo": "MemAvailable: 4000 kB\n", "sys/fs/cgroup/memory.max": "1000000\n"}, 1_000_000),
+        (
+            {"proc/meminfo": "MemAvailable: 4000 kB\n", "sys/fs/cgroup/memory/memory.limit_in_bytes": "7000\n"},
+            7000,
+        ),
+    ],
+    ids=["no Linux", "an old kernel", "no container", "no limit", "cgroup v2", "cgroup v1"],
+)
+def test_a_container_has_no_more_memory_than_its_own(tmp_path: Path, files: dict[str, str], expected: int) -> None:
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(content)
+    assert available_bytes(tmp_path) == expected
