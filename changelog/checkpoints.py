@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.storage.cut import Cut, cut_of
 from varve.storage.errors import InvalidRequestError, MissingObjectError
-from varve.storage.pins import list_pins
+from varve.storage.pins import Kept, list_pins
 from varve.storage.records import ORIGIN, Commit, Link
 from varve.storage.savepoints import read_savepoint
 from varve.storage.start_decision import newest_commit
@@ -42,16 +42,16 @@ def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[Sto
         link = stored.commit.parent
 
 
-def cut_now(reader: ChainReader) -> Cut:
+def kept_now(reader: ChainReader) -> Kept:
     """Which commits are complete, with the pins that there are."""
     head = reader.head()
-    return Cut() if head is None else cut_of(head, list_pins(reader))
+    return Kept(Cut(), ()) if head is None else Kept(cut_of(head), list_pins(reader))
 
 
 def complete_checkpoints(reader: ChainReader) -> list[Commit]:
     """The commits of the head's line that are still complete, which are those that can be read, the newest first."""
-    cut = cut_now(reader)
-    return [stored.commit for stored in line_commits(reader) if cut.is_complete(stored.commit)]
+    kept = kept_now(reader)
+    return [stored.commit for stored in line_commits(reader) if kept.is_complete(stored.commit)]
 
 
 def told(commits: Iterable[Commit]) -> str:
@@ -76,7 +76,7 @@ def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Com
         seen.append(stored.commit)
     if not seen:
         raise InvalidRequestError("the job has no checkpoint yet")
-    complete = filter(cut_now(reader).is_complete, seen)
+    complete = filter(kept_now(reader).is_complete, seen)
     raise InvalidRequestError(
         f"there is no checkpoint {wanted!r}; those that are complete: {told(complete)}; see `varve checkpoints`"
     )

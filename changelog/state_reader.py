@@ -22,9 +22,9 @@ from varve.changelog.batch_time import BatchTime
 from varve.changelog.checkpoints import (
     SAVEPOINT,
     complete_checkpoints,
-    cut_now,
     find_checkpoint,
     find_savepoint,
+    kept_now,
     told,
 )
 from varve.changelog.image_source import read_images
@@ -247,7 +247,7 @@ class StateReader:
             # It is too late for a pin of one's own, but another reader's may keep the checkpoint.
             if any(pin.needs_from <= self.checkpoint.needs_from for pin in list_pins(self.chain)):
                 return None
-            if cut_now(self.chain).is_complete(self.checkpoint):
+            if kept_now(self.chain).is_complete(self.checkpoint):
                 raise
             raise DidNotHappenError(
                 f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "

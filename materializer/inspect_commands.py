@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from varve.changelog.checkpoints import cut_now
+from varve.changelog.checkpoints import kept_now
 from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.parameter_types import FiniteRange
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from varve.storage.collector import CollectReport
-    from varve.storage.cut import Cut
     from varve.storage.jobs import OpenJob
     from varve.storage.object_store import ObjectStore
+    from varve.storage.pins import Kept
     from varve.storage.records import Commit
 
 DEFAULT_LIMIT: Final = 20
@@ -145,8 +145,8 @@ def checkpoints(
     """List the checkpoints on the line of JOB's newest one, the newest first."""
     try:
         reader = job_chain(job, storage_url, storage_options)
-        cut = cut_now(reader)
-        lines = [_checkpoint_line(commit, cut) for commit in newest_commits(reader, limit)]
+        kept = kept_now(reader)
+        lines = [_checkpoint_line(commit, kept) for commit in newest_commits(reader, limit)]
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json)
@@ -250,7 +250,7 @@ def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
         link = commit.parent
 
 
-def _checkpoint_line(commit: Commit, cut: Cut) -> CheckpointLine:
+def _checkpoint_line(commit: Commit, kept: Kept) -> CheckpointLine:
     slices = [s for part in commit.parts for s in (part.inline, *part.uploaded) if s is not None]
     # A full entry names every tile, not only the new ones.
     adopted = [] if commit.is_full else [t for t in commit.tiles if t.snapshot is not None]
@@ -259,7 +259,7 @@ def _checkpoint_line(commit: Commit, cut: Cut) -> CheckpointLine:
         batch=commit.batch,
         epoch=commit.epoch,
         time=utc_time(commit.time_ms),
-        complete=cut.is_complete(commit),
+        complete=kept.is_complete(commit),
         full=commit.is_full,
         mutations=sum(part.mutations for part in commit.parts),
         log_bytes=sum(s.length for s in slices),

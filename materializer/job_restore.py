@@ -26,7 +26,7 @@ from varve.storage.chain_state import CommitPolicy
 from varve.storage.cut import Cut, cut_of
 from varve.storage.errors import InvalidRequestError, StateMissingError
 from varve.storage.job_run import JobRun
-from varve.storage.pins import list_pins
+from varve.storage.pins import Kept, list_pins
 from varve.storage.start_decision import next_restore
 
 if TYPE_CHECKING:
@@ -169,9 +169,10 @@ class JobRestore:
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        cut = cut_of(head, list_pins(self._reader)) if with_pins else cut_of(head)
-        plan = decide_restore(self._line(), cut, spark, wanted)
-        return plan, cut_of(head).is_complete(plan.commit)
+        cut = cut_of(head)
+        kept = Kept(cut, list_pins(self._reader)) if with_pins else cut
+        plan = decide_restore(self._line(), kept, spark, wanted)
+        return plan, cut.is_complete(plan.commit)
 
     def _line(self) -> tuple[Commit, ...]:
         """The commits of the head's line, the newest first, and that of this job from which the oldest was copied.

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from varve.storage.cut import Cut
+    from varve.storage.pins import Kept
     from varve.storage.records import Commit
 
 
@@ -59,12 +60,14 @@ class RestorePlan:
     """Spark must forget the batches above this one; None: the location stays as it is."""
 
 
-def decide_restore(line: Sequence[Commit], cut: Cut, spark: SparkLocation | None, wanted: Wanted) -> RestorePlan:
+def decide_restore(
+    line: Sequence[Commit], kept: Cut | Kept, spark: SparkLocation | None, wanted: Wanted
+) -> RestorePlan:
     """Choose the checkpoint.
 
     Args:
         line: The commits to choose from, the newest first.
-        cut: The head's: which of them are complete.
+        kept: Which of them are complete: the head's cut, perhaps with the pins.
         spark: Spark's checkpoint location; None if it is not to be touched.
         wanted: What the operator asks for.
 
@@ -72,7 +75,7 @@ def decide_restore(line: Sequence[Commit], cut: Cut, spark: SparkLocation | None
         StateMissingError: no complete checkpoint is the wanted one.
         LineageError: the wanted one, or any, does not fit Spark's location.
     """
-    complete = [commit for commit in line if cut.is_complete(commit)]
+    complete = [commit for commit in line if kept.is_complete(commit)]
     asked = [commit for commit in complete if _is_wanted(commit, wanted)]
     if not asked:
         there = ", ".join(f"{c.seq} (batch {c.batch})" for c in complete) or "none"

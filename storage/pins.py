@@ -23,6 +23,7 @@ from varve.storage.records import Pin, decode_record, encode_record
 if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
+    from varve.storage.cut import Cut
     from varve.storage.records import Commit
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
@@ -79,6 +80,23 @@ def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
 def _keeps(pin: Pin, commit: Commit) -> bool:
     """Whether a pin keeps this commit for sure: it is checked, and of an older commit, or this one."""
     return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
+
+
+class Kept(NamedTuple):
+    """What says which commits are complete for sure, so that one can go back to them and pin them.
+
+    That is less than a collector leaves alone because of the pins: everything from their `needs_from` on, also what was
+    garbage already when the pins were written, such as the bases of commits before the pinned one.
+    """
+
+    cut: Cut
+    """The head's."""
+    pins: tuple[Pin, ...]
+    """Listed after the head was read."""
+
+    def is_complete(self, commit: Commit) -> bool:
+        """Whether everything is kept that a restore of the commit reads."""
+        return self.cut.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)
 
 
 def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:

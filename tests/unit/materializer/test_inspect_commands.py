@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, random_batch
+from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from varve.materializer.cli import main
 from varve.storage import layout
+from varve.storage.chain_state import CommitPolicy
 from varve.storage.local_store import LocalStore
+from varve.storage.pins import create_pin
 from varve.storage.prefixed_store import PrefixedStore
 
 if TYPE_CHECKING:
@@ -177,6 +179,32 @@ def test_checkpoints_that_cannot_be_read_any_more_are_told_from_those_that_can(t
         if seq not in complete:
             assert f"seq {complete[0]} " in done.output
             assert all(f"seq {other} " not in done.output for other in gone)
+
+
+def test_a_pin_makes_no_older_checkpoint_complete(tmp_path: Path) -> None:
+    """They were called complete if they needed no older log than the pinned one, although their bases might be gone."""
+    world = World(tmp_path / "local", LocalStore(str(tmp_path)), policy=CommitPolicy(full_every=1))
+    world.job.parallelism = 1
+    world.job.start()
+    for _ in range(5):
+        world.commit()
+        world.sidecar().fold()
+    world.job.parallelism = 2
+    world.job.start()
+    world.commit(6, adopt=False)
+    tokens = NumberedTokens("retention")
+    pin = create_pin(world.reader, world.newest(), "retention by time", world.clock, tokens, for_others=True)
+    world.commit(3, adopt=False)
+    world.close()
+    at = ["--storage", str(tmp_path)]
+    complete = [line["seq"] for line in run("checkpoints", "job", *at, "--json") if line["complete"]]
+    assert min(complete) == pin.commit.seq
+    assert pin.needs_from < pin.commit.seq
+    refused = run("restore", "job", "--checkpoint", str(pin.commit.seq - 1), "--dry-run", "--json", *at, code=1)
+    assert refused == []
+    for seq in complete:
+        assert run("restore", "job", "--checkpoint", str(seq), "--dry-run", "--json", *at)
+        assert run("savepoint", "create", "job", f"s{seq}", "--checkpoint", str(seq), "--json", *at)
 
 
 def test_a_damaged_head_points_to_the_repair(job: CommittingJob, tmp_path: Path) -> None:
