@@ -90,8 +90,15 @@ def _number(form: str) -> Callable[[str], bytes | None]:
     return encode
 
 
+def _string(text: str) -> bytes | None:
+    try:
+        return text.encode()
+    except UnicodeEncodeError:  # a byte of a command line that is not UTF-8
+        return None
+
+
 _ENCODERS: Final[dict[str, Callable[[str], bytes | None]]] = {
-    "string": str.encode,
+    "string": _string,
     "int": _number("<i"),
     "long": _number("<q"),
 }

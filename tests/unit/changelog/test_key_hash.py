@@ -26,3 +26,9 @@ def test_the_hash_is_xxh64(data: bytes, seed: int, expected: int) -> None:
 )
 def test_the_key_group_of_other_keys_is_not_known(key_type: str, text: str) -> None:
     assert key_group_of_text(key_type, text, 128) is None
+
+
+@pytest.mark.parametrize("key_type", ["string", "int", "long"])
+def test_text_that_is_no_unicode_is_no_key(key_type: str) -> None:
+    """A byte of a command line that is not UTF-8 comes as a lone surrogate."""
+    assert key_group_of_text(key_type, "\udcff", 128) is None
