@@ -17,9 +17,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-import msgspec
 import pyarrow as pa
 
+from varve.changelog.json_text import json_text
 from varve.changelog.readable_columns import readable_column
 from varve.changelog.segment_columns import type_of
 from varve.changelog.state_section import BROADCAST, LIST, RAW_KEYED, RAW_OPERATOR, UNION_LIST
@@ -129,5 +129,5 @@ def _readable(parts: Sequence[tuple[str, Sequence[bytes | None]]]) -> Any:
         arrays.append(readable_column(kind).to_arrow(stored))
     if len({array.type for array in arrays}) == 1:
         return _arrow.chunked_array(arrays).combine_chunks()
-    texts = [msgspec.json.encode(value).decode() for array in arrays for value in array.to_pylist()]
+    texts = [json_text(value) for array in arrays for value in array.to_pylist()]
     return _arrow.array(texts, pa.string())

@@ -6,16 +6,17 @@
 | `key`, `map_key`, `namespace`, `value` (text) | JSON; null where there is no value, or no such column |
 | `position`, `time_ms`, `ttl_stamp_ms` (int64) | null where the state has no such column |
 
-JSON is made of what `varve.changelog.readable_columns` shows: bytes are base64, times ISO 8601, decimals text, a map a
-list of [key, value].
+JSON is made of what `varve.changelog.readable_columns` shows: bytes are base64, times ISO 8601, decimals text, floats
+that JSON lacks `"NaN"`, `"Infinity"` and `"-Infinity"`, a map a list of [key, value].
 """
 
 from __future__ import annotations
 
 from typing import Any, Final
 
-import msgspec
 import pyarrow as pa
+
+from varve.changelog.json_text import json_text
 
 _arrow: Final[Any] = pa
 _AS_JSON: Final = frozenset({"key", "map_key", "namespace", "value"})
@@ -47,5 +48,5 @@ def _column(batch: Any, field: Any) -> Any:
     column = batch.column(field.name)
     if field.name not in _AS_JSON:
         return column
-    texts = [None if value is None else msgspec.json.encode(value).decode() for value in column.to_pylist()]
+    texts = [None if value is None else json_text(value) for value in column.to_pylist()]
     return _arrow.array(texts, pa.string())
