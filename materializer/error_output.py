@@ -5,6 +5,7 @@ The exit code is the same either way. An object has the fields of `ErrorLine`.
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
@@ -42,7 +43,14 @@ def error_line(error: BaseException) -> ErrorLine:
 
 def show_error(error: BaseException, *, as_json: bool) -> None:
     """Print an error on standard error."""
-    click.echo(msgspec.json.encode(error_line(error)).decode() if as_json else str(error), err=True)
+    click.echo(_json(error_line(error)) if as_json else str(error), err=True)
+
+
+def _json(line: ErrorLine) -> str:
+    try:
+        return msgspec.json.encode(line).decode()
+    except UnicodeEncodeError:  # a byte of the command line that is not UTF-8
+        return json.dumps(msgspec.structs.asdict(line))
 
 
 class Command(click.Command):

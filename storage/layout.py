@@ -50,8 +50,11 @@ def _number(n: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _segment(text: str) -> str:
-    """Any text as one path segment."""
-    return quote(text, safe="").replace(".", "%2E")
+    """Any text as one path segment. Raises `InvalidRequestError` for lone surrogates, which are no text."""
+    try:
+        return quote(text, safe="").replace(".", "%2E")
+    except UnicodeEncodeError as error:
+        raise InvalidRequestError(f"{text!r} is not valid Unicode; correct the name") from error
 
 
 def _state_segment(state: str) -> str:

@@ -288,3 +288,24 @@ def test_a_job_that_may_not_be_entered_is_named(
 
     monkeypatch.setattr(Path, "is_file", is_file)
     assert job_names(PartlyClosed(str(tmp_path))) == NAMES
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("state", "flights", "\udcff"),
+        ("state", "flights", "total", "--key", "\udcff"),
+        ("describe", "flights", "--checkpoint", "savepoint:\udcff"),
+        ("savepoint", "describe", "flights", "\udcff"),
+        ("pins", "release", "flights", "\udcff"),
+    ],
+)
+@pytest.mark.usefixtures("jobs")
+def test_a_byte_that_is_not_utf_8_is_told(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """It comes as a lone surrogate, which has no encoding."""
+    for more in ((), ("--json",)):
+        done = CliRunner().invoke(main, [*arguments, *more, "--storage", str(tmp_path)])
+        assert isinstance(done.exception, SystemExit | None), done.exception
+        assert done.exit_code == ("--key" not in arguments)
+        if more and done.stderr:
+            assert "\udcff" in json.loads(done.stderr)["message"] or "\\udcff" in json.loads(done.stderr)["message"]
