@@ -33,7 +33,7 @@ from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.state_columns import StateColumns
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.job import read_job
 from varve.storage.jobs import open_job
 from varve.storage.open_store import open_store
@@ -208,7 +208,8 @@ class StateReader:
         """What the state is made of."""
         # Not a cached_property: Python 3.11 holds one lock for all readers while one of them reads.
         if self._view is None:
-            self._view = self.chain.load_line(self.checkpoint.link, self.job.max_parallelism).view
+            with self._gone_is_told():
+                self._view = self.chain.load_line(self.checkpoint.link, self.job.max_parallelism).view
         return self._view
 
     @contextmanager
@@ -228,9 +229,20 @@ class StateReader:
         """Keep the checkpoint."""
         self._hold()
         try:
-            yield
+            with self._gone_is_told():
+                yield
         finally:
             self._let_go()
+
+    @contextmanager
+    def _gone_is_told(self) -> Generator[None]:
+        """What is missing of a checkpoint that nothing keeps was collected: nothing is damaged."""
+        try:
+            yield
+        except MissingObjectError as error:
+            if cut_now(self.chain).is_complete(self.checkpoint):
+                raise
+            raise self._not_retained() from error
 
     def _hold(self) -> None:
         if self._depth == 0 and self._pins:
@@ -249,10 +261,13 @@ class StateReader:
                 return None
             if kept_now(self.chain).is_complete(self.checkpoint):
                 raise
-            raise DidNotHappenError(
-                f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "
-                f"what it needs may be deleted; those that are complete: {told(complete_checkpoints(self.chain))}"
-            ) from error
+            raise self._not_retained() from error
+
+    def _not_retained(self) -> DidNotHappenError:
+        return DidNotHappenError(
+            f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "
+            f"what it needs may be deleted; those that are complete: {told(complete_checkpoints(self.chain))}"
+        )
 
     def _let_go(self) -> None:
         self._depth -= 1

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from tests.started_job import TOKENS, Started, canonical, native
 from tests.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
@@ -15,7 +16,7 @@ from varve.changelog.state_reader import StateReader
 from varve.materializer.state_origin import StateOrigin
 from varve.storage import layout
 from varve.storage.collector import Collector
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.local_store import LocalStore
 
 if TYPE_CHECKING:
@@ -111,6 +112,45 @@ def test_a_checkpoint_that_is_not_retained_any_more_is_an_error(world: World) ->
     with pytest.raises(DidNotHappenError, match="not retained any more"):
         reader.to_arrow(OPERATOR, "total")
     assert pins(world) == []
+
+
+def _go_on(world: World) -> None:
+    """Nothing of what there is now is retained, and what no pin keeps is collected."""
+    for place in ("once", "twice"):
+        world.commit(3, upload=True)
+        world.sidecar(place=place).fold()
+    world.commit(3)
+    Collector(world.reader, world.clock, NumberedTokens("collector")).collect()
+
+
+def test_a_checkpoint_that_is_collected_while_it_is_read_without_a_pin_is_no_damage(world: World) -> None:
+    """The error said that an object was missing, and to restore it."""
+    world.commit(3, upload=True)
+    one, other = (StateReader(world.store, pin=False) for _ in range(2))
+    started = one.ranges()
+    next(started)
+    _go_on(world)
+    for reading in (lambda: list(started), lambda: read(other), other.operator_states, other.split):
+        with pytest.raises(DidNotHappenError, match="is not retained any more"):
+            reading()
+
+
+def test_nor_is_one_that_only_another_reader_kept(world: World) -> None:
+    with StateReader(world.store) as keeping:
+        _go_on(world)
+        started = StateReader(world.store, keeping.checkpoint.seq).ranges()
+        next(started)
+    Collector(world.reader, world.clock, NumberedTokens("later")).collect()
+    with pytest.raises(DidNotHappenError, match="is not retained any more"):
+        list(started)
+
+
+def test_an_object_that_is_missing_of_a_retained_checkpoint_is_damage(world: World) -> None:
+    world.commit(1, upload=True)
+    world.store.delete(world.names(layout.SEGMENTS)[-1:])
+    for pin in (True, False):
+        with pytest.raises(MissingObjectError):
+            StateReader(world.store, pin=pin).to_arrow(OPERATOR, "total")
 
 
 def test_without_a_pin_nothing_is_written(world: World, tmp_path: Path) -> None:
