@@ -54,11 +54,16 @@ def _differences(
         key, _ = earlier.get(place) or later[place]
         is_old, is_new = place in earlier, place in later
         values = [cells[place][1] if place in cells else None for cells in (earlier, later)]
-        if is_old and is_new and values[0] == values[1]:
+        if is_old and is_new and _is_same(*values):
             continue
         change = "changed" if is_old and is_new else "added" if is_new else "removed"
         named = (key, None) if is_broadcast else (None, key)
         yield OperatorStateDifference(uid, name, change, *named, *values)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two values are the same; NaN, which equals nothing, is the same as NaN."""
+    return one == other or repr(one) == repr(other)
 
 
 def _cells(table: OperatorStateTable | None) -> dict[str, tuple[Any, Any]]:

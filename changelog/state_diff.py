@@ -10,6 +10,8 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from varve.changelog.decimal_types import BigDecimalType
+from varve.changelog.schema_history import first_version, words
 from varve.changelog.segment_columns import LIST, MAP, TIMERS
 from varve.changelog.state_columns import StateColumns
 from varve.changelog.tracking import untracked
@@ -88,7 +90,7 @@ def diff_checkpoints(
     """The differences of two checkpoints, of one operator or state or of all that both have; `track` hears of ranges.
 
     A state that only one of them has counts as empty in the other. Raises `InvalidRequestError` if neither has it,
-    `IncompatibleError` for an operator whose key type is another one.
+    `IncompatibleError` as `states_of`.
     """
     uids = dict.fromkeys((*before.operators, *after.operators)) if operator is None else {operator: None}
     if operator is not None and operator not in (*before.operators, *after.operators):
@@ -103,7 +105,10 @@ def diff_checkpoints(
 
 
 def states_of(before: StateReader, after: StateReader, operator: str, state: str | None) -> list[StateColumns]:
-    """How the states of both are compared: at their newer schemas, whichever checkpoint is the newer."""
+    """How the states of both are compared: at their newer schemas, whichever checkpoint is the newer.
+
+    Raises `IncompatibleError` for a state that the user's function migrated in between, or keys of another type.
+    """
     layouts = [r.layout(operator) for r in (before, after) if operator in r.operators]
     if len({own.key_type for own in layouts}) > 1:
         raise IncompatibleError(
@@ -113,6 +118,13 @@ def states_of(before: StateReader, after: StateReader, operator: str, state: str
     for one in (one for own in layouts for one in own.states if state in (None, one.name)):
         if one.name not in newest or one.version >= newest[one.name].version:
             newest[one.name] = one
+    for one in (one for own in layouts for one in own.states if one.name in newest):
+        if one.version < first_version(newest[one.name]):
+            raise IncompatibleError(
+                f"state {one.name!r} was migrated between the two checkpoints, from {words(one)} to "
+                f"{words(newest[one.name])}: its values cannot be compared; name another state",
+                operator=operator,
+            )
     return [StateColumns(layouts[-1].key_type, schema) for schema in newest.values()]
 
 
@@ -120,6 +132,7 @@ def diff_stores(before: Side, after: Side, columns: StateColumns, operator: str)
     """The differences of one state in two stores of the same key groups."""
     left, right = _by_key_group(before, columns), _by_key_group(after, columns)
     name = columns.state.name
+    keeps_zeros = BigDecimalType().notation() in columns.state.value_type  # 1.0 and 1.00 are equal, but not the same
     old, new = next(left, None), next(right, None)
     while old is not None or new is not None:
         group = min(cells[0] for cells in (old, new) if cells is not None)
@@ -132,7 +145,7 @@ def diff_stores(before: Side, after: Side, columns: StateColumns, operator: str)
         for key, value in earlier.items():
             if key not in later:
                 yield Difference(operator, name, "removed", group, key, value, None)
-            elif later[key] != value:
+            elif later[key] != value or (keeps_zeros and repr(later[key]) != repr(value)):
                 yield Difference(operator, name, "changed", group, key, value, later[key])
         for key, value in later.items():
             if key not in earlier:

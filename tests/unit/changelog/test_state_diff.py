@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from varve import Types, ValueStateDescriptor
+from varve.changelog.operator_state_diff import _differences
+from varve.changelog.operator_state_table import OperatorStateTable, Part
 from varve.changelog.state_diff import diff_checkpoints, shown, states_of
 from varve.changelog.state_reader import StateReader
+from varve.changelog.state_section import section_of
 from varve.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from varve.storage.errors import IncompatibleError
 from varve.testing import OperatorHarness
 
+NAN = float("nan")
 FIELDS = {"a": 1, "b": 2, "c": 3}
 
 
@@ -56,3 +62,67 @@ def test_checkpoints_are_compared_at_the_newer_schema_in_either_order(names: lis
     value = {name: FIELDS[name] for name in names}
     change, old, new = ("removed", value, None) if newer_first else ("added", None, value)
     assert found == [(change, {"key": "new", "map_key": None, "before": old, "after": new})]
+
+
+class Amounts(KeyedProcessFunction):
+    """Keeps the value of each element as its key's amount, as a value of this type."""
+
+    def __init__(self, kind: Any, migrate: Any = None) -> None:
+        self.kind, self.migrate = kind, migrate
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        self.amount = runtime_context.get_state(ValueStateDescriptor("amount", self.kind, migrate=self.migrate))
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> None:
+        self.amount.update(value[1])
+
+
+def amounts(kind: Any, migrate: Any = None) -> Any:
+    def build(stream: DataStream) -> DataStream:
+        keyed = stream.key_by(lambda element: element[0], key_type=Types.STRING())
+        return keyed.process(Amounts(kind, migrate), uid="amounts")
+
+    return build
+
+
+@pytest.mark.parametrize("in_tuple", [False, True])
+def test_decimals_that_differ_in_trailing_zeros_alone_have_changed(in_tuple: bool) -> None:
+    kind = Types.TUPLE([Types.BIG_DEC(), Types.DOUBLE()]) if in_tuple else Types.BIG_DEC()
+    short, long = ((number, NAN) if in_tuple else number for number in (Decimal("1.0"), Decimal("1.00")))
+    with OperatorHarness(amounts(kind), parallelism=1, changelog=True) as harness:
+        harness.process_batch([("a", short), ("b", short)])
+        harness.process_batch([("a", long), ("b", short)])
+        before, after = (StateReader(harness._job._store, name, pin=False) for name in ("batch:0", "batch:1"))
+        assert [(one.change, one.name) for one in diff_checkpoints(before, after)] == [("changed", ("a",))]
+
+
+@pytest.mark.parametrize("newer_first", [False, True])
+def test_a_state_that_was_migrated_in_between_is_told(newer_first: bool) -> None:
+    """It was an error of damaged state, which told to repair it."""
+    with OperatorHarness(amounts(Types.LONG()), parallelism=1, changelog=True) as harness:
+        harness.process_batch([("a", 1)])
+        snapshot = harness.snapshot()
+    with OperatorHarness.restore(snapshot, build=amounts(Types.STRING(), str)) as harness:
+        harness.process_batch([("a", "2")])
+        readers = [StateReader(harness._job._store, name, pin=False) for name in ("batch:0", None)]
+        before, after = reversed(readers) if newer_first else readers
+        with pytest.raises(IncompatibleError, match="'amount' was migrated between the two checkpoints"):
+            list(diff_checkpoints(before, after))
+
+
+def test_nan_in_non_keyed_state_has_not_changed() -> None:
+    def section(name: str, kind: Any, *rows: Any, **types: Any) -> OperatorStateTable:
+        found = section_of(name, kind, rows, Types.DOUBLE().type_string(), **types)
+        assert found is not None
+        return OperatorStateTable(name, kind, (Part(0, found),))
+
+    nan, one = (Types.DOUBLE().to_wire(value) for value in (NAN, 1.0))
+    key = Types.STRING().to_wire("k")
+    tables = [
+        section("rates", "broadcast", (key, nan), map_key_type=Types.STRING().type_string()),
+        section("seen", "list", nan, one),
+    ]
+    for table in tables:
+        assert list(_differences("op", table.name, table, table)) == []
+    other = section("seen", "list", one, nan)
+    assert [one.change for one in _differences("op", "seen", tables[1], other)] == ["changed"]
