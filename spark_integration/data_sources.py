@@ -12,9 +12,10 @@ read at all, the options decide, and filters of `seq`, `batch`, `operator`, `sta
 down. All tasks read the checkpoint that was planned with, a savepoint by its name, and each pins it while it reads. If
 it is collected before they begin, the query fails and says so: keep it with `varve.open_state`.
 
-Spark keeps one plan of what is read per `load()` (`PythonDataSourceV2.readInfo`), which every push-down replaces. So a
-query without filters that can be pushed, or a second branch of a query, reads what the last filters left, and rows are
-missing. That is why filters are pushed down only where the user has asked for it.
+Spark keeps one plan of what is read per `load()` (`PythonDataSourceV2.readInfo`). So every query of a DataFrame reads
+the checkpoint that the first one was planned with. Every push-down replaces the plan: a query without filters that can
+be pushed, or a second branch of a query, reads what the last filters left, and rows are missing. That is why filters
+are pushed down only where the user has asked for it.
 
 Invariants: I5, I7, I8 (as `StateReader`).
 """
@@ -53,6 +54,7 @@ RETAINED: Final = "retained"
 _NUMBERS: Final = {"keygroups": "key_group", "seqs": "seq", "batches": "batch"}
 """Option → the column of numbers that it bounds."""
 _KNOWN: Final = frozenset({"path", "job", "operator", "state", "checkpoint", "pin", "storageoptions", *_NUMBERS})
+_LOAD_ANEW: Final = "a DataFrame reads what its first query was planned with, so load() it anew"
 _arrow: Final[Any] = pa
 _PLACE: Final = (
     pa.field("seq", pa.int64()),
@@ -231,15 +233,23 @@ class StateReading(DataSourceReader):
         """The rows of a partition, on an executor."""
         if not isinstance(partition, RangePartition):  # Spark's own, when there is none of ours
             return
-        reader = self._options.open(partition.checkpoint)
+        reader = self._planned(partition)
+        schema = to_arrow_schema(self._schema, timezone="UTC")
+        for batch in self._batches(reader, partition):
+            yield batch if batch.schema.equals(schema) else _cast(batch, schema)
+
+    def _planned(self, partition: RangePartition) -> StateReader:
+        """The reader of what the query was planned with."""
+        try:
+            reader = self._options.open(partition.checkpoint)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"{error.message}; {_LOAD_ANEW}", **error.context) from error
         if reader.checkpoint.link != partition.at:
             raise StateMissingError(
                 f"{partition.checkpoint} was replaced since the query was planned, when it was of seq "
-                f"{partition.at.seq}; start the query again"
+                f"{partition.at.seq}; {_LOAD_ANEW}"
             )
-        schema = to_arrow_schema(self._schema, timezone="UTC")
-        for batch in self._batches(reader, partition):
-            yield batch if batch.schema.equals(schema) else batch.cast(schema)
+        return reader
 
     def _batches(self, reader: StateReader, partition: RangePartition) -> Iterator[Any]:
         """Rows that match key groups exactly: the range may have some between those of an IN."""
@@ -367,6 +377,16 @@ def _placed(batch: Any, place: tuple[int, int, str, str]) -> Any:
     count = batch.num_rows
     columns = [_arrow.repeat(pa.scalar(value, field.type), count) for value, field in zip(place, _PLACE, strict=True)]
     return _arrow.RecordBatch.from_arrays([*columns, *batch.columns], schema=pa.schema([*_PLACE, *batch.schema]))
+
+
+def _cast(batch: Any, schema: Any) -> Any:
+    try:
+        return batch.cast(schema)
+    except (ValueError, pa.ArrowException) as error:
+        raise InvalidRequestError(
+            f"the columns are {batch.schema.to_string()}, which are not those of the DataFrame ({error}): the state "
+            "has changed since load(), or the schema is your own; load() it anew, without a schema"
+        ) from error
 
 
 def _only(batch: Any, column: str, numbers: Numbers) -> Any:

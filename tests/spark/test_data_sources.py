@@ -131,6 +131,33 @@ def test_a_savepoint_is_read_when_its_checkpoint_is_collected(
     assert last.keys() >= totals.keys()
 
 
+@pytest.mark.usefixtures("sources")
+def test_a_frame_reads_the_checkpoint_of_its_first_query_and_says_so_when_that_is_gone(
+    spark: SparkSession, world: World, tmp_path: Path
+) -> None:
+    world.job.commit(BatchChanges(totals={"a": 1}))
+    state = frame(spark, tmp_path, "varve-state", state="total")
+    assert [row["value"] for row in state.collect()] == [1]
+    world.job.commit(BatchChanges(totals={"a": 2}))
+    assert [row["value"] for row in state.collect()] == [1], "Spark keeps the plan"
+    assert [row["value"] for row in frame(spark, tmp_path, "varve-state", state="total").collect()] == [2]
+    for _ in range(2):
+        world.commit(3)
+        world.sidecar().fold()
+    world.commit(3)
+    Collector(world.reader, world.clock, NumberedTokens("collector")).collect()
+    with pytest.raises(PySparkException, match=r"there is no checkpoint \d+.*load\(\) it anew"):
+        state.collect()
+
+
+@pytest.mark.usefixtures("sources")
+def test_a_schema_that_is_not_the_state_s_is_told(spark: SparkSession, world: World, tmp_path: Path) -> None:
+    world.job.commit(BatchChanges(totals={"a": 1}))
+    source = spark.read.schema("key string, value bigint").format("varve-state").options(job="job", state="total")
+    with pytest.raises(PySparkException, match=r"InvalidRequestError: the columns are[^$]*load\(\) it anew, without"):
+        source.load(str(tmp_path / "storage")).collect()
+
+
 def _two_operators(world: World) -> None:
     """Batches 0 and 1 of operator `flights`, 2 of `second`, each segment an object of its own."""
     for value in (1, 2):
