@@ -240,7 +240,7 @@ class StateReader:
         try:
             yield
         except MissingObjectError as error:
-            if cut_now(self.chain).is_complete(self.checkpoint):
+            if kept_now(self.chain).is_complete(self.checkpoint):
                 raise
             raise self._not_retained() from error
 
