@@ -34,6 +34,11 @@ _LIMITS: Final = LocalRecovery()
 _ELSEWHERE: Final = "192.0.2.1"
 """An address of no machine: to choose it for datagrams, of which none is sent, tells one's own address."""
 
+_NOTHING_YET: Final = (
+    "nothing to bring up: job {job} has no operator in a checkpoint that is certain to stay, which the newest one is "
+    "not before the next; run this again when the job has made another checkpoint"
+)
+
 
 @click.command()
 @click.argument("job")
@@ -94,7 +99,7 @@ def standby(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
     stop_on_signals(stop)
     if once:
         _check_job(job, storage_url, storage_options)
-        sys.exit(0 if _once(one, stop, as_json=options["as_json"]) else 1)
+        sys.exit(0 if _once(job, one, stop, as_json=options["as_json"]) else 1)
     _run(one, stop, poll_ms / 1000, as_json=options["as_json"])
 
 
@@ -142,12 +147,15 @@ def _check_job(job: str, storage_url: str, storage_options: dict[str, Any] | Non
         raise click.ClickException(str(error)) from error
 
 
-def _once(one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
+def _once(job: str, one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
     try:
         lines = one.step(lambda: stop.is_set)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines(lines, as_json=as_json)
+    if lines or stop.is_set:
+        show_lines(lines, as_json=as_json)
+    else:
+        click.echo(_NOTHING_YET.format(job=job), err=True)
     return not stop.is_set and all(line.how != "failed" for line in lines)
 
 

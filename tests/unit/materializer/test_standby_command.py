@@ -90,6 +90,19 @@ def test_a_round_says_what_it_did_as_json(storage: str, tmp_path: Path) -> None:
         assert {line["newest_seq"] - line["seq"] for line in lines} == {1}
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
+def test_one_round_says_that_there_is_nothing_to_bring_up_yet(tmp_path: Path, form: list[str]) -> None:
+    """The newest checkpoint may be executed again; a job that has made just one gave no line, and no word as JSON."""
+    job = CommittingJob(PrefixedStore(LocalStore(str(tmp_path / "storage")), "flights"), ManualClock(), name="flights")
+    job.start()
+    job.commit(BatchChanges(totals={"a": 1}))
+    job.close()
+    storage, local = f"file://{tmp_path}/storage", str(tmp_path / "local")
+    done = run("flights", "--storage", storage, "--directory", local, "--once", *form)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert "job flights has no operator in a checkpoint that is certain to stay" in done.stderr
+
+
 def test_a_job_that_is_missing_and_wrong_options_are_told(storage: str, tmp_path: Path) -> None:
     missing = run("other", "--storage", storage, "--once")
     assert (missing.exit_code, "other" in missing.output) == (1, True)
