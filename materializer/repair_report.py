@@ -75,10 +75,28 @@ def repair_job(store: ObjectStore, found: Verification, choice: RepairChoice, *,
         repair = Repair(store, record, damaged, SystemClock(), SystemTokens())
     show_lines([_health_line(found.job, one) for one in repair.checkpoints], as_json=as_json)
     _show(found.job, as_json, advice(found, repair.checkpoints))
-    if choice.applies and repair.is_needed:
+    if not choice.applies:
+        return
+    if not repair.is_needed and repair.checkpoints:
+        show_nothing_repaired(found.job, choice, as_json=as_json)
+    elif repair.is_needed:
         with shown_steps("repairing"):
             done = _apply(repair, choice)
         _show(found.job, as_json, done, done=True)
+
+
+def show_nothing_repaired(job: str, choice: RepairChoice, *, as_json: bool) -> None:
+    """Say that a repair was asked for, and none is needed.
+
+    Raises `InvalidRequestError` if the job was to go on from a checkpoint: it will not.
+    """
+    reason = "nothing that the newest checkpoint needs is damaged"
+    if choice.seq is not None:
+        raise InvalidRequestError(
+            f"nothing was repaired, and the next start does not go on from checkpoint {choice.seq}: {reason}; to go "
+            f"back to it all the same: `varve restore {job} --checkpoint {choice.seq}`"
+        )
+    _show(job, as_json, [f"nothing was repaired: {reason}"])
 
 
 def _apply(repair: Repair, choice: RepairChoice) -> list[str]:

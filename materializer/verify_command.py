@@ -15,7 +15,7 @@ from varve.changelog.savepoint_check import damage_of
 from varve.changelog.verification import Problem, Verification, verify
 from varve.materializer.command_output import show_lines
 from varve.materializer.progress_bar import track_items
-from varve.materializer.repair_report import RepairChoice, repair_job
+from varve.materializer.repair_report import RepairChoice, repair_job, show_nothing_repaired
 from varve.materializer.storage_parameters import open_place, open_root, storage_parameters
 from varve.storage import layout
 from varve.storage.clock import SystemClock, SystemTokens
@@ -115,6 +115,8 @@ def verify_command(
         if choice is not None:
             for one in damaged:
                 repair_job(JobStore(root, one.job), one, choice, as_json=as_json)
+            if choice.applies and not damaged:
+                show_nothing_repaired(found[0].job, choice, as_json=as_json)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     if damaged:

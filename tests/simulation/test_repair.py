@@ -344,6 +344,32 @@ class TestCommand:
         site.commit(2)
         site.check()
 
+    @pytest.mark.parametrize("damages_a_savepoint", [False, True])
+    def test_a_repair_that_is_not_needed_is_told(
+        self, site: World, tmp_path: Path, *, damages_a_savepoint: bool
+    ) -> None:
+        """With `--checkpoint` the next start would not go on from that one, and the exit code was 0 in a sound job."""
+        if damages_a_savepoint:
+            scratch = site.directory / "scratch"
+            scratch.mkdir()
+            made = CanonicalSavepoints(
+                site.reader, "job", site.store, scratch, clock=site.clock, tokens=NumberedTokens("s")
+            )
+            made.create(site.newest(), "kept", "test")
+            damage(site, site.names(layout.SAVEPOINT_FILES)[0], "flipped")
+        site.job.close()
+        before = {meta.name: site.store.get(meta.name) for meta in site.store.list("")}
+        for options in (["--apply"], ["--apply", "--stopped"]):
+            done = self.run(tmp_path, site.job.name, "--repair", *options, "--json")
+            assert done.exit_code == damages_a_savepoint
+            told = [json.loads(line) for line in done.stdout.splitlines()][-1]
+            assert told["action"] == "nothing was repaired: nothing that the newest checkpoint needs is damaged"
+            assert told["done"] is False
+        done = self.run(tmp_path, site.job.name, "--repair", "--apply", "--stopped", "--checkpoint", "3")
+        assert done.exit_code == 1
+        assert f"varve restore {site.job.name} --checkpoint 3" in done.output
+        assert {meta.name: site.store.get(meta.name) for meta in site.store.list("")} == before
+
     @pytest.mark.parametrize(
         "options", [("job", "--apply"), ("--repair", "--apply"), ("job", "--repair", "--checkpoint", "3")]
     )
