@@ -14,22 +14,68 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute
 from pyspark.sql import Row as SparkRow
 
 from varve.changelog.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from datetime import tzinfo
 
+_compute: Any = pyarrow.compute
 _NONE: Final = type(None)
 _INTEGERS: Final = frozenset({int, _NONE})
 _DATETIMES: Final = frozenset({datetime, _NONE})
 _FRACTIONAL: Final = (float, np.floating, Decimal)
 
 
-def to_array(values: Sequence[Any], arrow_type: Any) -> pa.Array:
-    """A column of these values; raises whatever Python and Arrow raise for one that is not of the type."""
-    return pa.array(_suited(values, arrow_type), arrow_type)
+def to_array(values: Sequence[Any], arrow_type: Any, zone: tzinfo | None = None) -> pa.Array:
+    """A column of these values; raises whatever Python and Arrow raise for one that is not of the type.
+
+    `zone` is that of naive datetimes, if it is not the local one.
+    """
+    return pa.array(_suited(values, arrow_type, zone), arrow_type)
+
+
+def zoned(column: Any, arrow_type: Any, zone: str | None) -> Any:
+    """The column with its naive timestamps, at any depth, as those of a zone where `arrow_type` has one.
+
+    Args:
+        column: Of some type; one without such timestamps is given back as it is.
+        arrow_type: What it is to become.
+        zone: Of naive timestamps; None: the local one.
+
+    Raises whatever Arrow raises for a column that is not of the type.
+    """
+    if not _is_naive(column.type, arrow_type):
+        return column
+    if zone is not None and pa.types.is_timestamp(arrow_type):
+        return _compute.assume_timezone(column, zone, ambiguous="earliest", nonexistent="latest")
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.timestamp("us"))
+    epoch: Any = None if zone is None else pa.scalar(0, pa.timestamp("us", tz=zone)).as_py()
+    return to_array(column.to_pylist(), arrow_type, None if epoch is None else epoch.tzinfo)
+
+
+def zone_in(kind: Any) -> str | None:
+    """The time zone of the timestamps in columns of that type, at any depth; None if there are none with a zone."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz
+    parts = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
+    return next(filter(None, map(zone_in, parts)), None)
+
+
+def _is_naive(kind: Any, wanted: Any) -> bool:
+    """Whether columns of the one type have naive timestamps where the other has a zone."""
+    if pa.types.is_timestamp(kind):
+        return kind.tz is None and pa.types.is_timestamp(wanted) and wanted.tz is not None
+    if not (pa.types.is_nested(kind) and pa.types.is_nested(wanted)) or kind.num_fields != wanted.num_fields:
+        return False
+    if pa.types.is_struct(kind) and pa.types.is_struct(wanted):
+        names = [field.name for field in kind]
+        return any(_is_naive(kind.field(field.name).type, field.type) for field in wanted if field.name in names)
+    return any(_is_naive(kind.field(i).type, wanted.field(i).type) for i in range(kind.num_fields))
 
 
 def in_order(row: Any, names: list[str]) -> Any:
@@ -45,18 +91,18 @@ def in_order(row: Any, names: list[str]) -> Any:
     return tuple([values[name] for name in names])
 
 
-def _suited(values: Sequence[Any], kind: Any) -> Sequence[Any]:
+def _suited(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
     """Values that Arrow takes for what they mean; the given object if these are such."""
     if pa.types.is_integer(kind):
         return _whole(values)
     if pa.types.is_timestamp(kind):
-        return values if kind.tz is None else _instants(values)
+        return values if kind.tz is None else _instants(values, zone)
     if pa.types.is_struct(kind):
-        return _structs(values, kind)
+        return _structs(values, kind, zone)
     if pa.types.is_map(kind):
-        return _maps(values, kind)
+        return _maps(values, kind, zone)
     if (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_looked_at(kind.value_type):
-        return _lists(values, lambda elements: _suited(elements, kind.value_type))
+        return _lists(values, lambda elements: _suited(elements, kind.value_type, zone))
     return values
 
 
@@ -72,13 +118,13 @@ def _whole(values: Sequence[Any]) -> Sequence[Any]:
     return values
 
 
-def _instants(values: Sequence[Any]) -> list[Any]:
-    if set(map(type, values)) <= _DATETIMES:
+def _instants(values: Sequence[Any], zone: tzinfo | None) -> list[Any]:
+    if zone is None and set(map(type, values)) <= _DATETIMES:
         return [value if value is None or value.tzinfo is not None else value.astimezone() for value in values]
-    return list(map(_instant, values))
+    return [_instant(value, zone) for value in values]
 
 
-def _instant(value: Any) -> datetime | None:
+def _instant(value: Any, zone: tzinfo | None) -> datetime | None:
     given: Any = value
     if isinstance(value, np.datetime64):
         given = value.astype("datetime64[us]").item()
@@ -89,16 +135,17 @@ def _instant(value: Any) -> datetime | None:
     if given.tzinfo is not None:
         return given
     of_pandas: Any = getattr(given, "to_pydatetime", None)
-    return (given if of_pandas is None else of_pandas()).astimezone()
+    plain: datetime = given if of_pandas is None else of_pandas()
+    return plain.astimezone() if zone is None else plain.replace(tzinfo=zone)
 
 
-def _structs(values: Sequence[Any], kind: Any) -> list[Any]:
+def _structs(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> list[Any]:
     names = [field.name for field in kind]
     records = [value if value is None or isinstance(value, dict) else _record(value, names) for value in values]
     changed: dict[str, Sequence[Any]] = {}
     for field in kind:
         column = [None if record is None else record.get(field.name) for record in records]
-        suited = _suited(column, field.type)
+        suited = _suited(column, field.type, zone)
         if suited is not column:
             changed[field.name] = suited
     if not changed:
@@ -115,10 +162,10 @@ def _record(value: Any, names: list[str]) -> dict[str, Any]:
     return dict(zip(names, in_order(value, names), strict=True))
 
 
-def _maps(values: Sequence[Any], kind: Any) -> Sequence[Any]:
+def _maps(values: Sequence[Any], kind: Any, zone: tzinfo | None) -> Sequence[Any]:
     def suited(pairs: list[Any]) -> list[Any]:
         given = [key for key, _ in pairs], [item for _, item in pairs]
-        keys, items = _suited(given[0], kind.key_type), _suited(given[1], kind.item_type)
+        keys, items = _suited(given[0], kind.key_type, zone), _suited(given[1], kind.item_type, zone)
         return pairs if keys is given[0] and items is given[1] else list(zip(keys, items, strict=True))
 
     return _lists([list(value.items()) if isinstance(value, dict) else value for value in values], suited)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
 from varve.changelog.types import as_type
+from varve.spark_integration.arrow_values import zone_in
 from varve.spark_integration.processor_states import plain_value, value_writer
 from varve.storage.errors import InvalidRequestError
 
@@ -40,14 +41,6 @@ def to_frame(batch: pa.RecordBatch) -> Any:
             series = series.dt.as_unit("ns")
         columns.append(series.rename(name))
     return pd.concat(columns, axis=1)
-
-
-def zone_in(kind: Any) -> str | None:
-    """The time zone of the timestamps in columns of that type, at any depth; None if there are none with a zone."""
-    if pa.types.is_timestamp(kind):
-        return kind.tz
-    parts = [kind.field(i).type for i in range(kind.num_fields)] if pa.types.is_nested(kind) else []
-    return next(filter(None, map(zone_in, parts)), None)
 
 
 class PandasRows:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varve.changelog.batch_keys import keys_of_batch
+from varve.spark_integration.arrow_values import zone_in, zoned
 from varve.spark_integration.functions import MIN_WATERMARK
 from varve.spark_integration.operator_runner import INTERNAL_COLUMNS, KeyReader, OperatorRunner
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN, row_tag
@@ -39,6 +40,8 @@ class VectorizedRunner(OperatorRunner):
         self._gathered: list[pa.RecordBatch] = []
         self._gathered_bytes = 0
         self._batch_time: tuple[int, int] = 0, MIN_WATERMARK
+        self._zone: str | None = None
+        """The session's time zone, as the input's columns say it; None: they have said none yet."""
 
     def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
         """A new batch begins."""
@@ -72,6 +75,7 @@ class VectorizedRunner(OperatorRunner):
             if gathered:
                 batch = arrow.concat_batches(gathered)
                 gathered.clear()  # the copy is enough
+                self._zone = next(filter(None, (zone_in(field.type) for field in batch.schema)), self._zone)
                 self._note_event_times(batch)
                 self._backend.records += batch.num_rows
                 own = [name for name in batch.schema.names if name not in INTERNAL_COLUMNS]
@@ -115,16 +119,18 @@ class VectorizedRunner(OperatorRunner):
             )
         if sorted(output.schema.names) != sorted(names):
             raise InvalidRequestError(f"process_batch gave the columns {output.schema.names}, expected {names}")
-        table = pa.table({name: _cast(output.column(name), self._output_schema.field(name)) for name in names})
+        schema, zone = self._output_schema, self._zone
+        table = pa.table({name: _cast(output.column(name), schema.field(name), zone) for name in names})
         return table.cast(self._output_schema) if table.schema != self._output_schema else table
 
 
-def _cast(column: Any, field: pa.Field) -> Any:
+def _cast(column: Any, field: pa.Field, zone: str | None) -> Any:
+    """The column in the declared type; naive timestamps are of the zone."""
     if column.type == field.type:
         return column
     try:
-        return column.cast(field.type)
-    except pa.ArrowException as error:
+        return zoned(column, field.type, zone).cast(field.type)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise InvalidRequestError(
             f"output column {field.name!r} is declared {field.type}, but process_batch gave {column.type}: {error}"
         ) from error

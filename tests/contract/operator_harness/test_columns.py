@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
@@ -17,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 import varve
 from varve import KeyedProcessFunction, Types
 from varve.datastream import DataStream
+from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError, UserFunctionError
 from varve.testing import OperatorHarness
 
@@ -252,3 +254,26 @@ def test_a_reduced_row_is_in_the_state_as_it_comes_out(kind: Any, at: str) -> No
     with OperatorHarness(program, f"k string, n bigint, m bigint, at {at}") as harness:
         for times in (1, 2, 3):
             assert harness.process_batch([("a", 1, 100, day)]) == [("a", times, 100 * times, day)]
+
+
+class NaiveColumns(VectorizedProcessFunction):
+    """Yields a column of each kind, with noon as the clock shows it here."""
+
+    def __init__(self, noon: datetime) -> None:
+        self.noon = noon
+
+    def process_batch(self, batch: pa.RecordBatch, ctx: VectorizedProcessFunction.Context) -> pa.Table:
+        naive = pa.array([self.noon] * batch.num_rows, pa.timestamp("us"))
+        in_struct = pa.StructArray.from_arrays([naive], names=["t"])
+        offsets = pa.array(range(batch.num_rows + 1), pa.int32())
+        in_list: Any = pa.ListArray.from_arrays(offsets, naive)
+        return pa.table({"k": batch["k"], "t": naive, "s": in_struct, "a": in_list, "n": naive})
+
+
+@pytest.mark.usefixtures("zone")
+def test_naive_columns_of_vectorised_functions_are_local_time() -> None:
+    """Found as times of UTC, in silence, where functions of rows and of DataFrames give local ones."""
+    local = NOON.astimezone().replace(tzinfo=None)
+    output = "k string, t timestamp, s struct<t:timestamp>, a array<timestamp>, n timestamp_ntz"
+    with OperatorHarness.of_function(NaiveColumns(local), "k", "k string", output) as harness:
+        assert harness.process_batch([("a",)]) == [("a", local, (local,), [local], local)]
