@@ -18,7 +18,7 @@ from varve.spark_integration.keyed_functions import KeyedFunction
 from varve.spark_integration.operator_runner import OperatorRunner
 from varve.spark_integration.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
 from varve.spark_integration.timer_firing import KeyedOnTimerContext
-from varve.spark_integration.user_errors import USER_CODE_RAISES
+from varve.spark_integration.user_errors import user_code_raises
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -234,6 +234,6 @@ class BroadcastRunner(OperatorRunner):
                 result = process(element, context)
                 if result is not None:
                     extend(result)
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             name = getattr(process, "__name__", type(process).__name__)
             self.fail(error, None, f"in {name}, at element {repr(element)[:200]}")

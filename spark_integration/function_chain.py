@@ -25,7 +25,7 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
     method_of,
 )
-from varve.spark_integration.user_errors import USER_CODE_RAISES
+from varve.spark_integration.user_errors import user_code_raises
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class FunctionChain:
                         state, name, at.partition, at.parallelism, at.max_parallelism, job_parameters=parameters
                     )
                 )
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError(name, None, error) from error
         return function
 
@@ -146,7 +146,7 @@ class FunctionChain:
             for element in elements:
                 found = key_of(element)
                 stored.append(None if found is None else freeze(found))
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError("key_by", _SHORT.repr(element), error) from error
         return key.key_type.to_arrow(stored)
 
@@ -158,7 +158,7 @@ class FunctionChain:
             if isinstance(function, Function):
                 try:
                     function.close()
-                except USER_CODE_RAISES as error:
+                except user_code_raises() as error:
                     failed = failed or StepError(f"{type(function).__name__}.close", None, error)
         if failed is not None:
             raise failed from failed.cause
@@ -183,7 +183,7 @@ def _map(function: Any, name: str) -> Any:
         try:
             for element in elements:
                 append(call(element))
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         return made, stamps
 
@@ -199,7 +199,7 @@ def _filter(function: Any, name: str) -> Any:
         try:
             for element in elements:
                 kept.append(bool(call(element)))
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         if stamps is not None:
             stamps = [stamp for stamp, keep in zip(stamps, kept, strict=True) if keep]
@@ -237,7 +237,7 @@ def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
                 if result is not None:
                     made.extend(result)
                 ends.append(len(made))
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         if stamps is not None:
             spread: list[int | None] = []
@@ -258,7 +258,7 @@ def _timestamps(assigner: Any, name: str) -> Any:
         try:
             for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
                 assigned.append(int(call(element, MIN_WATERMARK if stamp is None else stamp)))
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             raise StepError(name, _SHORT.repr(element), error) from error
         return elements, assigned
 

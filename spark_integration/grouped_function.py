@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from varve.spark_integration.functions import KeyedProcessFunction
 from varve.spark_integration.timer_firing import FIRED_ROWS
-from varve.spark_integration.user_errors import USER_CODE_RAISES
+from varve.spark_integration.user_errors import user_code_raises
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ class GroupedBatch:
         self._current = None
         try:
             yield from self._pieces()
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             failed(error, None if self._current is None else self._current[1])
 
     def _pieces(self) -> Iterator[list[Any]]:

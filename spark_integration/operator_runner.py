@@ -37,7 +37,7 @@ from varve.spark_integration.protocol import (
 )
 from varve.spark_integration.timer_firing import KeyedOnTimerContext, TimerFiring
 from varve.spark_integration.timer_service import KeyedTimerService
-from varve.spark_integration.user_errors import USER_CODE_RAISES, message_of, traceback_of
+from varve.spark_integration.user_errors import message_of, traceback_of, user_code_raises
 from varve.spark_integration.window_operator import WindowOperator
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
@@ -147,7 +147,7 @@ class OperatorRunner:
             self._process = getattr(self._function, self.METHOD)
         except StepError as failed:
             self.fail(failed.cause, None, failed.where)
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             self.fail(error, None)
 
     def _loaded(self, function: bytes, partition: int) -> Any:
@@ -243,7 +243,7 @@ class OperatorRunner:
                 result = process(row, context)
                 if result is not None:
                     extend(result)
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             self.fail(error, self._named(key))
 
     def _named(self, key: Any) -> Any:
@@ -275,7 +275,7 @@ class OperatorRunner:
         self._backend.unset_current_key()
         try:
             self._checkpoint.snapshot(checkpoint_id, time_ms)
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             self.fail(error, None, "in snapshot_state")
 
     def _prepare_input(self, schema: pa.Schema) -> None:

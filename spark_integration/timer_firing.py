@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.timer_state import TimeDomain
 from varve.spark_integration.functions import KeyedProcessFunction
-from varve.spark_integration.user_errors import USER_CODE_RAISES
+from varve.spark_integration.user_errors import user_code_raises
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -112,7 +112,7 @@ class TimerFiring:
                 if len(out) >= FIRED_ROWS:
                     yield out
                     out = []
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             failed(error, key)
         if out:
             yield out

@@ -6,19 +6,28 @@ State that the function declares in `open` otherwise than it is stored is anothe
 from __future__ import annotations
 
 import pickle
+import signal
+import sys
 import traceback
-from asyncio import CancelledError
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
     from varve.spark_integration.protocol import UserError
 
-USER_CODE_RAISES: Final = (Exception, SystemExit, CancelledError)
-"""What ends the query as the user's error: `sys.exit()` in a function is neither our process's end nor tried again.
 
-A `KeyboardInterrupt` is not the function's, where one runs in the user's own process (`varve.testing`)."""
+def user_code_raises() -> tuple[type[BaseException], ...]:
+    """What ends the query as the user's error, asked by `except` while it is raised: all that a function may raise.
+
+    `sys.exit()` is neither our process's end nor tried again, and classes like that of a panic in a library in Rust, or
+    of a timeout in gevent, are no `Exception`s. A `GeneratorExit` is what closes a generator of ours; and a
+    `KeyboardInterrupt` is the function's only where no key can have made it: not in the user's own process
+    (`varve.testing`).
+    """
+    error = sys.exception()
+    is_key = isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    return () if is_key or isinstance(error, GeneratorExit) else (BaseException,)
 
 
 def message_of(error: BaseException) -> str:

@@ -15,7 +15,7 @@ from varve.spark_integration.arrow_values import zone_in, zoned
 from varve.spark_integration.functions import MIN_WATERMARK
 from varve.spark_integration.operator_runner import INTERNAL_COLUMNS, KeyReader, OperatorRunner
 from varve.spark_integration.protocol import KEY_GROUP_COLUMN, row_tag
-from varve.spark_integration.user_errors import USER_CODE_RAISES
+from varve.spark_integration.user_errors import user_code_raises
 from varve.spark_integration.vectorized_functions import EndsBatches, VectorizedContext
 from varve.storage.errors import InvalidRequestError
 
@@ -85,7 +85,7 @@ class VectorizedRunner(OperatorRunner):
             if is_end and isinstance(self._function, EndsBatches):
                 for output in _outputs(self._function.end_batch()):
                     yield from self._answers(output, tag)
-        except USER_CODE_RAISES as error:
+        except user_code_raises() as error:
             self.fail(error, None)
 
     def _keys(self, batch: pa.RecordBatch) -> BatchKeys:

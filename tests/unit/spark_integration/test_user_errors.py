@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import sys
 from typing import TYPE_CHECKING
 
@@ -14,11 +15,11 @@ from varve.spark_integration.function_chain import ChainPlace, FunctionChain, St
 from varve.spark_integration.operator_runner import user_error
 from varve.spark_integration.protocol import UserError, decode_message, encode_message
 from varve.spark_integration.summary import Summary
-from varve.spark_integration.user_errors import user_function_error
+from varve.spark_integration.user_errors import user_code_raises, user_function_error
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Generator
 
 
 def raised(error: BaseException, key: str | None) -> Exception:
@@ -69,13 +70,55 @@ def cancelled(_: object) -> bool:
     raise asyncio.CancelledError
 
 
-@pytest.mark.parametrize("function", [exit_now, cancelled])
-def test_an_exit_in_a_function_is_an_error_of_the_user_with_the_element(function: Callable[[object], bool]) -> None:
-    """It failed the task, which Spark tried again, and the query ended without a word of the user's line."""
+class PanicException(BaseException):
+    """As pyo3's."""
+
+
+def panicked(_: object) -> bool:
+    raise PanicException("called `Option::unwrap()` on a `None` value")
+
+
+def interrupted(_: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def opened_chain(function: Callable[[object], bool]) -> FunctionChain:
     step = Step("filter", "filter", cloudpickle.dumps(function))
     chain = FunctionChain((step,), None, ChainPlace(0, 1, 8, {}))
     chain.open()
+    return chain
+
+
+@pytest.mark.parametrize("function", [exit_now, cancelled, panicked])
+def test_an_exit_in_a_function_is_an_error_of_the_user_with_the_element(function: Callable[[object], bool]) -> None:
+    """It failed the task, which Spark tried again, and the query ended without a word of the user's line."""
     with pytest.raises(StepError, match="filter") as caught:
-        chain.run([7])
-    assert isinstance(caught.value.cause, (SystemExit, asyncio.CancelledError))
+        opened_chain(function).run([7])
+    assert isinstance(caught.value.cause, (SystemExit, asyncio.CancelledError, PanicException))
+    assert caught.value.element == "7"
     assert function.__name__ in str(raised(caught.value.cause, None))
+
+
+def test_an_interrupt_is_the_functions_where_no_key_can_have_made_it() -> None:
+    """State workers do not hear Ctrl-C; the user's own process does, in `varve.testing`."""
+    chain = opened_chain(interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        chain.run([7])
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with pytest.raises(StepError, match="filter"):
+            chain.run([7])
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_the_end_of_a_generator_is_no_error_of_the_function() -> None:
+    def closed() -> Generator[int]:
+        try:
+            yield 1
+        except user_code_raises():
+            pytest.fail("the one who reads it has enough")
+
+    generator = closed()
+    next(generator)
+    generator.close()
