@@ -237,9 +237,14 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     def entries(self, key_group: int, key: Any) -> dict[Any, Any]:
         return dict(self.group(key_group).get(key, ()))
 
-    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any]) -> bool:
+    def holds_any(
+        self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
+    ) -> bool:
         """See `MapOverlay.holds_any`."""
-        return any(map_key not in without for map_key in self.group(key_group).get(key, ()))
+        entries: dict[Any, Any] = self.group(key_group).get(key) or {}
+        return any(
+            map_key not in without and (accepts is None or accepts(stored)) for map_key, stored in entries.items()
+        )
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
         for key_group, cells in self.all_groups():

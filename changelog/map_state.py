@@ -15,7 +15,7 @@ from varve.changelog.working_store import MapTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
     from varve.changelog.batch_keys import BatchKeys
@@ -59,19 +59,36 @@ class MapOverlay(CollectionOverlay[MapTable]):
                 merged[map_key] = stored
         return merged
 
-    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any] = frozenset()) -> bool:
-        """Whether there is an entry whose map key is not one of these; costs no more than to find one."""
+    def holds_any(
+        self,
+        key_group: int,
+        key: Any,
+        without: AbstractSet[Any] = frozenset(),
+        accepts: Callable[[Any], bool] | None = None,
+    ) -> bool:
+        """Whether there is an entry whose map key is not one of these; costs no more than to find one.
+
+        Args:
+            key_group: Of the key.
+            key: Stored form.
+            without: Map keys that do not count.
+            accepts: Whether a stored value counts; None: all do, and none is read.
+        """
         pending: dict[Any, Any] = self.pending[key_group].get(key) or {}
-        if any(stored is not DELETED and map_key not in without for map_key, stored in pending.items()):
-            return True
+        for map_key, stored in pending.items():
+            if stored is not DELETED and map_key not in without and (accepts is None or accepts(stored)):
+                return True
         if key in self.cleared:
             return False
         self.read = True
         hidden: set[Any] = pending.keys() | without
         find: Any = getattr(self.below, "holds_any", None)
         if find is None:  # a store of a user's own
-            return not self.below.entries(key_group, key).keys() <= hidden
-        return find(key_group, key, hidden)
+            entries = self.below.entries(key_group, key)
+            return any(
+                map_key not in hidden and (accepts is None or accepts(stored)) for map_key, stored in entries.items()
+            )
+        return find(key_group, key, hidden, accepts)
 
     def remove(self, key_group: int, key: Any, map_key: Any) -> None:
         """Remove an entry."""
@@ -253,6 +270,10 @@ class MapStateHandle(MapState[K, V]):
 
     def is_empty(self) -> bool:
         return not self._overlay.holds_any(self._context.key_group, self._key())
+
+    def holds(self, accepts: Callable[[Any], bool]) -> bool:
+        """Whether there is an entry whose stored value is accepted; costs no more than to find the first."""
+        return self._overlay.holds_any(self._context.key_group, self._key(), accepts=accepts)
 
     def clear(self) -> None:
         self._overlay.remove_all(self._context.key_group, self._key())

@@ -365,11 +365,16 @@ class RocksDBMapTable(_Table):
         skip, map_key, value = len(start), self._map_key.from_wire, self._value
         return {map_key(row[skip:]): value(data) for row, data in self._rows(start)}
 
-    def holds_any(self, key_group: int, key: Any, without: AbstractSet[Any]) -> bool:
+    def holds_any(
+        self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
+    ) -> bool:
         """See `MapOverlay.holds_any`."""
         start = self.form.prefixes[key_group] + self._key_to_wire(key)
-        skip, map_key = len(start), self._map_key.from_wire
-        return any(map_key(row[skip:]) not in without for row, _ in self._rows(start))
+        skip, map_key, value = len(start), self._map_key.from_wire, self._value
+        return any(
+            map_key(row[skip:]) not in without and (accepts is None or accepts(value(data)))
+            for row, data in self._rows(start)
+        )
 
     def items(self) -> Iterator[tuple[int, Any, Any, Any]]:
         """See `MapTable.items`."""

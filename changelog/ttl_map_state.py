@@ -105,7 +105,8 @@ class TtlMapStateHandle(MapState[K, V]):
     def is_empty(self) -> bool:
         self._expiry.accesses += 1
         expired_up_to = self._expiry.expired_up_to_ms
-        return not any(self._shows_expired or held[0] > expired_up_to for _, held in self._stamped.items())
+        shows_expired = self._shows_expired
+        return not self._stamped.holds(lambda held: shows_expired or held[0] > expired_up_to)
 
     def clear(self) -> None:
         self._expiry.accesses += 1

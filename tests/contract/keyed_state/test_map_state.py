@@ -13,6 +13,7 @@ from tests.living_job import MAP, LivingJob
 from varve.changelog.descriptors import MapStateDescriptor
 from varve.changelog.map_state import MapOverlay
 from varve.changelog.rocksdb_database import Database
+from varve.changelog.ttl_config import StateTtlConfig, Time
 from varve.changelog.types import Types
 from varve.storage.errors import InvalidRequestError
 
@@ -135,9 +136,15 @@ def test_is_empty_is_what_the_entries_say(job: LivingJob) -> None:
     assert seen == {True, False}
 
 
+@pytest.mark.parametrize("with_ttl", [False, True])
 @pytest.mark.parametrize("kind", ["hashmap", "rocksdb"])
-def test_is_empty_reads_no_whole_map(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_is_empty_reads_no_whole_map(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, with_ttl: bool
+) -> None:
     """A map of 300,000 entries took half a second each time; Flink's looks for one entry."""
+    described = MapStateDescriptor("entries", "bigint", "string")
+    if with_ttl:
+        described.enable_time_to_live(StateTtlConfig.new_builder(Time.hours(1)).build())
     read: list[bytes] = []
     scan = Database.scan
 
@@ -147,11 +154,11 @@ def test_is_empty_reads_no_whole_map(kind: str, tmp_path: Path, monkeypatch: pyt
             yield row, value
 
     job = KeyedJob(kind, "on", tmp_path)
-    state = job.at("a", MAP)
+    state = job.at("a", described)
     for key in range(1000):
         state.put(key, "x")
     job.commit()
-    state = job.at("a", MAP)
+    state = job.at("a", described)
     state.remove(0)
     monkeypatch.setattr(Database, "scan", counted)
     monkeypatch.setattr(MapOverlay, "entries", None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
@@ -57,6 +58,31 @@ def test_a_value_lives_exactly_as_long_as_its_ttl(job: LivingJob, state: Kind) -
     assert state.read(job, WRITE) == state.empty
     job.step()
     assert state.read(job, WRITE) == state.empty
+
+
+@pytest.mark.parametrize("config", [WRITE, SHOWN], ids=["hidden", "shown"])
+def test_a_map_is_empty_if_it_has_no_entry_to_be_seen(job: LivingJob, config: StateTtlConfig) -> None:
+    """Whatever was put, removed, cleared and has expired before and after a cut, a commit or a crash."""
+    rng = random.Random(5)
+    seen: set[bool] = set()
+    for number in range(300):
+        state = job.at("k", entries(config))
+        chance, name = rng.random(), rng.choice("abc")
+        if chance < 0.3:
+            state.put(name, rng.choice([None, [number]]))
+        elif chance < 0.4:
+            state.remove(name)
+        elif chance < 0.45:
+            state.clear()
+        if rng.random() < 0.3:
+            job.step()
+            job.move_time((number + 1) * TTL_MS // 4)
+            state = job.at("k", entries(config))
+        is_empty = state.is_empty()
+        if rng.random() < 0.7:
+            assert is_empty == (not state.keys())
+            seen.add(is_empty)
+    assert seen == {True, False}
 
 
 @of_all_kinds
