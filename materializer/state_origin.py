@@ -128,6 +128,31 @@ def find_start(
         raise type(error)(problem, **error.context) from error
 
 
+def check_start(seq: int, own: ObjectStore, query_id: str | None) -> None:
+    """Raise `StateMissingError` if a query is to start from a checkpoint of its job that is not there.
+
+    Its first batch would find that, too, but by then the run has made the job if it is new, or fenced another one off.
+    A query that has begun, and one for which an operator has chosen, do not start from it (see `find_start`).
+
+    Args:
+        seq: Of the checkpoint.
+        own: The store of the job, which may not exist yet.
+        query_id: Of Spark's checkpoint location; None for a new one.
+    """
+    reader = _reader_of(own)
+    head = None if reader is None else reader.head()
+    if reader is not None and head is not None:
+        newest = reader.newest_under(head)
+        if next_restore(head) is not None or (newest is not None and newest.query_id == query_id):
+            return
+        if reader.find_commit(seq) is not None:
+            return
+    raise StateMissingError(
+        f"there is no commit with seq {seq} to start from in {own.url}; choose one that the job still has "
+        "(`varve checkpoints`), or correct the job's name or storage"
+    )
+
+
 def _reader_of(store: ObjectStore) -> ChainReader | None:
     """Of the chain of the job at the store's root; None if there is no job."""
     try:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.generic_types import refuse_stored
 from varve.changelog.schema_history import words
-from varve.materializer.state_origin import CLONE, clone_origin, copy_origin, find_start, is_location
+from varve.materializer.state_origin import CLONE, check_start, clone_origin, copy_origin, find_start, is_location
 from varve.materializer.supervised_process import SupervisedMaterializer
 from varve.spark_integration.anchors import Anchors
 from varve.spark_integration.arrow_batch_limit import ArrowBatchLimit
@@ -51,6 +51,7 @@ from varve.storage.import_plan import begins_after
 from varve.storage.job_run import JobRun, NewJob
 from varve.storage.job_storage import check_job_storage, new_job_storage
 from varve.storage.job_store import JobStore
+from varve.storage.layout import LATEST
 from varve.storage.log_store import check_log
 from varve.storage.open_store import open_store
 from varve.storage.preflight import check_store
@@ -464,9 +465,12 @@ class Coordinator:
 def _origin(spark: SparkSession, plan: JobPlan, store: ObjectStore) -> StateOrigin | None:
     """The state elsewhere that the query is to start from; None if it has begun, or starts in the ordinary way."""
     restore = plan.config.restore
-    if not is_location(restore):
+    if restore is None or restore == LATEST:
         return None
     query_id = SparkCheckpoint(spark, plan.checkpoint_location).known_query_id()
+    if not is_location(restore):
+        check_start(int(restore), store, query_id)
+        return None
     origin = find_start(str(restore), store, query_id, plan.config.storage_options)
     if origin is None:
         return None

@@ -92,6 +92,26 @@ def test_a_new_query_can_start_from_the_state_and_its_batch_ids_begin_at_zero_ag
     assert before == in_order(job.expected)
 
 
+@pytest.mark.parametrize("name", ["job", "unknown"])
+def test_a_start_from_a_checkpoint_that_is_not_there_leaves_nothing(job: KeyedJob, name: str) -> None:
+    """It made the job if it was new, fenced another run off if not, and failed with its first batch."""
+    fresh = KeyedJob(job.spark, job.directory, name=name, source="later", checkpoint="new")
+    fresh.conf = {"execution.state-recovery.path": "999"}
+    fresh.add(("a", 5))
+    state = job.directory / "state"
+    before = sorted(path for path in state.rglob("*") if path.is_file())
+    with pytest.raises(StateMissingError, match="no commit with seq 999"):
+        fresh.run()
+    assert sorted(path for path in state.rglob("*") if path.is_file()) == before
+
+
+def test_a_query_that_has_begun_goes_on_whatever_checkpoint_it_was_to_start_from(job: KeyedJob) -> None:
+    job.conf = {"execution.state-recovery.path": "999"}
+    job.add(("a", 5))
+    job.run()
+    assert job.rows() == in_order(job.expected)
+
+
 def test_an_operator_whose_state_would_be_lost_is_refused(job: KeyedJob) -> None:
     stream = job.environment().from_dataframe(job.stream.read())
     processed = stream.key_by("k").process(job.function, job.output, uid="renamed")
