@@ -14,6 +14,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from varve.spark_integration.anchor import to_partitions
+from varve.spark_integration.arrow_map import map_in_arrow
 from varve.spark_integration.column_name import quoted
 from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.spark_integration.protocol import (
@@ -148,7 +149,7 @@ class BatchExecution:
         else:
             keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
         pump = make_pump(encode_message(request), function, executed)
-        answer = self._kept(keyed.mapInArrow(pump, answer_struct(plan.output_schema)), parallelism)
+        answer = self._kept(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
         summaries = self._collect(answer, request)
         failed = next((s for s in summaries if s.error is not None), None)
         if failed is not None and failed.error is not None:

@@ -17,6 +17,7 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from varve.spark_integration.arrow_map import map_in_arrow
 from varve.spark_integration.event_times import event_times_ms
 from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varve.spark_integration.operator_runner import user_error
@@ -176,7 +177,7 @@ def applied(rows: DataFrame, task: ChainTask, output_schema: StructType) -> Data
     if task.is_whole:  # all columns of the row of a failure are null
         fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]
         output_schema = StructType([*fields, StructField(FAILURE_COLUMN, StringType())])
-    return rows.mapInArrow(task, output_schema)
+    return map_in_arrow(rows, task, output_schema)
 
 
 def without_failures(rows: DataFrame) -> DataFrame:

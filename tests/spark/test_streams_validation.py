@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
+from tests.spark.conftest import FileStream
 from varve.spark_integration import stream_writer
 from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage
 from varve.spark_integration.environment import StreamExecutionEnvironment
@@ -29,6 +30,11 @@ pytestmark = pytest.mark.spark
 class Same(KeyedProcessFunction):
     def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
         yield value.k, value.v
+
+
+class Whole(KeyedProcessFunction):
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Any:
+        yield tuple(value)
 
 
 @pytest.fixture
@@ -316,3 +322,22 @@ def test_a_limit_of_pythons_memory_is_said_at_the_start(
     monkeypatch.setattr(stream_writer, "memory_warning", lambda _: memory_warning(given.get))
     writer.start().awaitTermination()
     assert "spark.executor.pyspark.memory=2g limits the address space" in caplog.text
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+def test_columns_may_have_dots_and_backticks_in_their_names(
+    spark: SparkSession, env: StreamExecutionEnvironment, tmp_path: Path, *, is_mapped: bool
+) -> None:
+    """The first batch failed with an error of PySpark's about a column that nobody had asked for."""
+    rows = FileStream(spark, tmp_path / "dotted", "`k.a` string, `v``b` long")
+    rows.add('{"k.a": "x", "v`b": 7}')
+    env.configure("materializer.mode", "off").set_parallelism(1)
+    stream = env.from_dataframe(rows.read())
+    keyed = stream.map(lambda row: row).key_by(lambda row: row["k.a"]) if is_mapped else stream.key_by("k.a")
+    first = keyed.process(Whole(), "`k.c` string, `v.d` long", uid="first")
+    second = first.key_by("k.c").process(Whole(), "`k.e` string, `v.f` long", uid="second")
+    found: list[Any] = []
+    writer = second.foreach_batch(lambda df, _: found.extend(df.collect())).query_name("job")
+    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+    query.awaitTermination()
+    assert [row.asDict() for row in found] == [{"k.e": "x", "v.f": 7}]
