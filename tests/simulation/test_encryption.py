@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
-from tests.materializer_world import World
+from tests.materializer_world import CONFIG, IDLE, World
 from tests.started_job import MAKERS, Started, fill, origin_of
 from varve.changelog.state_reader import open_state
 from varve.materializer.cli import main
@@ -106,6 +107,38 @@ def test_a_retired_key_is_not_needed_once_everything_was_replaced(
         assert old.isdisjoint(encrypted.names("snapdata/"))
     done = CliRunner().invoke(main, ["verify", "job", "--storage", str(encrypted.directory / "storage")])
     assert done.exit_code == 0, done.output
+
+
+@pytest.mark.parametrize("log_batches", [1000, 1])
+def test_a_rotation_completes_in_a_job_whose_state_does_not_change(
+    encrypted: World, monkeypatch: pytest.MonkeyPatch, log_batches: int
+) -> None:
+    """`--once` passes over ranges without changes for `log-batches` batches; docs/security.md says how they are not."""
+    fill(encrypted)
+
+    def idle(count: int) -> None:
+        for _ in range(count):
+            encrypted.clock.advance(1)
+            encrypted.wait_for_pack()
+            encrypted.job.commit(IDLE)
+
+    settling = encrypted.sidecar()
+    for _ in range(3):
+        assert settling.fold()
+        idle(3)
+    assert len(settling.materialized) == 4, "the third round had nothing to do"
+    monkeypatch.setenv(KEY_VARIABLE, f"{OTHER},{KEY}")
+    encrypted.job.store = encrypted.store = JobStore(encrypted.root, "job")
+    encrypted.job.start()
+    idle(3)
+    sidecar = encrypted.sidecar(replace(CONFIG, log_batches=log_batches), place="rotating")
+    for _ in range(3):
+        assert sidecar.fold()
+        idle(12)
+    assert sidecar.fold()
+    monkeypatch.setenv(KEY_VARIABLE, OTHER)
+    done = CliRunner().invoke(main, ["verify", "job", "--storage", str(encrypted.directory / "storage")])
+    assert done.exit_code == (log_batches > 1), done.output
 
 
 def test_tools_need_the_key_and_say_so(encrypted: World, monkeypatch: pytest.MonkeyPatch) -> None:
