@@ -40,6 +40,7 @@ from varve.storage.records import (
     StateSource,
     TableFile,
     Tile,
+    ValueVersion,
     encode_entry,
     encode_record,
 )
@@ -122,6 +123,23 @@ COMMIT = Commit(
     path=(Link(5, token(5)), Link(6, token(6))),
 )
 RETAINED_COMMIT = msgspec.structs.replace(COMMIT, retained_from=6)
+EVOLVED = StateSchema(
+    name="orders",
+    kind="value",
+    value_type="1:row<total:long,currency:string>",
+    version=2,
+    defaults={"currency": b"\x03CHF"},
+    earlier=(
+        ValueVersion(value_type="1:row<total:int>"),
+        ValueVersion(value_type="1:row<total:long>", defaults={"total": b"\x00"}),
+    ),
+)
+TIMERS = StateSchema(name="timers", kind="timers", value_type="1:long", namespace_type="1:string")
+EVOLVED_COMMIT = msgspec.structs.replace(
+    COMMIT,
+    watermark_before_ms=1_699_999_998_000,
+    operators=(msgspec.structs.replace(LAYOUT, states=(EVOLVED, TIMERS)),),
+)
 FULL_COMMIT = Commit(
     seq=9,
     token=token(9),
@@ -347,12 +365,14 @@ ENTRIES: dict[str, tuple[Entry, bytes]] = {
     "commit-import.bin": (IMPORT, b""),
     "fence-chosen.bin": (CHOSEN_FENCE, b""),
     "commit-retained.bin": (RETAINED_COMMIT, INLINE),
+    "commit-evolved.bin": (EVOLVED_COMMIT, INLINE),
     "fence-retained.bin": (msgspec.structs.replace(FENCE, retained_from=6), b""),
 }
 RECORDS: dict[str, JobRecord | SnapshotDescriptor | Pin | Savepoint] = {
     "job.bin": JOB,
     "snapshot.bin": SNAPSHOT,
     "snapshot-aborted.bin": ABORTED,
+    "snapshot-later.bin": msgspec.structs.replace(SNAPSHOT, number=4, base=Link(4, token(4))),
     "pin.bin": PIN,
     "pin-checked.bin": msgspec.structs.replace(PIN, is_checked=True),
     "job-started.bin": STARTED_JOB,
