@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import click
@@ -14,7 +15,7 @@ from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.parameter_types import FiniteRange
 from varve.materializer.storage_parameters import job_chain, open_root, storage_parameters
 from varve.storage import layout
-from varve.storage.chain_reader import ChainReader
+from varve.storage.chain_reader import ChainReader, in_parallel
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
 from varve.storage.errors import MissingObjectError, VarveError
@@ -127,7 +128,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
     """List the jobs of a storage."""
     try:
         root = open_root(storage_url, storage_options)
-        lines = [_job_line_or_error(name, root) for name in job_names(root)]
+        lines = in_parallel(partial(_job_line_or_error, root=root), job_names(root))
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json, rare=("chosen_seq", "chosen_batch", "error"))
@@ -181,7 +182,8 @@ def sweep(
         if job is not None:
             swept = [_sweep(open_job(root, job), job, root, grace_hours * 3600, dry_run=dry_run)]
         else:
-            swept = [_sweep_or_error(name, root, grace_hours * 3600, dry_run=dry_run) for name in job_names(root)]
+            one = partial(_sweep_or_error, root=root, grace_s=grace_hours * 3600, dry_run=dry_run)
+            swept = in_parallel(one, job_names(root))
     except VarveError as error:
         raise click.ClickException(str(error)) from error
     if as_json:

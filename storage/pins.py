@@ -10,12 +10,14 @@ works with a cut that its owner has found to be low enough.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from varve.storage import layout
 from varve.storage.backoff import Backoff
+from varve.storage.chain_reader import in_parallel
 from varve.storage.cut import cut_of
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
 from varve.storage.records import Pin, decode_record, encode_record
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from varve.storage.chain_reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.cut import Cut
+    from varve.storage.object_store import ObjectStore
     from varve.storage.records import Commit
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
@@ -130,16 +133,19 @@ def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
 
 def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
     """All pins, damaged ones included."""
-    found: list[ListedPin] = []
-    for meta in reader.store.list(layout.PINS):
-        name = layout.text_of(meta.name)
-        try:
-            found.append(ListedPin(name, decode_record(reader.store.get(meta.name), Pin, meta.name)))
-        except MissingObjectError:
-            continue
-        except CorruptDataError as error:
-            found.append(ListedPin(name, _damaged(name, error)))
-    return tuple(found)
+    names = [meta.name for meta in reader.store.list(layout.PINS)]
+    found = in_parallel(partial(_listed, reader.store), names)
+    return tuple(one for one in found if one is not None)
+
+
+def _listed(store: ObjectStore, object_name: str) -> ListedPin | None:
+    name = layout.text_of(object_name)
+    try:
+        return ListedPin(name, decode_record(store.get(object_name), Pin, object_name))
+    except MissingObjectError:
+        return None
+    except CorruptDataError as error:
+        return ListedPin(name, _damaged(name, error))
 
 
 def _damaged(name: str, error: CorruptDataError) -> CorruptDataError:

@@ -10,11 +10,13 @@ Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collecti
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
 from varve.storage import layout
+from varve.storage.chain_reader import in_parallel
 from varve.storage.claim import claim
 from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.pins import create_pin, release_pin
@@ -108,7 +110,8 @@ def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
     """
     before: list[tuple[str, str | None]] | None = None
     for _ in range(LIST_TRIES):
-        listed = [(meta.name, _find(store, meta.name)) for meta in store.list(layout.SAVEPOINTS)]
+        names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
+        listed = list(zip(names, in_parallel(partial(_find, store), names), strict=True))
         tokens = [(name, found and found.token) for name, found in listed]  # a name may be another savepoint's by now
         if tokens == before:
             return tuple(found for _, found in listed if found is not None)
@@ -125,15 +128,16 @@ class ListedSavepoint(NamedTuple):
 
 def list_all_savepoints(store: ObjectStore) -> tuple[ListedSavepoint, ...]:
     """All savepoints, by name, holds and damaged ones included; for people."""
-    found: list[ListedSavepoint] = []
-    for meta in store.list(layout.SAVEPOINTS):
-        try:
-            one = _find(store, meta.name)
-        except CorruptDataError as error:
-            one = error
-        if one is not None:
-            found.append(ListedSavepoint(layout.text_of(meta.name), one))
-    return tuple(found)
+    names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
+    listed = zip(names, in_parallel(partial(_find_or_error, store), names), strict=True)
+    return tuple(ListedSavepoint(layout.text_of(name), found) for name, found in listed if found is not None)
+
+
+def _find_or_error(store: ObjectStore, name: str) -> Savepoint | CorruptDataError | None:
+    try:
+        return _find(store, name)
+    except CorruptDataError as error:
+        return error
 
 
 def _find(store: ObjectStore, name: str) -> Savepoint | None:

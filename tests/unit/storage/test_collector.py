@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, results_of
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
+from varve.storage.chain_reader import READ_THREADS
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.collector import UPLOAD_GRACE_S, Collector, CollectReport
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MayHaveHappenedError, MissingObjectError
@@ -24,7 +27,7 @@ from varve.storage.records import (
     SnapshotFloor,
     encode_record,
 )
-from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
+from varve.storage.savepoints import create_native, delete_savepoint, list_all_savepoints, list_savepoints
 from varve.storage.snapshots import SnapshotReader, list_snapshots, next_number, publish
 
 FULL = CommitPolicy(full_every=1)
@@ -333,6 +336,26 @@ class TestSavepoints:
         lists: list[str] = []
         job.store.list = replaced  # type: ignore[assignment,method-assign]
         assert list_savepoints(job.store) == tuple(made)
+
+
+def test_pins_and_savepoints_are_read_side_by_side() -> None:
+    """One after the other, 500 of them on S3 cost each collection half a minute."""
+    job = ChainJob(FULL)
+    commit = empty(job.driver(0), 0)
+    pins = [create_pin(job.reader, commit, "a reader", job.clock, job.tokens) for _ in range(READ_THREADS)]
+    for n in range(READ_THREADS):
+        create_native(job.reader, commit, f"s{n}", job="job", holder="h", clock=job.clock, tokens=job.tokens)
+    all_at_once, get = threading.Barrier(READ_THREADS, timeout=10), job.store.get
+
+    def meeting(name: str) -> bytes:
+        if name.startswith((layout.PINS, layout.SAVEPOINTS)):
+            all_at_once.wait()
+        return get(name)
+
+    job.store.get = meeting  # type: ignore[method-assign]
+    assert list_pins(job.reader) == tuple(sorted(pins, key=lambda pin: pin.token))
+    assert [one.name for one in list_savepoints(job.store)] == [f"s{n}" for n in range(READ_THREADS)]
+    assert [one.name for one in list_all_savepoints(job.store)] == [f"s{n}" for n in range(READ_THREADS)]
 
 
 class TestPins:
