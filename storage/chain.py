@@ -137,8 +137,8 @@ class Chain:
         """The state to go on from: the executed batch's base, or the adopted commit."""
         line = self._reader.load_line(base_link(decision), self._max_parallelism)
         # A run of few batches would never know as many commits as are retained, and so never raise the cut.
-        older = self._reader.commits_before(line, policy.retained - len(line.commits), cut_of(self.fence))
-        return chain_state.begin(self.fence, line.view, (*older, *line.commits), policy)
+        older = self._reader.retained_before(line, policy.retained - len(line.commits), cut_of(self.fence))
+        return chain_state.begin(self.fence, line.view, line.commits, policy, older)
 
     def append(self, plan: CommitPlan) -> float:
         """Put the planned entry at its slot; when this returns, it is durable and this run's.

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from varve.storage import layout
+from varve.storage.cut import Retained
 from varve.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
 from varve.storage.frame import MAGIC, PREFIX_BYTES
 from varve.storage.line_view import LineView, StoredCommit, resolve
@@ -47,6 +48,13 @@ class Line(NamedTuple):
 
     view: LineView
     commits: tuple[Commit, ...]
+
+
+class _Older(NamedTuple):
+    """What counts of a commit before those that a view was read from."""
+
+    retained: Retained
+    parent: Link
 
 
 class ChainReader:
@@ -164,24 +172,29 @@ class ChainReader:
         full, *path = in_parallel(self.read_commit, (base.commit.full, *base.commit.path))
         return Line(resolve(base, full, path), (full.commit, *(p.commit for p in path), base.commit))
 
-    def commits_before(self, line: Line, count: int, cut: Cut) -> tuple[Commit, ...]:
+    def retained_before(self, line: Line, count: int, cut: Cut) -> tuple[Retained, ...]:
         """The newest commits of the line that are older than those it was read from, at most `count`, oldest first.
 
-        It ends at the first one that is not complete by the cut, gone or damaged.
+        It ends at the first one that is not complete by the cut, gone or damaged. Thousands may be retained, each of
+        megabytes if there are thousands of partitions: only those that are just being read are in memory (I10).
         """
         if not line.commits or count < 1:
             return ()
         at = line.commits[0].parent
         ahead = [link for link in line.view.line if link.seq <= at.seq][-count:]
-        known = dict(zip(ahead, in_parallel(self.find_link, ahead), strict=True))
-        found: list[Commit] = []
+        known = dict(zip(ahead, in_parallel(self._find_older, ahead), strict=True))
+        found: list[Retained] = []
         while at != ORIGIN and len(found) < count:
-            commit = known[at] if at in known else self.find_link(at)
-            if commit is None or not cut.is_complete(commit):
+            older = known[at] if at in known else self._find_older(at)
+            if older is None or not cut.is_complete(older.retained):
                 break
-            found.append(commit)
-            at = commit.parent
+            found.append(older.retained)
+            at = older.parent
         return tuple(reversed(found))
+
+    def _find_older(self, link: Link) -> _Older | None:
+        commit = self.find_link(link)
+        return None if commit is None else _Older(Retained(commit.seq, commit.needs_from), commit.parent)
 
     def _find(self, seq: int) -> Entry | None:
         try:

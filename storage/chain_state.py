@@ -164,7 +164,9 @@ class ChainState:
         return 0 if is_full else self.put_off_to
 
 
-def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy) -> ChainState:
+def begin(
+    fence: Fence, view: LineView, commits: Sequence[Commit], policy: CommitPolicy, older: Sequence[Retained] = ()
+) -> ChainState:
     """The state of a run that owns `fence` and starts from the view's base.
 
     Args:
@@ -172,6 +174,7 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         view: The base's view, or the empty one.
         commits: The newest commits of the base's line that are known, oldest first, the base last; empty without base.
         policy: How many commits are retained.
+        older: The commits before these, as far as they are complete and retained, oldest first.
     """
     base = commits[-1] if commits else None
     index = SegmentIndex.of(view.segments)
@@ -186,7 +189,7 @@ def begin(fence: Fence, view: LineView, commits: Sequence[Commit], policy: Commi
         floors=tuple(sorted(fence.floors, key=RANGE_OF)),
         base=base,
         view=view,
-        retained=tuple(Retained(c.seq, c.needs_from) for c in commits[-policy.retained :]),
+        retained=(*older, *(Retained(c.seq, c.needs_from) for c in commits))[-policy.retained :],
         index=index,
         log_commits=index.count_commits(),
         adopted_key_groups=sum(_adopted_key_groups(c) for c in commits if c.seq > view.full.seq),
