@@ -178,14 +178,31 @@ def _key_group_column(changes: StateChanges) -> Column:
 def _column(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> Column:
     try:
         if len(stored) <= _ROWS_AT_ONCE:
-            return type_.to_arrow(stored)
-        pieces = range(0, len(stored), _ROWS_AT_ONCE)
-        return arrow.concat_arrays([type_.to_arrow(stored[i : i + _ROWS_AT_ONCE]) for i in pieces])
+            pieces: list[Column] = [type_.to_arrow(stored)]
+        else:
+            begins = range(0, len(stored), _ROWS_AT_ONCE)
+            pieces = [type_.to_arrow(stored[i : i + _ROWS_AT_ONCE]) for i in begins]
     except _MISFIT as error:
         raise InvalidRequestError(
             f"state {changes.schema.name!r}: {_offender(type_, stored, changes, what)} does not fit type "
             f"{type_.type_string()}: {error}; correct the function that writes it, or the state's type"
         ) from error
+    return _joined(pieces, changes, what)
+
+
+def _joined(pieces: list[Column], changes: StateChanges, what: str) -> Column:
+    """The column of these pieces. One of more than 2 GiB Arrow refuses to join, or makes several arrays of it."""
+    overflow: Exception | None = None
+    if not any(isinstance(piece, pa.ChunkedArray) for piece in pieces):
+        try:
+            return pieces[0] if len(pieces) == 1 else arrow.concat_arrays(pieces)
+        except pa.ArrowInvalid as error:
+            overflow = error
+    raise InvalidRequestError(
+        f"state {changes.schema.name!r}: each {what} of {len(changes)} changes fits, but together they have more than "
+        "the 2 GiB that are stored at once; let a task take fewer rows at once (lower "
+        "spark.sql.execution.arrow.maxRecordsPerBatch, or use more partitions), or keep less in each"
+    ) from overflow
 
 
 def _offender(type_: TypeInformation, stored: Sequence[Any], changes: StateChanges, what: str) -> str:

@@ -139,6 +139,27 @@ def test_a_misfit_in_a_later_piece_names_its_key() -> None:
         encode_segment(segment_header(1), [rows])
 
 
+@pytest.mark.parametrize("rows", [3, 5_000])
+def test_changes_of_more_than_a_column_holds_say_what_to_do(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three values of 800 MB in one batch ended in pyarrow's TypeError, 5,000 of 500 KB in advice about a type."""
+    binary = Types.BINARY()
+    schema = StateSchema(name="large", kind="value", value_type=binary.type_string())
+    changes = StateChanges(schema, [1] * rows, [f"k{i}" for i in range(rows)], None, None, [b"x"] * rows)
+    real = type(binary).to_arrow
+
+    def as_of_gigabytes(type_: Any, stored: Any) -> Any:
+        column = real(type_, stored)
+        return pa.chunked_array([column[:1], column[1:]]) if rows == 3 else column
+
+    def overflowing(_: Any) -> Any:
+        raise pa.ArrowInvalid("offset overflow while concatenating arrays")
+
+    monkeypatch.setattr(type(binary), "to_arrow", as_of_gigabytes)
+    monkeypatch.setattr(pa, "concat_arrays", overflowing)
+    with pytest.raises(InvalidRequestError, match="2 GiB that are stored at once; let a task take fewer rows"):
+        encode_segment(segment_header(1), [changes])
+
+
 def test_only_accepted_key_groups_are_decoded() -> None:
     segment = decode_segment(encode_segment(segment_header(1), BATCH.rows()), "s")
     groups = {group for change in segment.changes() for group in change.key_groups}
