@@ -79,6 +79,8 @@ LONG_LOG: Final = 1 << 12
 """References of a full entry that take a few milliseconds to encode."""
 LARGE_LOG_BYTES: Final = ENTRY_BYTES_MAX // 2
 """Of references, encoded: a full entry with so many of them may be too large unless it adopts snapshots."""
+FEWER_PARTITIONS: Final = "the partitions of all operators are too many for an entry; lower parallelism.default"
+"""Each takes some 140 bytes of an entry, whether it has changed or not."""
 
 
 def adopts_now(state: ChainState, pack: Pack | None) -> bool:
@@ -379,7 +381,10 @@ def _too_large(plan: CommitPlan, pack_failure: VarveError | None) -> VarveError:
     """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
     size, commit = _size(plan), plan.commit
     if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
-        problem = f"{size}; run the materializer, so that the log becomes shorter"
+        cures = ["run the materializer, so that the log becomes shorter"] if commit.log else []
+        if len(commit.parts) > LONG_LOG or not commit.log:
+            cures.append(FEWER_PARTITIONS)
+        problem = f"{size}; {'; if it runs, '.join(cures)}"
         return InvalidRequestError(problem, batch=commit.batch, epoch=commit.epoch)
     error = DidNotHappenError(
         f"{size}, because the log since the last full entry could not be stored as a pack; repair the storage of the "

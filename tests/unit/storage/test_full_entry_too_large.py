@@ -125,3 +125,11 @@ def test_a_full_entry_that_is_too_large_is_tried_again_a_few_commits_later() -> 
     assert due[first:] == put_off[first:] == [True, False, True, False]
     assert driver.state.must_be_full(POLICY)
     assert driver.state.is_full_due(POLICY)
+
+
+def test_an_entry_that_is_too_large_without_any_log_has_too_many_partitions() -> None:
+    """The first batch of 200 operators with 1,000 partitions said that the materializer would help; it has no log."""
+    driver = ChainJob().driver(0)
+    with pytest.raises(InvalidRequestError, match=r"too many for an entry; lower parallelism\.default") as caught:
+        driver.plan(0, results_of([b""] * 8, tag="t" * 3_000))
+    assert "materializer" not in str(caught.value)
