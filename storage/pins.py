@@ -75,7 +75,7 @@ def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
         return
     raise DidNotHappenError(
         f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
-        f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; pin a newer commit",
+        f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; choose a newer checkpoint",
         batch=commit.batch,
     )
 

@@ -380,7 +380,7 @@ class TestPins:
         commit = empty(driver, 0)
         for n in range(1, 3):
             empty(driver, n)
-        with pytest.raises(DidNotHappenError, match="pin a newer commit"):
+        with pytest.raises(DidNotHappenError, match="choose a newer checkpoint"):
             create_pin(job.reader, commit, "late", job.clock, job.tokens)
         assert list_pins(job.reader) == ()
 
@@ -416,7 +416,7 @@ class TestPins:
                 empty(driver, n)
 
         job.store.put = put  # type: ignore[method-assign]
-        with pytest.raises(DidNotHappenError, match="pin a newer commit"):
+        with pytest.raises(DidNotHappenError, match="choose a newer checkpoint"):
             create_pin(job.reader, commit, "unlucky", job.clock, job.tokens)
 
     def test_a_pin_that_cannot_be_written_leaves_nothing(self) -> None:
