@@ -24,6 +24,11 @@ _DIRECT: Final = getattr(os, "O_DIRECT", 0)
 _buffers: Final = threading.local()
 
 
+def prepare_direct_write() -> None:
+    """Get the memory of this thread's direct writes, if it has none yet; it takes what a write of it takes."""
+    _aligned()
+
+
 def write_direct(descriptor: int, data: memoryview, offset: int = 0) -> int:
     """Write the beginning of `data` at `offset`, where the file has nothing yet; the caller writes the rest.
 
@@ -68,5 +73,6 @@ def _aligned() -> memoryview:
     buffer: memoryview | None = getattr(_buffers, "view", None)
     if buffer is None:
         private = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS  # the default is shared with forked processes
-        buffer = _buffers.view = memoryview(mmap.mmap(-1, _PIECE_BYTES, flags=private))
+        flags = private | getattr(mmap, "MAP_POPULATE", 0)
+        buffer = _buffers.view = memoryview(mmap.mmap(-1, _PIECE_BYTES, flags=flags))
     return buffer

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.direct_write import write_direct
+from varve.storage.direct_write import prepare_direct_write, write_direct
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 from varve.storage.joined_crc32 import join_crc32
 from varve.storage.local_errors import happened_not
@@ -174,6 +174,8 @@ class _Parts:
 
     def _write(self, offset: int, data: bytes, read_s: float) -> None:
         is_direct = self._times is not None and self._times.is_direct_next()
+        if is_direct:
+            prepare_direct_write()  # once per thread, so it says nothing of this way
         begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
