@@ -381,8 +381,9 @@ def _too_large(plan: CommitPlan, pack_failure: VarveError | None) -> VarveError:
     """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
     size, commit = _size(plan), plan.commit
     if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
-        cures = ["run the materializer, so that the log becomes shorter"] if commit.log else []
-        if len(commit.parts) > LONG_LOG or not commit.log:
+        has_many_parts = len(commit.parts) > LONG_LOG
+        cures = ["run the materializer, so that the log becomes shorter"] if commit.log or not has_many_parts else []
+        if has_many_parts:
             cures.append(FEWER_PARTITIONS)
         problem = f"{size}; {'; if it runs, '.join(cures)}"
         return InvalidRequestError(problem, batch=commit.batch, epoch=commit.epoch)
