@@ -33,7 +33,7 @@ from varve.changelog.restore import RestoreTarget, restore_store
 from varve.changelog.state_columns import StateColumns
 from varve.storage.chain_reader import ChainReader
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
 from varve.storage.job import read_job
 from varve.storage.jobs import open_job
 from varve.storage.open_store import open_store
@@ -240,9 +240,8 @@ class StateReader:
         try:
             yield
         except MissingObjectError as error:
-            if kept_now(self.chain).is_complete(self.checkpoint):
-                raise
-            raise self._not_retained() from error
+            self._tell_if_gone(error)
+            raise
 
     def _hold(self) -> None:
         if self._depth == 0 and self._pins:
@@ -259,15 +258,17 @@ class StateReader:
             # It is too late for a pin of one's own, but another reader's may keep the checkpoint.
             if any(pin.needs_from <= self.checkpoint.needs_from for pin in list_pins(self.chain)):
                 return None
-            if kept_now(self.chain).is_complete(self.checkpoint):
-                raise
-            raise self._not_retained() from error
+            self._tell_if_gone(error)
+            raise
 
-    def _not_retained(self) -> DidNotHappenError:
-        return DidNotHappenError(
+    def _tell_if_gone(self, error: VarveError) -> None:
+        """Raise `DidNotHappenError`, because of the error, if nothing keeps the checkpoint any more."""
+        if kept_now(self.chain).is_complete(self.checkpoint):
+            return
+        raise DidNotHappenError(
             f"checkpoint {self.checkpoint.seq} (batch {self.checkpoint.batch}) is not retained any more: a part of "
             f"what it needs may be deleted; those that are complete: {told(complete_checkpoints(self.chain))}"
-        )
+        ) from error
 
     def _let_go(self) -> None:
         self._depth -= 1

@@ -29,6 +29,19 @@ def prepare_direct_write() -> None:
     _aligned()
 
 
+def write_at(descriptor: int, data: memoryview, offset: int = 0, *, is_direct: bool) -> int:
+    """Write all of `data` at `offset`, where the file has nothing yet; past the page cache if wanted and possible.
+
+    Moves the descriptor's position. Returns how many bytes went past the page cache. Raises as `write_direct`.
+    """
+    direct_bytes = write_direct(descriptor, data, offset) if is_direct else 0
+    os.lseek(descriptor, offset + direct_bytes, os.SEEK_SET)
+    rest = data[direct_bytes:]
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+    return direct_bytes
+
+
 def write_direct(descriptor: int, data: memoryview, offset: int = 0) -> int:
     """Write the beginning of `data` at `offset`, where the file has nothing yet; the caller writes the rest.
 

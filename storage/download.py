@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.direct_write import prepare_direct_write, write_direct
+from varve.storage.direct_write import prepare_direct_write, write_at
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 from varve.storage.joined_crc32 import join_crc32
 from varve.storage.local_errors import happened_not
@@ -97,7 +97,8 @@ def download(store: ObjectStore, wanted: Sequence[WantedFile], policy: DownloadP
                 one.result()
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-    warm_page_cache([parts.path for parts in large if parts.went_direct], available_bytes() // 2)
+    if cold := [parts.path for parts in large if parts.went_direct]:
+        warm_page_cache(cold, available_bytes() // 2)
 
 
 def file_crc32(path: Path) -> int:
@@ -179,12 +180,8 @@ class _Parts:
         begin_s, begin_cpu_s = time.perf_counter(), time.thread_time()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            written = write_direct(descriptor, memoryview(data), offset) if is_direct else 0
-            self.went_direct |= written > 0
-            rest = memoryview(data)[written:]
-            while rest:
-                more = os.pwrite(descriptor, rest, offset + written)
-                rest, written = rest[more:], written + more
+            if write_at(descriptor, memoryview(data), offset, is_direct=is_direct):
+                self.went_direct = True
         finally:
             os.close(descriptor)
         if self._times is not None:

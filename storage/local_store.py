@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from varve.storage.byte_range import check_range, cut_off
 from varve.storage.clock import SystemTokens
-from varve.storage.direct_write import DIRECT_BYTES_MIN, write_direct
+from varve.storage.direct_write import DIRECT_BYTES_MIN, write_at
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.local_directories import DurableDirectories
 from varve.storage.local_errors import happened_not, may_have_happened
@@ -269,11 +269,7 @@ def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], 
 
 
 def _write_all(data: bytes, file: BinaryIO) -> None:
-    rest = memoryview(data)
-    if len(rest) >= DIRECT_BYTES_MIN:
-        rest = rest[file.seek(write_direct(file.fileno(), rest)) :]
-    while rest:
-        rest = rest[file.write(rest) :]
+    write_at(file.fileno(), memoryview(data), is_direct=len(data) >= DIRECT_BYTES_MIN)
 
 
 def _copy_file(source: Path, file: BinaryIO) -> None:

@@ -9,7 +9,6 @@ import logging
 import os
 import sys
 import threading
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -76,16 +75,13 @@ def _read_all(files: Sequence[FileIO], bytes_max: int) -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _LOWEST_PRIORITY)
     buffer = bytearray(_PIECE_BYTES)
     left = bytes_max
-    with ExitStack() as opened:
-        for file in files:
-            opened.enter_context(file)
-        for file in files:
+    for file in files:
+        with file:
             try:
                 while left > 0 and (read := read_piece(file, buffer)):
                     left -= read
             except OSError as error:
                 _log.debug("%s is not read into the page cache: %s", file.name, error)
-            file.close()
 
 
 def read_piece(file: FileIO, buffer: bytearray) -> int:

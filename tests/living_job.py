@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.keyed_job import KeyedJob
+from tests.mean import Mean
 from tests.working_stores import KINDS
 from varve.changelog.descriptors import (
     AggregatingStateDescriptor,
@@ -50,20 +51,11 @@ class LivingJob(KeyedJob):
             self.crash()
 
 
-class Average(AggregateFunction[int, tuple[int, int], float]):
-    """With an immutable accumulator; the result is of another type."""
+class Average(Mean):
+    """Of integers: with an immutable accumulator; the result is of another type."""
 
     def create_accumulator(self) -> tuple[int, int]:
         return 0, 0
-
-    def add(self, value: int, accumulator: tuple[int, int]) -> tuple[int, int]:
-        return accumulator[0] + 1, accumulator[1] + value
-
-    def get_result(self, accumulator: tuple[int, int]) -> float:
-        return accumulator[1] / accumulator[0]
-
-    def merge(self, acc_a: tuple[int, int], acc_b: tuple[int, int]) -> tuple[int, int]:
-        return acc_a[0] + acc_b[0], acc_a[1] + acc_b[1]
 
 
 class Collect(AggregateFunction[int, list[int], str]):
