@@ -8,12 +8,18 @@ Invariants: I5 (the lists are what the columns say).
 from __future__ import annotations
 
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
 
 from varve.changelog.changes import StateChanges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    import numpy.typing as npt
 
     from varve.storage.records import StateSchema
 
@@ -52,6 +58,24 @@ class DecodedChanges(StateChanges):
         for start in range(0, count, step):
             piece = {name: column.slice(start, step) for name, column in self.columns.items()}
             yield DecodedChanges(self.schema, piece, self._make_lists)
+
+    def by_part(self, lows: Sequence[int]) -> Iterator[tuple[int, DecodedChanges]]:
+        """The rows by part of the key groups, each in the same order: place of the part, its rows, if there are any.
+
+        `lows`: first key group of each part, ascending; no row is of a key group below.
+        """
+        key_groups: npt.NDArray[np.uint16] = self.columns["key_group"].to_numpy()
+        parts: npt.NDArray[np.intp] = np.searchsorted(np.asarray(lows), key_groups, side="right") - 1
+        columns = self.columns
+        if np.any(parts[1:] < parts[:-1]):
+            order = np.argsort(parts, kind="stable")
+            parts = parts[order]
+            columns = {name: column.take(pa.array(order)) for name, column in columns.items()}
+        edges: list[int] = np.searchsorted(parts, np.arange(len(lows) + 1)).tolist()
+        for part, (start, stop) in enumerate(pairwise(edges)):
+            if start < stop:
+                share = {name: column.slice(start, stop - start) for name, column in columns.items()}
+                yield part, DecodedChanges(self.schema, share, self._make_lists)
 
     @cached_property
     def size_bytes(self) -> int:

@@ -16,7 +16,7 @@ from varve.changelog.decoded_changes import DecodedChanges
 from varve.changelog.segment_columns import LIST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from varve.changelog.batch import BatchFolder
     from varve.changelog.segment import Segment, SegmentHeader
@@ -61,30 +61,72 @@ def replay(
         low: First key group of the store, inclusive.
         high: Last key group, exclusive.
     """
-    positions: dict[tuple[int, int], dict[str, int]] = {}
-    pending: list[Batch] = []
-    used = rows = pending_rows = pending_bytes = 0
-    for segment, floors in segments:
-        header = segment.header
-        accepted = accepted_key_groups(header, floors, range(low, high))
-        accepts_all = len(accepted) == header.high - header.low
-        accepts = None if accepts_all else accepted.__contains__
-        pieces = segment.pieces(accepts, wire_ready=store.keeps_wire_forms, bytes_max=FOLD_BYTES) if accepted else ()
-        is_used = False
-        for piece in pieces:
-            is_used = True
-            # The parts of one attempt may come apart, between them segments of other key groups.
-            counters = positions.setdefault((header.seq, header.low), {}) if piece.schema.kind == LIST else None
-            pending.append(Batch((piece,), header.seq, positions=counters))
-            rows += len(piece)
-            pending_rows += len(piece)
-            pending_bytes += piece.size_bytes if isinstance(piece, DecodedChanges) else 0
-            if pending_rows >= FOLD_ROWS or pending_bytes >= FOLD_BYTES:
-                store.fold(pending, version, last=False)
-                pending, pending_rows, pending_bytes = [], 0, 0
-        used += is_used
-    store.fold(pending, version, last=True)
-    return ReplaySummary(used, rows)
+    log = AcceptedLog(segments, range(low, high), wire_ready=store.keeps_wire_forms)
+    pending = PendingFold(store, version)
+    for batch in log:
+        pending.add(batch)
+    store.fold(pending.batches, version, last=True)
+    return ReplaySummary(log.segments, log.rows)
+
+
+class AcceptedLog:
+    """What of a log counts for a store of the key groups `own`: batches with one piece of one state each, in order."""
+
+    def __init__(self, segments: Iterable[FlooredSegment], own: range, *, wire_ready: bool) -> None:
+        """See `Segment.pieces` for `wire_ready`."""
+        self._read = segments
+        self._own = own
+        self._wire_ready = wire_ready
+        self._positions: dict[tuple[int, int], dict[str, int]] = {}
+        self.segments = 0
+        """Segments so far of which something counted."""
+        self.rows = 0
+        """Rows that were given out."""
+
+    def __iter__(self) -> Iterator[Batch]:
+        for segment, floors in self._read:
+            header = segment.header
+            accepted = accepted_key_groups(header, floors, self._own)
+            accepts = None if len(accepted) == header.high - header.low else accepted.__contains__
+            pieces = segment.pieces(accepts, wire_ready=self._wire_ready, bytes_max=FOLD_BYTES) if accepted else ()
+            is_used = False
+            for piece in pieces:
+                is_used = True
+                self.rows += len(piece)
+                # The parts of one attempt may come apart, between them segments of other key groups.
+                is_list = piece.schema.kind == LIST
+                counters = self._positions.setdefault((header.seq, header.low), {}) if is_list else None
+                yield Batch((piece,), header.seq, positions=counters)
+            self.segments += is_used
+
+
+class PendingFold:
+    """Batches on the way to `version` that are folded together."""
+
+    def __init__(self, store: BatchFolder, version: Link) -> None:
+        self._store = store
+        self._version = version
+        self.batches: list[Batch] = []
+        """Not folded yet."""
+        self._rows = self._bytes = 0
+
+    def add(self, batch: Batch) -> None:
+        """Take a batch, and fold if they are many."""
+        self.batches.append(batch)
+        self._rows += sum(map(len, batch.changes))
+        self._bytes += size_of(batch)
+        if self._rows >= FOLD_ROWS or self._bytes >= FOLD_BYTES:
+            self.fold()
+
+    def fold(self) -> None:
+        """Fold what is pending."""
+        self._store.fold(self.batches, self._version, last=False)
+        self.batches, self._rows, self._bytes = [], 0, 0
+
+
+def size_of(batch: Batch) -> int:
+    """Bytes of its columns, about."""
+    return sum(change.size_bytes for change in batch.changes if isinstance(change, DecodedChanges))
 
 
 def accepted_key_groups(header: SegmentHeader, floors: Sequence[KeyGroupFloor], own: range) -> frozenset[int]:

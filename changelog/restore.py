@@ -23,15 +23,14 @@ from varve.storage.records import ORIGIN, SnapshotDescriptor, decode_record
 from varve.storage.tile_cover import KeyGroupFloor
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.changelog.replay import FlooredSegment
     from varve.changelog.rocksdb_store import RocksDBStore
     from varve.changelog.working_store import WorkingStore
     from varve.storage.chain_reader import ChainReader
     from varve.storage.download import DownloadPolicy
-    from varve.storage.line_view import LineView
+    from varve.storage.line_view import LineView, ReplaySegment
     from varve.storage.object_store import ObjectStore
     from varve.storage.records import Link, SnapshotFile, Tile
 
@@ -118,24 +117,21 @@ def catch_up(
     target: RestoreTarget,
     store: ObjectStore,
     state: WorkingStore,
-    seen: Callable[[int], None] | None = None,
     *,
     downloads: DownloadPolicy = DOWNLOADS,
 ) -> ReplaySummary:
-    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit.
-
-    `seen` hears the seq of every segment that was read, in replay order.
-    """
+    """Bring a store at an older commit of the view's line, not older than the tiles, to the view's commit."""
     state.revert()
-    at = state.version.seq
-    floor = (KeyGroupFloor(target.low, target.high, at),)
-    newer = [s for s in view.segments_for(target.operator, target.low, target.high) if s.ref.seq_last > at]
     source = SegmentSource.within(downloads, store)
-    wanted = [segment._replace(floors=floor) for segment in newer]
-    segments = source.read(wanted)
-    if seen is not None:
-        segments = _watched(segments, seen)
+    segments = source.read(log_after(view, target, state.version))
     return replay(state, segments, view.base, low=target.low, high=target.high)
+
+
+def log_after(view: LineView, target: RestoreTarget, version: Link) -> list[ReplaySegment]:
+    """The segments that lead from that version, a commit of the view's line not older than the tiles, to the view's."""
+    floor = (KeyGroupFloor(target.low, target.high, version.seq),)
+    log = view.segments_for(target.operator, target.low, target.high)
+    return [segment._replace(floors=floor) for segment in log if segment.ref.seq_last > version.seq]
 
 
 def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: ChainReader) -> tuple[LineView, ...]:
@@ -155,12 +151,6 @@ def stages_to(view: LineView, target: RestoreTarget, version: Link, reader: Chai
         except (MissingObjectError, CorruptDataError):  # collected, or of the job that this one's state came from
             return ()
     return tuple(stages)
-
-
-def _watched(segments: Iterator[FlooredSegment], seen: Callable[[int], None]) -> Iterator[FlooredSegment]:
-    for one in segments:
-        seen(one.segment.header.seq)
-        yield one
 
 
 def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:

@@ -123,6 +123,7 @@ def write_table_snapshot(
         builder = SstBuilder(directory, own)
         for key, value in _all_rows(states, [rows for _, rows in tables], key_type, range(low, high)):
             builder.add(key, value)
+        builder.finish()  # in a file of their own, so that no file of rows has to be rewritten with them
         builder.add(MARKER_KEY, msgspec.json.encode(marker(operator, key_type, low, high)))
         builder.add(STATES_KEY, msgspec.json.encode(states))
         builder.add(VERSION_KEY, msgspec.json.encode(StoreVersion(at=version)))

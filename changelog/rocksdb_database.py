@@ -23,6 +23,7 @@ from rocksdict import (
 )
 
 from varve.changelog.rocksdb_options import RocksDBOptions, level0_files, rocksdict_options
+from varve.changelog.rocksdb_overlap import SstFile
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -33,11 +34,13 @@ from varve.storage.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from rocksdict import WriteBatch
 
+BATCHES_PER_COMPACTION: Final = 8
+_COMPACTION_TRIGGER: Final = level0_files(0)["level0_file_num_compaction_trigger"]
 _LOCKED: Final = ("lock hold by current process", "While lock file", "No locks available")
 
 
@@ -58,6 +61,9 @@ class Database:
             self._rdict = Rdict(str(directory), rocksdict_options(options, create=create), access_type=access)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
+        self._tolerated = self._calls = 0
+        if not read_only:
+            self._tolerate_files_found(options.level0_files_extra)
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True  # pyright: ignore[reportAttributeAccessIssue] - a property, not a method
         # Batches are sorted by key; the hint then makes each insert a step from the last one (six times faster).
@@ -126,17 +132,55 @@ class Database:
         """About how many of them are neither overwritten nor deleted; too few while nothing was compacted yet."""
         return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
 
+    def files(self) -> list[SstFile]:
+        """All SST files."""
+        return [
+            SstFile(file["name"], file["level"], file["start_key"], file["end_key"], file["size"])
+            for file in self._rdict.live_files()
+        ]
+
     def compact_as_usual(self) -> None:
         """End `RocksDBOptions.level0_files_extra`; what waits is compacted in the background."""
+        self._tolerate_level0_files(self._tolerated)
+
+    def compact_by_and_by(self) -> None:
+        """Called after each batch: have some of the flushed files compacted that there were at the beginning.
+
+        Every `BATCHES_PER_COMPACTION` times those of one cluster (`varve.changelog.rocksdb_overlap`).
+        """
+        self._calls += 1
+        if not self._tolerated or self._calls % BATCHES_PER_COMPACTION:
+            return
+        self._tolerated = max(0, self._level0_files() - _COMPACTION_TRIGGER)
+        self._tolerate_level0_files(self._tolerated)
+
+    def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
+        """Rewrite the files with keys in one of the spans (both ends inclusive) without what was replaced or deleted.
+
+        A flushed file that overlaps no other is moved to the lowest level as it is.
+        """
         try:
-            self._rdict.set_options({name: str(files) for name, files in level0_files(0).items()})
+            for first, last in spans:
+                self._rdict.compact_range(first, last)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 
-    def compact(self) -> None:
-        """Rewrite all files without what has been overwritten or deleted; takes as long as copying them."""
+    def _tolerate_files_found(self, extra: int) -> None:
+        """Let the flushed files be, of which a snapshot may have many, until as many as usual have come on top.
+
+        Otherwise all of the state would be compacted just when the first batches come.
+        """
+        found = self._level0_files()
+        if found >= _COMPACTION_TRIGGER:
+            self._tolerated = found
+            self._tolerate_level0_files(extra + found)
+
+    def _level0_files(self) -> int:
+        return self._rdict.property_int_value("rocksdb.num-files-at-level0") or 0
+
+    def _tolerate_level0_files(self, extra: int) -> None:
         try:
-            self._rdict.compact_range(None, None)
+            self._rdict.set_options({name: str(files) for name, files in level0_files(extra).items()})
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 

@@ -41,6 +41,7 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_overlap import clusters_of, clusters_to_rewrite
 from varve.changelog.rocksdb_sweep import SweepWork, sweep_states
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
@@ -281,10 +282,14 @@ class RocksDBStore:
             raise InvariantError(problem, operator=self.operator)
         self._prepared = None
         self._write_held()
-        self._folding = True
+        is_marked, self._folding = self._folding, True
         builder = self._build(batches, remembers=False)
         after = StoreVersion(at=version) if last else StoreVersion(at=self._version.at, complete_from=needed)
-        self._put(builder.write_batch(), builder, after)
+        if is_marked and after == self._version:
+            self._write_rows(builder.write_batch())
+            self._tell(builder)
+        else:
+            self._put(builder.write_batch(), builder, after)
         self._folding = not last
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
@@ -297,8 +302,9 @@ class RocksDBStore:
             self._prepared = PreparedBatch(tuple(changes), version_seq, builder.write_batch(), builder)
 
     def work_ahead(self) -> None:
-        """See `WorkingStore`: writes some of what is held back."""
+        """See `WorkingStore`: writes some of what is held back, compacts some of what a snapshot brought."""
         self._write_some()
+        self._database.compact_by_and_by()
 
     def flush(self) -> None:
         """Write the memtables to disk: what was applied until now then survives a crash of the process."""
@@ -315,6 +321,7 @@ class RocksDBStore:
         now: BatchTime,
         mutations: Mapping[str, int],
         settings_of: Callable[[TtlRecord], SweepSettings | None],
+        parts: Sequence[range] = (),
     ) -> int:
         """Remove what has expired at `now`, the time of the confirmed state, as far as the sweep comes.
 
@@ -322,6 +329,8 @@ class RocksDBStore:
             now: See above.
             mutations: State name → rows that were written since the last sweep, which bounds the work.
             settings_of: How states are swept; None: not at all.
+            parts: Parts of the key groups that no file may span (`varve.changelog.part_replay`); none if that is of no
+                account.
 
         Returns:
             How many rows were removed.
@@ -339,25 +348,25 @@ class RocksDBStore:
                     rows_written=mutations.get(schema.name, 0),
                     now_ms=now.time_ms,
                 )
-        removed = sweep_states(self._database, works)
+        removed = sweep_states(self._database, works, parts)
         for name, table in self._values.items():
             if removed.get(name):
                 table.forget()
         return sum(removed.values())
 
     def compact(self, ratio: float, size_bytes_min: int) -> bool:
-        """Rewrite the files if much of them is dead; whether they were.
+        """Rewrite some of the files if much of them is dead, or if they are many; whether any were.
 
         Args:
-            ratio: Bytes of files per byte of live data, as RocksDB estimates it, from which on they are rewritten.
-            size_bytes_min: Smaller files are left alone.
+            ratio: Bytes of files per byte of live data, as estimated, above which they never are for long.
+            size_bytes_min: Less is only rewritten for the number of files.
         """
         self.flush()
-        size_bytes = self._database.file_bytes()
-        if size_bytes < size_bytes_min or size_bytes < ratio * self._database.live_bytes_estimate():
-            return False
-        self._database.compact()
-        return True
+        clusters = clusters_of(self._database.files())
+        chosen = clusters_to_rewrite(clusters, ratio, size_bytes_min)
+        compacted = [cluster for cluster in clusters if cluster in chosen or cluster.is_free]
+        self._database.compact((cluster.first, cluster.last) for cluster in compacted)
+        return bool(chosen)
 
     def compact_as_usual(self) -> None:
         """See `RocksDBOptions.level0_files_extra`, which ends."""
@@ -484,10 +493,14 @@ class RocksDBStore:
     def _write(self, batch: WriteBatch, version: StoreVersion, own: StoreMarker | None = None) -> None:
         """Write a batch together with what changed of the metadata."""
         batch.put(VERSION_KEY, msgspec.json.encode(version))
-        if not self._registry.is_confirmed:
-            batch.put(STATES_KEY, self._registry.encoded())
         if own is not None:
             batch.put(MARKER_KEY, msgspec.json.encode(own))
-        self._database.write(batch)
+        self._write_rows(batch)
         self._version = version
+
+    def _write_rows(self, batch: WriteBatch) -> None:
+        """Write a batch, together with the states if they have changed."""
+        if not self._registry.is_confirmed:
+            batch.put(STATES_KEY, self._registry.encoded())
+        self._database.write(batch)
         self._registry.confirm()

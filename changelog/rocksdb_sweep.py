@@ -10,24 +10,28 @@ remembers where it is. Each sweep looks at
 So a sweep costs about as much as the writes before it, and where values expire as fast as they are written, about a
 quarter of the rows at most have expired.
 
+Where no file is to span two parts of the key groups (`varve.changelog.part_replay`), the rows of many slices are
+removed together, part by part.
+
 Invariants: I5 (rows that have expired for every later batch are removed and no others; what is stamped before TTL was
-switched on has `STAMP_MIN`), I10 (a slice is in memory at once).
+switched on has `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in memory at once).
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.rocksdb_key import metadata_key, split_value, successor
+from varve.changelog.rocksdb_key import key_group_start, metadata_key, split_value, successor
 from varve.changelog.stamped_type import STAMP_MIN
 from varve.storage.errors import CorruptDataError
 from varve.storage.records import Record
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from varve.changelog.rocksdb_database import Database
     from varve.changelog.ttl_record import SweepSettings
@@ -36,6 +40,8 @@ SWEEP_KEY: Final = metadata_key("sweep")
 ROWS_PER_WRITE: Final = 4
 WORTH_IT: Final = 4
 """A slice was worth it if one row in so many had expired."""
+HELD_ROWS_MAX: Final = 100_000
+"""Expired rows that are removed together, part by part."""
 
 
 class SweepMark(Record, frozen=True, kw_only=True):
@@ -69,8 +75,13 @@ class Swept(NamedTuple):
     removed: int
 
 
-def sweep(database: Database, work: SweepWork, mark: SweepMark | None) -> Swept:
-    """One sweep of a state, from its mark on; from the end it goes on at the beginning, for one round at most."""
+def sweep(
+    database: Database, work: SweepWork, mark: SweepMark | None, remove: Callable[[list[bytes]], int] | None = None
+) -> Swept:
+    """One sweep of a state, from its mark on; from the end it goes on at the beginning, for one round at most.
+
+    `remove` takes expired rows and gives how many it has not been given before; None: they are removed at once.
+    """
     known = mark or SweepMark(swept_ms=work.now_ms)
     size = work.settings.slice_entries
     needed = max(size, _due(database, work, known))
@@ -78,9 +89,8 @@ def sweep(database: Database, work: SweepWork, mark: SweepMark | None) -> Swept:
     after, looked_at, removed, wraps = known.after, 0, 0, 0
     while looked_at < most:
         found = _slice(database, work, after, size)
-        _remove(database, found.expired)
+        removed += _remove(database, found.expired) if remove is None else remove(found.expired)
         looked_at += found.looked_at
-        removed += len(found.expired)
         after = found.after
         if not after:
             wraps += 1
@@ -91,12 +101,18 @@ def sweep(database: Database, work: SweepWork, mark: SweepMark | None) -> Swept:
     return Swept(SweepMark(after=after, swept_ms=work.now_ms), looked_at, removed)
 
 
-def sweep_states(database: Database, works: Mapping[str, SweepWork]) -> dict[str, int]:
-    """Sweep each of these states once, and remember where that has come to; state name → rows that were removed."""
+def sweep_states(database: Database, works: Mapping[str, SweepWork], parts: Sequence[range] = ()) -> dict[str, int]:
+    """Sweep each of these states once, and remember where that has come to; state name → rows that were removed.
+
+    If there are `parts`, ascending, no file that is written spans two of them.
+    """
     marks, removed = read_marks(database), dict[str, int]()
+    held = _HeldRows(database, parts) if parts and works else None
     for name, work in works.items():
-        swept = sweep(database, work, marks.get(name))
+        swept = sweep(database, work, marks.get(name), None if held is None else held.remove)
         marks[name], removed[name] = swept.mark, swept.removed
+    if held is not None:
+        held.write()
     if marks:
         write_marks(database, marks)
     return removed
@@ -152,10 +168,42 @@ def _slice(database: Database, work: SweepWork, after: bytes, size: int) -> _Sli
     return _Slice(looked_at, expired, b"")
 
 
-def _remove(database: Database, rows: list[bytes]) -> None:
-    if not rows:
-        return
-    batch = WriteBatch(raw_mode=True)
-    for row in rows:
-        batch.delete(row)
-    database.write(batch)
+def _remove(database: Database, rows: list[bytes]) -> int:
+    if rows:
+        batch = WriteBatch(raw_mode=True)
+        for row in rows:
+            batch.delete(row)
+        database.write(batch)
+    return len(rows)
+
+
+class _HeldRows:
+    """Rows that are to be removed part by part."""
+
+    def __init__(self, database: Database, parts: Sequence[range]) -> None:
+        self._database = database
+        self._ends = [key_group_start(part.stop) for part in parts]
+        self._rows: set[bytes] = set()
+
+    def remove(self, rows: list[bytes]) -> int:
+        """Remove these rows, some time; how many are new."""
+        before = len(self._rows)
+        self._rows.update(rows)
+        added = len(self._rows) - before
+        if len(self._rows) >= HELD_ROWS_MAX:
+            self.write()
+        return added
+
+    def write(self) -> None:
+        """Remove what is held, a file for each part that has any of it."""
+        if not self._rows:
+            return
+        self._database.flush()  # what was written before is in files of its own
+        rows = sorted(self._rows)
+        self._rows.clear()
+        start = 0
+        for end in self._ends:
+            stop = bisect_left(rows, end, start)
+            if _remove(self._database, rows[start:stop]):
+                self._database.flush()
+            start = stop

@@ -17,14 +17,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.restore import RestoreTarget, catch_up, restore_store
+from varve.changelog.part_replay import replay_by_part
+from varve.changelog.replay import replay
+from varve.changelog.restore import RestoreTarget, log_after, restore_store
 from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.segment_source import SegmentSource
+from varve.changelog.snapshot_files import DOWNLOADS
+from varve.materializer.fold_parts import fold_parts
 from varve.storage.errors import CorruptDataError, VarveError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Callable, Generator, Iterator
 
     from varve.changelog.batch_time import BatchTime
+    from varve.changelog.replay import FlooredSegment, ReplaySummary
     from varve.changelog.rocksdb_options import RocksDBOptions
     from varve.materializer.range_plan import RangeWork
     from varve.materializer.workspace import Workspace
@@ -50,6 +56,8 @@ class Folded(NamedTuple):
     """Time to restore the tiles."""
     fold_s: float
     """Time to fold the log."""
+    parts: tuple[range, ...]
+    """The parts of the key groups that no new file spans."""
 
 
 class FollowerGiven(NamedTuple):
@@ -87,7 +95,8 @@ def folded(
 def _sweep(fold: Folded, now: BatchTime) -> None:
     """Sweep states with TTL; what was folded bounds the work."""
     mutations = {schema.name: fold.mutations for schema in fold.store.schemas}
-    fold.store.sweep(now, mutations, lambda record: record.cleanup.when_materialized)
+    parts = fold.parts if len(fold.parts) > 1 else ()
+    fold.store.sweep(now, mutations, lambda record: record.cleanup.when_materialized, parts)
 
 
 class _Follower:
@@ -99,6 +108,7 @@ class _Follower:
         self._given = given
         self._workspace = given.workspace
         self._key = work.key
+        self._base_bytes = work.base_bytes or 0
         self._directory = given.workspace.range_directory(work.key)
         key = work.key
         self._target = RestoreTarget(operator=key.operator, key_type=work.key_type, low=key.low, high=key.high)
@@ -128,18 +138,31 @@ class _Follower:
     def _forward(self, store: RocksDBStore, *, restored: bool, fetch_s: float) -> Folded:
         """Fold the log into a copy that is at a commit of the line; closes it if that fails."""
         since, began_s = store.version, self._given.clock.monotonic_s()
-        distance = max(1, self._view.base.seq - since.seq)
-
-        def seen(seq: int) -> None:
-            self._given.progress(max(0, seq - since.seq) / distance)
-
         try:
-            summary = catch_up(self._view, self._target, self._job_store, store, seen)
+            parts, summary = self._fold(store)
         except BaseException:
             store.close()
             raise
         fold_s = self._given.clock.monotonic_s() - began_s
-        return Folded(store, summary.rows, since, restored, fetch_s, fold_s)
+        return Folded(store, summary.rows, since, restored, fetch_s, fold_s, parts)
+
+    def _fold(self, store: RocksDBStore) -> tuple[tuple[range, ...], ReplaySummary]:
+        """Replay the log into a copy; into which parts it went."""
+        since, view, key_groups = store.version, self._view, store.key_groups
+        log = log_after(view, self._target, since)
+        source = SegmentSource.within(DOWNLOADS, self._job_store)
+        distance = max(1, view.base.seq - since.seq)
+
+        def read(begin: float, end: float) -> Iterator[FlooredSegment]:
+            for one in source.read(log):
+                self._given.progress(begin + (end - begin) * max(0, one.segment.header.seq - since.seq) / distance)
+                yield one
+
+        log_bytes = sum(one.ref.data.length for one in log)
+        parts = fold_parts(key_groups, view.max_parallelism, log_bytes, self._base_bytes)
+        if len(parts) > 1:
+            return parts, replay_by_part(store, read, view.base, parts, log_bytes)
+        return parts, replay(store, read(0, 1), view.base, low=key_groups.start, high=key_groups.stop)
 
     def _restored(self) -> Folded:
         """A new copy: the tile first, then the log after it, which is counted."""

@@ -22,7 +22,7 @@ DEFAULT_INTERVAL_MS: Final = 600_000
 """Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""
 DEFAULT_LOG_BYTES: Final = 256 << 20
 DEFAULT_LOG_BATCHES: Final = 1_000
-DEFAULT_LOG_RATIO: Final = 0.1
+DEFAULT_LOG_RATIO: Final = 0.05
 DEFAULT_REPLAY_MS: Final = 60_000
 DEFAULT_MAX_FAILURES: Final = 3
 RATIO_LOG_BYTES_MIN: Final = 1 << 20

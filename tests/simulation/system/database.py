@@ -7,7 +7,7 @@ lost when the process is killed, as with RocksDB without its write-ahead log.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,9 +20,12 @@ from tests.simulation.system.scheduler import Crash
 from varve.changelog import rocksdb_batch, rocksdb_bulk, rocksdb_store, rocksdb_sweep, snapshot_clip
 from varve.changelog.rocksdb_database import Database, rocksdb_error
 from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_overlap import SstFile
 
 FILES_MAX = 4
 """Files from which on they are compacted into one."""
+LEVEL_MAX = 6
+ROWS_END = b"\xff" * 64
 FLUSH_EVERY = 3
 """Writes after which the memory is flushed."""
 _open: set[str] = set()
@@ -75,8 +78,9 @@ class _Manifest(msgspec.Struct):
 class SimulatedDatabase(Crash):
     """In the place of `varve.changelog.rocksdb_database.Database`."""
 
-    def __init__(self, directory: Path, _options: object, *, create: bool, read_only: bool = False) -> None:
+    def __init__(self, directory: Path, options: RocksDBOptions, *, create: bool, read_only: bool = False) -> None:
         self.directory = directory
+        self._files_max = FILES_MAX + options.level0_files_extra
         self._path = str(directory)
         self._read_only = read_only
         self._is_closed = False
@@ -150,8 +154,8 @@ class SimulatedDatabase(Crash):
         if self._dirty or not self._manifest.files:
             self._write_file(sorted(self._dirty.items()))
             self._dirty.clear()
-        if len(self._manifest.files) >= FILES_MAX:
-            self.compact()
+        if len(self._manifest.files) >= self._files_max:
+            self.compact([(b"", ROWS_END)])
 
     def file_bytes(self) -> int:
         return sum((self.directory / file).stat().st_size for file in self._manifest.files)
@@ -159,13 +163,39 @@ class SimulatedDatabase(Crash):
     def live_bytes_estimate(self) -> int:
         return sum(len(key) + len(value) for key, value in self._rows.items())
 
+    def files(self) -> list[SstFile]:
+        """A file is of the lowest level if it overlaps no older one."""
+        found: list[SstFile] = []
+        for name in self._manifest.files:
+            path = self.directory / name
+            keys = [key for key, _ in msgspec.msgpack.decode(path.read_bytes(), type=list[Any])]
+            if keys:
+                first, last = min(keys), max(keys)
+                level = 0 if any(first <= old.last and old.first <= last for old in found) else LEVEL_MAX
+                found.append(SstFile(name, level, first, last, path.stat().st_size))
+        return found
+
     def compact_as_usual(self) -> None:
         """Nothing waits to be compacted."""
 
-    def compact(self) -> None:
-        old = self._manifest.files
-        self._manifest.files = ()
-        self._write_file(sorted(self._rows.items()))
+    def compact_by_and_by(self) -> None:
+        """Files are compacted as soon as there are `FILES_MAX`, whatever a snapshot had."""
+
+    def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
+        for first, last in spans:
+            files = self.files()
+            old = [file.name for file in files if first <= file.last and file.first <= last]
+            if len(old) > 1:
+                self._rewrite(old, first, last)
+
+    def _rewrite(self, old: Sequence[str], first: bytes, last: bytes) -> None:
+        """One file with the live rows of these files, which overlap no others."""
+        self._manifest.files = tuple(name for name in self._manifest.files if name not in old)
+        rows = [(key, value) for key, value in sorted(self._rows.items()) if first <= key <= last]
+        if rows or not self._manifest.files:
+            self._write_file(rows)
+        else:
+            _write_manifest(self.directory, self._manifest)
         for file in old:
             (self.directory / file).unlink()
 

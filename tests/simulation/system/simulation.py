@@ -29,7 +29,8 @@ from tests.simulation.system.spark import RunCheckpoint, SimulatedExecution, cha
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
-from varve.materializer import state_origin
+from varve.changelog import part_replay
+from varve.materializer import fold_parts, state_origin
 from varve.spark_integration import batch_attempt, coordinator
 from varve.spark_integration.operator_summaries import OperatorSummaries
 from varve.storage import hedged_claim, job_run, log_store
@@ -46,6 +47,13 @@ LOG_BATCHES_MAX = 12
 QUIET_STEPS, QUIET_BATCH_STEPS = 4500, 500
 """Steps within which the system must get so far without faults, and how many more for each batch that it must make."""
 MEMORY_DISK = Path("/dev/shm")
+SMALL_PARTS: Any = {
+    (fold_parts, "PART_BYTES_MIN"): 1,
+    (fold_parts, "PART_RATIO_MIN"): 1e-6,
+    (part_replay, "HELD_BYTES"): 1_000,
+    (part_replay, "LOG_BYTES_AT_ONCE"): 4_000,
+}
+"""So little log is folded part by part, and read several times, in half of the seeds."""
 
 
 class SeededTokens:
@@ -290,6 +298,8 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (job_run, "hedges_claims"): lambda _url: system.options.hedged,
         (hedged_claim, "ClaimRequest"): system.claim_request,
     }
+    if system.seed % 2:
+        replaced |= SMALL_PARTS
     with ExitStack() as stack:
         stack.callback(logging.disable, logging.root.manager.disable)
         logging.disable(logging.CRITICAL)

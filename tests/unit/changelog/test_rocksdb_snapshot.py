@@ -60,18 +60,18 @@ def test_a_snapshot_is_the_state_and_shares_unchanged_files(
 
 def test_files_are_rewritten_when_much_of_them_is_dead(open_store: Callable[..., RocksDBStore], tmp_path: Path) -> None:
     store = open_store()
-    batch = BatchChanges(totals={f"key {i}": i for i in range(2_000)})
+    batch = BatchChanges(totals={f"key {i}": i for i in range(20_000)})
     store.apply(batch.rows(), link(1))
     store.compact(1.0, 0)
     assert not store.compact(1.5, 0)
     for version in (2, 3):
-        store.apply(BatchChanges(totals={f"key {i}": -version for i in range(2_000)}).rows(), link(version))
+        store.apply(BatchChanges(totals={f"key {i}": -version for i in range(20_000)}).rows(), link(version))
     assert not store.compact(1.5, 10**9), "small files are left alone"
     assert store.compact(1.5, 0)
     assert not store.compact(1.5, 0)
     store.write_snapshot(tmp_path / "one")
     snapshot = RocksDBStore.open_existing(tmp_path / "one")
-    expected = model_of(BatchChanges(totals={f"key {i}": -3 for i in range(2_000)}))
+    expected = model_of(BatchChanges(totals={f"key {i}": -3 for i in range(20_000)}))
     assert (cells(snapshot), snapshot.version) == (expected.cells(), link(3))
     snapshot.close()
 

@@ -1,0 +1,140 @@
+"""Which SST files of a store are worth rewriting, decided by what overlaps what; pure.
+
+A *cluster* is a set of files whose keys overlap, directly or through others, so that RocksDB rewrites them together.
+Files that never span two parts of the key groups (`varve.changelog.part_replay`) make one cluster per part. Rewriting
+some of them leaves the others' files as they are: they are not uploaded again, and not stored twice until the snapshot
+before can go. RocksDB would do the same by itself, but only with what its levels tell it, and whenever it likes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+LEVEL0_FILES_MAX: Final = 44
+"""So many flushed files a snapshot has at most."""
+DEPTH_MAX: Final = 10
+"""So many of them overlap at most: a read may have to look into each, by its Bloom filter first."""
+REWRITTEN_PART: Final = 0.125
+"""So much of the bytes is rewritten at once, unless the ratio needs more: it is stored twice for a while."""
+USUAL: Final = 0.15
+"""Of the dead bytes that the ratio allows: so many are left alone if there are many clusters."""
+TINY_BYTES: Final = 8 << 10
+"""Smaller clusters, such as the store's record of itself, are rewritten whenever there is more than one file."""
+
+
+class SstFile(NamedTuple):
+    """A file of the database."""
+
+    name: str
+    level: int
+    """0: as it was flushed, above what other levels have."""
+    first: bytes
+    """Lowest key."""
+    last: bytes
+    """Highest key, inclusive."""
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """Files that are rewritten together."""
+
+    files: tuple[SstFile, ...]
+    """At least one; in order of the first key."""
+
+    @property
+    def first(self) -> bytes:
+        """Lowest key."""
+        return self.files[0].first
+
+    @cached_property
+    def last(self) -> bytes:
+        """Highest key, inclusive."""
+        return max(file.last for file in self.files)
+
+    @cached_property
+    def size_bytes(self) -> int:
+        """Of all files."""
+        return sum(file.size_bytes for file in self.files)
+
+    @cached_property
+    def level0_files(self) -> int:
+        """How many are as they were flushed."""
+        return sum(1 for file in self.files if file.level == 0)
+
+    @cached_property
+    def dead_bytes(self) -> int:
+        """An estimate like RocksDB's: what lies above the lowest level has replaced as much of that level."""
+        lowest = max(file.level for file in self.files)
+        if lowest == 0:
+            return self.size_bytes - max(file.size_bytes for file in self.files)
+        return sum(file.size_bytes for file in self.files if file.level < lowest)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether it costs nothing: a single flushed file is moved to the lowest level as it is, and keeps its name."""
+        return self.level0_files == 1 == len(self.files) or (self.size_bytes < TINY_BYTES and len(self.files) > 1)
+
+
+def clusters_of(files: Iterable[SstFile]) -> tuple[Cluster, ...]:
+    """The clusters, in order of key."""
+    found: list[list[SstFile]] = []
+    last = b""
+    for file in sorted(files, key=lambda file: file.first):
+        if found and file.first <= last:
+            found[-1].append(file)
+        else:
+            found.append([file])
+        last = max(last, file.last)
+    return tuple(Cluster(tuple(cluster)) for cluster in found)
+
+
+def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> tuple[Cluster, ...]:
+    """The clusters to rewrite now, so that what is stored stays below `ratio` of what is live.
+
+    One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many are rewritten some at a
+    time, those first of which most is dead: half as much in all of them then means as much in the one whose turn it is.
+
+    Args:
+        clusters: Of all files.
+        ratio: Bytes of files per byte of live data. At most 1 rewrites all.
+        size_bytes_min: Smaller databases are only rewritten for the number of their files.
+    """
+    size_bytes = sum(cluster.size_bytes for cluster in clusters)
+    dead_bytes = sum(cluster.dead_bytes for cluster in clusters)
+    chosen: list[Cluster] = []
+    if size_bytes and size_bytes >= size_bytes_min:
+        # Clusters of about equal size count as what they are, one that has nearly everything as one.
+        count = size_bytes**2 / sum(cluster.size_bytes**2 for cluster in clusters)
+        most_bytes = (ratio - 1) * (size_bytes - dead_bytes)
+        usual_bytes, rewritten_bytes = most_bytes * (USUAL + (1 - USUAL) / count), 0
+        for cluster in sorted(clusters, key=_dead_part, reverse=True):
+            is_enough = rewritten_bytes >= REWRITTEN_PART * size_bytes
+            if dead_bytes < (most_bytes if is_enough else usual_bytes):
+                break
+            chosen.append(cluster)
+            dead_bytes -= cluster.dead_bytes
+            rewritten_bytes += cluster.size_bytes
+    return (*chosen, *_with_many_files([cluster for cluster in clusters if cluster not in chosen]))
+
+
+def _with_many_files(clusters: Sequence[Cluster]) -> list[Cluster]:
+    """Clusters whose flushed files are too many, by themselves or together."""
+    chosen = [cluster for cluster in clusters if cluster.level0_files > DEPTH_MAX]
+    rest = [cluster for cluster in clusters if cluster not in chosen and not cluster.is_free and cluster.level0_files]
+    excess = sum(cluster.level0_files for cluster in rest) - LEVEL0_FILES_MAX
+    for cluster in sorted(rest, key=lambda cluster: cluster.size_bytes / cluster.level0_files):
+        if excess <= 0:
+            break
+        chosen.append(cluster)
+        excess -= cluster.level0_files
+    return chosen
+
+
+def _dead_part(cluster: Cluster) -> float:
+    return cluster.dead_bytes / cluster.size_bytes if cluster.size_bytes else 0.0
