@@ -1,0 +1,124 @@
+"""A database that is opened with many flushed files, such as a snapshot has that was folded part by part."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from rocksdict import WriteBatch
+
+from varve.changelog.rocksdb_database import BATCHES_PER_COMPACTION, Database
+from varve.changelog.rocksdb_options import RocksDBOptions
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+PARTS, DEPTH, ROWS = 6, 4, 50
+FOLDING = RocksDBOptions(level0_files_extra=100, level_base_size_bytes=1 << 50)
+
+
+def write(database: Database, part: int, value: bytes) -> None:
+    batch = WriteBatch(raw_mode=True)
+    for i in range(ROWS):
+        batch.put(b"%d-%04d" % (part, i), value)
+    database.write(batch)
+    database.flush()
+
+
+def level0(database: Database) -> int:
+    return sum(file.level == 0 for file in database.files())
+
+
+def settled(database: Database) -> int:
+    """Flushed files when nothing is compacted any more; nothing was for a while."""
+    before = -1
+    for _ in range(100):
+        now = level0(database)
+        if now == before:
+            return now
+        before = now
+        time.sleep(0.2)
+    raise AssertionError("compacts without an end")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A database of `PARTS` parts, and on each of them `DEPTH` flushed files."""
+    database = Database(tmp_path / "db", FOLDING, create=True)
+    for part in range(PARTS):
+        write(database, part, b"base")
+    database.compact((file.first, file.last) for file in database.files())
+    assert level0(database) == 0
+    for depth in range(DEPTH):
+        for part in range(PARTS):
+            write(database, part, b"%d" % depth)
+    database.close()
+    return tmp_path / "db"
+
+
+def test_what_was_flushed_is_not_compacted_just_when_the_database_is_opened(directory: Path) -> None:
+    database = Database(directory, RocksDBOptions(), create=False)
+    write(database, 0, b"newer")
+    assert settled(database) == PARTS * DEPTH + 1
+    database.close()
+
+
+def test_it_is_compacted_by_and_by_a_part_at_a_time(directory: Path) -> None:
+    database = Database(directory, RocksDBOptions(), create=False)
+    counts = [level0(database)]
+    for _ in range(PARTS + 1):
+        for _ in range(BATCHES_PER_COMPACTION):
+            database.compact_by_and_by()
+        counts.append(settled(database))
+    assert counts[:3] == [PARTS * DEPTH, (PARTS - 1) * DEPTH, (PARTS - 2) * DEPTH]
+    assert counts[-1] < DEPTH
+    assert {database.get(b"%d-0000" % part) for part in range(PARTS)} == {b"%d" % (DEPTH - 1)}
+    for _ in range(8):  # as usual again
+        write(database, 0, b"newer")
+    assert settled(database) < DEPTH
+    database.close()
+
+
+def test_as_many_files_as_usual_may_come_on_top(directory: Path) -> None:
+    database = Database(directory, RocksDBOptions(level0_files_extra=12), create=False)
+    database.compact_as_usual()
+    assert settled(database) == PARTS * DEPTH
+    for _ in range(2 * DEPTH):
+        write(database, 0, b"newer")
+    assert settled(database) <= (PARTS + 1) * DEPTH
+    database.close()
+
+
+def test_few_files_are_compacted_as_ever(tmp_path: Path) -> None:
+    database = Database(tmp_path / "db", RocksDBOptions(), create=True)
+    for _ in range(3):
+        write(database, 0, b"old")
+    database.close()
+    database = Database(tmp_path / "db", RocksDBOptions(), create=False)
+    write(database, 0, b"new")
+    assert settled(database) < DEPTH
+    database.close()
+
+
+def test_a_database_that_is_only_read_is_left_alone(directory: Path) -> None:
+    database = Database(directory, RocksDBOptions(), create=False, read_only=True)
+    database.compact_by_and_by()
+    assert level0(database) == PARTS * DEPTH
+    assert database.get(b"0-0000") == b"%d" % (DEPTH - 1)
+    database.close()
+
+
+def test_a_file_that_overlaps_no_other_is_moved_as_it_is(tmp_path: Path) -> None:
+    database = Database(tmp_path / "db", FOLDING, create=True)
+    for part in range(PARTS):
+        write(database, part, b"base")
+    before = {file.name for file in database.files()}
+    database.compact((file.first, file.last) for file in database.files())
+    assert {file.name for file in database.files()} == before
+    assert level0(database) == 0
+    write(database, 1, b"new")
+    [flushed] = [file for file in database.files() if file.level == 0]
+    database.compact([(flushed.first, flushed.last)])
+    assert len({file.name for file in database.files()} & before) == PARTS - 1, "others are left alone"
+    database.close()
