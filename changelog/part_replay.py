@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 HELD_BYTES: Final = 64 << 20
 """Bytes of decoded rows that are held back for their parts."""
-LOG_BYTES_AT_ONCE: Final = HELD_BYTES // 2
+LOG_BYTES_AT_ONCE: Final = HELD_BYTES
 """Stored bytes of log that are expected to fit."""
 
 

@@ -15,14 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-LEVEL0_FILES_MAX: Final = 44
+LEVEL0_FILES_MAX: Final = 32
 """So many flushed files a snapshot has at most."""
-DEPTH_MAX: Final = 10
+DEPTH_MAX: Final = 8
 """So many of them overlap at most: a read may have to look into each, by its Bloom filter first."""
-REWRITTEN_PART: Final = 0.125
-"""So much of the bytes is rewritten at once, unless the ratio needs more: it is stored twice for a while."""
-USUAL: Final = 0.15
-"""Of the dead bytes that the ratio allows: so many are left alone if there are many clusters."""
+DEAD_MOST: Final = 0.4
+"""Of the dead bytes that the ratio allows: so many are left where many clusters take turns."""
+DEAD_USUAL: Final = 0.15
+"""The same as long as little has to be rewritten at once for it."""
+REWRITTEN_USUAL: Final = 0.1
+"""This part of the bytes is little: it is stored twice until the snapshot before can go."""
 TINY_BYTES: Final = 8 << 10
 """Smaller clusters, such as the store's record of itself, are rewritten whenever there is more than one file."""
 
@@ -97,8 +99,8 @@ def clusters_of(files: Iterable[SstFile]) -> tuple[Cluster, ...]:
 def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> tuple[Cluster, ...]:
     """The clusters to rewrite now, so that what is stored stays below `ratio` of what is live.
 
-    One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many are rewritten some at a
-    time, those first of which most is dead: half as much in all of them then means as much in the one whose turn it is.
+    One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many take turns, those first
+    of which most is dead: half as much in all of them then means as much in the one whose turn it is.
 
     Args:
         clusters: Of all files.
@@ -111,11 +113,10 @@ def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_mi
     if size_bytes and size_bytes >= size_bytes_min:
         # Clusters of about equal size count as what they are, one that has nearly everything as one.
         count = size_bytes**2 / sum(cluster.size_bytes**2 for cluster in clusters)
-        most_bytes = (ratio - 1) * (size_bytes - dead_bytes)
-        usual_bytes, rewritten_bytes = most_bytes * (USUAL + (1 - USUAL) / count), 0
+        allowed_bytes, rewritten_bytes = (ratio - 1) * (size_bytes - dead_bytes), 0
         for cluster in sorted(clusters, key=_dead_part, reverse=True):
-            is_enough = rewritten_bytes >= REWRITTEN_PART * size_bytes
-            if dead_bytes < (most_bytes if is_enough else usual_bytes):
+            part = DEAD_USUAL if rewritten_bytes < REWRITTEN_USUAL * size_bytes else DEAD_MOST
+            if dead_bytes < allowed_bytes * (part + (1 - part) / count):
                 break
             chosen.append(cluster)
             dead_bytes -= cluster.dead_bytes

@@ -9,7 +9,7 @@ import pytest
 from varve.changelog.rocksdb_overlap import (
     DEPTH_MAX,
     LEVEL0_FILES_MAX,
-    REWRITTEN_PART,
+    REWRITTEN_USUAL,
     TINY_BYTES,
     Cluster,
     SstFile,
@@ -70,8 +70,8 @@ def test_one_cluster_is_rewritten_when_the_ratio_is_reached() -> None:
 
 def test_many_clusters_are_rewritten_some_at_a_time() -> None:
     assert not rewritten(parted(8, 0.08))
-    chosen = rewritten(parted(8, 0.2))
-    assert len(chosen) == 8 * REWRITTEN_PART
+    chosen = rewritten(parted(8, 0.15))
+    assert 8 * REWRITTEN_USUAL <= len(chosen) == 1
 
 
 def test_the_ratio_is_kept_even_if_much_must_be_rewritten() -> None:
@@ -136,8 +136,7 @@ def test_fold_after_fold_what_is_dead_and_what_is_rewritten_stay_small() -> None
             flushed[cluster.first[0] // 2] = 0
         if fold > 30:
             shares.append(len(chosen) / 8)
-            assert sum(flushed) * 50_000 < (RATIO - 1) * 8_000_000 * 1.1
+            assert sum(flushed) * 50_000 < (RATIO - 1) / 2 * 8_000_000
             assert max(flushed) <= DEPTH_MAX
             assert sum(flushed) <= LEVEL0_FILES_MAX
     assert max(shares) <= 0.25
-    assert sum(shares) / len(shares) <= 0.15
