@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -70,6 +71,13 @@ class Cluster:
         return sum(1 for file in self.files if file.level == 0)
 
     @cached_property
+    def depth(self) -> int:
+        """How many of those overlap at most: fewer than there are, if a file of a lower level holds them together."""
+        flushed = [file for file in self.files if file.level == 0]
+        ends = sorted([(file.first, 0) for file in flushed] + [(file.last, 1) for file in flushed])
+        return max(accumulate(-1 if is_last else 1 for _, is_last in ends), default=0)
+
+    @cached_property
     def dead_bytes(self) -> int:
         """An estimate like RocksDB's: what lies above the lowest level has replaced as much of that level."""
         lowest = max(file.level for file in self.files)
@@ -126,7 +134,7 @@ def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_mi
 
 def _with_many_files(clusters: Sequence[Cluster]) -> list[Cluster]:
     """Clusters whose flushed files are too many, by themselves or together."""
-    chosen = [cluster for cluster in clusters if cluster.level0_files > DEPTH_MAX]
+    chosen = [cluster for cluster in clusters if cluster.depth > DEPTH_MAX]
     rest = [cluster for cluster in clusters if cluster not in chosen and not cluster.is_free and cluster.level0_files]
     excess = sum(cluster.level0_files for cluster in rest) - LEVEL0_FILES_MAX
     for cluster in sorted(rest, key=lambda cluster: cluster.size_bytes / cluster.level0_files):
