@@ -1,9 +1,13 @@
 """Which SST files of a store are worth rewriting, decided by what overlaps what; pure.
 
-A *cluster* is a set of files whose keys overlap, directly or through others, so that RocksDB rewrites them together.
-Files that never span two parts of the key groups (`varve.changelog.part_replay`) make one cluster per part. Rewriting
-some of them leaves the others' files as they are: they are not uploaded again, and not stored twice until the snapshot
-before can go. RocksDB would do the same by itself, but only with what its levels tell it, and whenever it likes.
+A *cluster* is a set of flushed files whose keys overlap, directly or through others, and what these overlap of the
+lowest level: RocksDB rewrites them together. Files that never span two parts of the key groups
+(`varve.changelog.part_replay`) make one cluster per part. Rewriting some of them leaves the others' files as they are:
+they are not uploaded again, and not stored twice until the snapshot before can go. RocksDB would do the same by itself,
+but only with what its levels tell it, and whenever it likes.
+
+RocksDB cuts what it writes by size. So a base that was rewritten as a whole comes apart again if it is in many files:
+two clusters may have a file of the lowest level in common that spans both.
 """
 
 from __future__ import annotations
@@ -26,6 +30,8 @@ DEAD_USUAL: Final = 0.15
 """The same as long as little has to be rewritten at once for it."""
 REWRITTEN_USUAL: Final = 0.1
 """This part of the bytes is little: it is stored twice until the snapshot before can go."""
+LINK: Final = 0.25
+"""Two clusters that have so much of the smaller one in common, files of the lowest level, are one."""
 TINY_BYTES: Final = 8 << 10
 """Smaller clusters, such as the store's record of itself, are rewritten whenever there is more than one file."""
 
@@ -48,17 +54,22 @@ class Cluster:
     """Files that are rewritten together."""
 
     files: tuple[SstFile, ...]
-    """At least one; in order of the first key."""
+    """At least one."""
 
-    @property
+    @cached_property
     def first(self) -> bytes:
-        """Lowest key."""
-        return self.files[0].first
+        """Lowest key of what lies above the lowest level; that level's files may begin before."""
+        return min(file.first for file in self._above)
 
     @cached_property
     def last(self) -> bytes:
-        """Highest key, inclusive."""
-        return max(file.last for file in self.files)
+        """Highest key of the same, inclusive."""
+        return max(file.last for file in self._above)
+
+    @property
+    def _above(self) -> Sequence[SstFile]:
+        lowest = max(file.level for file in self.files)
+        return [file for file in self.files if file.level < lowest] or self.files
 
     @cached_property
     def size_bytes(self) -> int:
@@ -92,16 +103,37 @@ class Cluster:
 
 
 def clusters_of(files: Iterable[SstFile]) -> tuple[Cluster, ...]:
-    """The clusters, in order of key."""
+    """The clusters, in order of key; one that has only files of the lowest level has one of them."""
+    by_key = sorted(files, key=lambda file: file.first)
+    lowest = max((file.level for file in by_key if file.level), default=1)
+    below = [file for file in by_key if file.level == lowest]
+    found: list[Cluster] = []
+    for above in _overlapping(file for file in by_key if file.level < lowest):
+        first, last = above[0].first, max(file.last for file in above)
+        cluster = Cluster((*above, *(file for file in below if file.first <= last and first <= file.last)))
+        if found and _shared_bytes(found[-1], cluster) > LINK * min(found[-1].size_bytes, cluster.size_bytes):
+            cluster = Cluster(tuple(dict.fromkeys((*found.pop().files, *cluster.files))))
+        found.append(cluster)
+    covered = {file for cluster in found for file in cluster.files}
+    found += [Cluster((file,)) for file in below if file not in covered]
+    return tuple(sorted(found, key=lambda cluster: cluster.first))
+
+
+def _overlapping(by_key: Iterable[SstFile]) -> list[list[SstFile]]:
+    """Files that overlap, directly or through others."""
     found: list[list[SstFile]] = []
     last = b""
-    for file in sorted(files, key=lambda file: file.first):
+    for file in by_key:
         if found and file.first <= last:
             found[-1].append(file)
         else:
             found.append([file])
         last = max(last, file.last)
-    return tuple(Cluster(tuple(cluster)) for cluster in found)
+    return found
+
+
+def _shared_bytes(one: Cluster, other: Cluster) -> int:
+    return sum(file.size_bytes for file in {*one.files} & {*other.files})
 
 
 def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> tuple[Cluster, ...]:
@@ -115,12 +147,12 @@ def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_mi
         ratio: Bytes of files per byte of live data. At most 1 rewrites all.
         size_bytes_min: Smaller databases are only rewritten for the number of their files.
     """
-    size_bytes = sum(cluster.size_bytes for cluster in clusters)
+    size_bytes = sum(file.size_bytes for file in {file for cluster in clusters for file in cluster.files})
     dead_bytes = sum(cluster.dead_bytes for cluster in clusters)
     chosen: list[Cluster] = []
     if size_bytes and size_bytes >= size_bytes_min:
         # Clusters of about equal size count as what they are, one that has nearly everything as one.
-        count = size_bytes**2 / sum(cluster.size_bytes**2 for cluster in clusters)
+        count = max(1.0, size_bytes**2 / sum(cluster.size_bytes**2 for cluster in clusters))
         allowed_bytes, rewritten_bytes = (ratio - 1) * (size_bytes - dead_bytes), 0
         for cluster in sorted(clusters, key=_dead_part, reverse=True):
             part = DEAD_USUAL if rewritten_bytes < REWRITTEN_USUAL * size_bytes else DEAD_MOST

@@ -183,13 +183,13 @@ class SimulatedDatabase(Crash):
 
     def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
         for first, last in spans:
-            files = self.files()
-            old = [file.name for file in files if first <= file.last and file.first <= last]
+            old = [file for file in self.files() if first <= file.last and file.first <= last]
             if len(old) > 1:
-                self._rewrite(old, first, last)
+                begin, end = min(file.first for file in old), max(file.last for file in old)
+                self._rewrite([file.name for file in old], begin, end)
 
     def _rewrite(self, old: Sequence[str], first: bytes, last: bytes) -> None:
-        """One file with the live rows of these files, which overlap no others."""
+        """One file with the live rows of these files; newer ones say the same or that a row is gone."""
         self._manifest.files = tuple(name for name in self._manifest.files if name not in old)
         rows = [(key, value) for key, value in sorted(self._rows.items()) if first <= key <= last]
         if rows or not self._manifest.files:

@@ -10,7 +10,7 @@ BASE = SstFile("base", 6, b"\x00\x00", b"\xff\xff", 100 << 20)
 
 def flushed(fold: int) -> list[SstFile]:
     """A fold of a hundredth of the base, a file for each part."""
-    return [SstFile(f"{fold}-{part}", 0, bytes((part, 0)), bytes((part, 9)), 128 << 10) for part in range(PARTS)]
+    return [SstFile(f"{fold}-{part}", 0, bytes((part, 0)), bytes((part, 255)), 128 << 10) for part in range(PARTS)]
 
 
 def test_many_files_beside_each_other_are_no_reason_to_rewrite_a_base_that_holds_them_together() -> None:
@@ -25,3 +25,34 @@ def test_files_above_each_other_are_a_reason() -> None:
     deep = [SstFile(f"{fold}", 0, b"\x02\x00", b"\x02\x09", 100) for fold in range(DEPTH_MAX + 1)]
     assert not clusters_to_rewrite(clusters_of([BASE, *deep[1:]]), 1.35, 0)
     assert clusters_to_rewrite(clusters_of([BASE, *deep]), 1.35, 0)
+
+
+def cut_base(count: int) -> list[SstFile]:
+    """The base as RocksDB cuts it: by size, not by part, so that files span two parts."""
+    edges = [(PARTS << 8) * i // count for i in range(count)]
+    return [
+        SstFile(f"base-{i}", 6, edge.to_bytes(2, "big"), (edge + (PARTS << 8) // count - 1).to_bytes(2, "big"), 1 << 20)
+        for i, edge in enumerate(edges)
+    ]
+
+
+def test_a_base_in_many_files_comes_apart_again_though_some_of_them_span_two_parts() -> None:
+    base = cut_base(60)
+    clusters = [cluster for cluster in clusters_of([*base, *flushed(1), *flushed(2)]) if cluster.level0_files]
+    assert [cluster.level0_files for cluster in clusters] == [2] * PARTS
+    assert {file for cluster in clusters for file in cluster.files} >= {*flushed(1), *flushed(2)}
+    for cluster in clusters:
+        assert (cluster.first[1:], cluster.last[1:]) == (b"\x00", b"\xff"), "the flushed files of no other part"
+        assert all(file.level == 0 or file.last >= cluster.first for file in cluster.files)
+        assert all(file.level == 0 or file.first <= cluster.last for file in cluster.files)
+
+
+def test_a_base_in_few_files_holds_together_what_lies_above_it() -> None:
+    assert len([cluster for cluster in clusters_of([BASE, *flushed(1)]) if cluster.level0_files]) == 1
+    assert len([cluster for cluster in clusters_of([*cut_base(3), *flushed(1)]) if cluster.level0_files]) == 1
+
+
+def test_each_file_is_in_a_cluster() -> None:
+    files = [*cut_base(60), *flushed(1), SstFile("between", 5, b"\x01\x05", b"\x03\x05", 9)]
+    assert {file for cluster in clusters_of(files) for file in cluster.files} == {*files}
+    assert clusters_of([]) == ()
