@@ -16,6 +16,10 @@ PART_BYTES_MIN: Final = 64 << 10
 """Stored bytes of log per part: smaller files are not worth a request each."""
 PART_RATIO_MIN: Final = 0.004
 """The same per byte of the whole base: a small part of it would come to be many files before it is rewritten."""
+BASE_FILES: Final = 64
+"""Files of a base that was rewritten as a whole: so many that those which span two parts are few."""
+FILE_BYTES_MIN: Final = 256 << 10
+"""Of such a file."""
 
 
 def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_bytes: int) -> tuple[range, ...]:
@@ -37,3 +41,8 @@ def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_byt
     count = 1 << max(0, most.bit_length() - 1)
     edges = [key_groups.start + len(key_groups) * i // count for i in range(count + 1)]
     return tuple(range(edges[i], edges[i + 1]) for i in range(count))
+
+
+def file_bytes(base_bytes: int, most: int) -> int:
+    """How large the files are that are rewritten, `most` at most, of a base of that size."""
+    return min(most, max(FILE_BYTES_MIN, base_bytes // BASE_FILES))

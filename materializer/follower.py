@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import shutil
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -23,7 +24,7 @@ from varve.changelog.restore import RestoreTarget, log_after, restore_store
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment_source import SegmentSource
 from varve.changelog.snapshot_files import DOWNLOADS
-from varve.materializer.fold_parts import fold_parts
+from varve.materializer.fold_parts import file_bytes, fold_parts
 from varve.storage.errors import CorruptDataError, VarveError
 
 if TYPE_CHECKING:
@@ -109,6 +110,8 @@ class _Follower:
         self._workspace = given.workspace
         self._key = work.key
         self._base_bytes = work.base_bytes or 0
+        target_bytes = file_bytes(self._base_bytes, given.options.target_file_size_bytes)
+        self._options = replace(given.options, target_file_size_bytes=target_bytes)
         self._directory = given.workspace.range_directory(work.key)
         key = work.key
         self._target = RestoreTarget(operator=key.operator, key_type=work.key_type, low=key.low, high=key.high)
@@ -173,13 +176,13 @@ class _Follower:
         if len(commits) == 1:
             base = msgspec.structs.replace(base, base=commits.pop(), segments=())
         try:
-            store = restore_store(base, self._target, self._job_store, self._directory, scratch, self._given.options)
+            store = restore_store(base, self._target, self._job_store, self._directory, scratch, self._options)
         finally:
             shutil.rmtree(scratch, ignore_errors=True)
         return self._forward(store, restored=True, fetch_s=self._given.clock.monotonic_s() - began_s)
 
     def _open(self) -> RocksDBStore | None:
-        target, options = self._target, self._given.options
+        target, options = self._target, self._options
         try:
             return RocksDBStore.open(
                 self._directory, target.operator, target.key_type, target.low, target.high, options
