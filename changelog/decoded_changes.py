@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from varve.changelog.changes import StateChanges
+from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -62,7 +63,7 @@ class DecodedChanges(StateChanges):
     def by_part(self, lows: Sequence[int]) -> Iterator[tuple[int, DecodedChanges]]:
         """The rows by part of the key groups, each in the same order: place of the part, its rows, if there are any.
 
-        `lows`: first key group of each part, ascending; no row is of a key group below.
+        `lows`: first key group of each part, ascending. A row of a key group below is an `InvariantError`.
         """
         key_groups: npt.NDArray[np.uint16] = self.columns["key_group"].to_numpy()
         parts: npt.NDArray[np.intp] = np.searchsorted(np.asarray(lows), key_groups, side="right") - 1
@@ -71,6 +72,8 @@ class DecodedChanges(StateChanges):
             order = np.argsort(parts, kind="stable")
             parts = parts[order]
             columns = {name: column.take(pa.array(order)) for name, column in columns.items()}
+        if len(parts) and parts[0] < 0:
+            raise InvariantError(f"state {self.schema.name!r} has rows of key groups below {lows[0]}")
         edges: list[int] = np.searchsorted(parts, np.arange(len(lows) + 1)).tolist()
         for part, (start, stop) in enumerate(pairwise(edges)):
             if start < stop:

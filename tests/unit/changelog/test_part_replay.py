@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -37,7 +38,7 @@ from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
 from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.types import Types, as_type
-from varve.storage.errors import IncompatibleError, MissingObjectError
+from varve.storage.errors import IncompatibleError, InvariantError, MissingObjectError
 from varve.storage.records import StateSchema, ValueVersion
 from varve.storage.tile_cover import KeyGroupFloor
 
@@ -270,3 +271,17 @@ def test_a_replay_by_part_that_fails_leaves_a_store_that_cannot_be_taken_for_who
     store.close()
     with pytest.raises(IncompatibleError):
         open_store(tmp_path / "db")
+
+
+def test_rows_of_other_key_groups_than_the_segment_says_are_an_error_and_not_left_out(tmp_path: Path) -> None:
+    found = log_of(BatchChanges(totals=dict.fromkeys(KEYS, 1)).rows(), 1)
+    wrong = replace(found, header=msgspec.structs.replace(found.header, low=4))
+    store = open_store(tmp_path / "db", 4)
+    log = [FlooredSegment(wrong, EVERYTHING)]
+    with pytest.raises(InvariantError, match="key group"):
+        replay(store, log, link(1), low=4, high=KEY_GROUPS)
+    store.close()
+    other = open_store(tmp_path / "other", 4)
+    with pytest.raises(InvariantError, match="key groups below 4"):
+        replay_by_part(other, lambda *_: log, link(1), QUARTERS[2:], 1)
+    other.close()
