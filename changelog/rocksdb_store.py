@@ -18,13 +18,7 @@ import msgspec
 from rocksdict import WriteBatch
 
 from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_batch import (
-    PreparedBatch,
-    RowBuilder,
-    StateForm,
-    StateVersion,
-    cleared_later,
-)
+from varve.changelog.rocksdb_batch import PreparedBatch, RowBuilder, StateForm, StateVersion, cleared_later
 from varve.changelog.rocksdb_columns import states_by_column
 from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import prefix
