@@ -82,9 +82,11 @@ def restore_store(
     """
     low, high = target.low, target.high
     wanted = view.segments_for(target.operator, low, high)
-    is_long = sum(segment.ref.data.length for segment in wanted) >= LONG_LOG_BYTES
+    options = options or RocksDBOptions()
+    log_bytes = sum(segment.ref.data.length for segment in wanted)
+    is_long = log_bytes >= LONG_LOG_BYTES and options.level0_files_extra < FILES_EXTRA
     if is_long:
-        options = replace(options or RocksDBOptions(), level0_files_extra=FILES_EXTRA)
+        options = replace(options, level0_files_extra=FILES_EXTRA)
     with SegmentSource.within(downloads, store).ahead(wanted) as segments:
         sources = _fetch_tiles(store, view.tiles_for(target.operator, low, high), scratch, downloads, reuse)
         restored = open_clipped(

@@ -24,6 +24,7 @@ from rocksdict import (
 
 from varve.changelog.rocksdb_options import RocksDBOptions, level0_files, rocksdict_options
 from varve.changelog.rocksdb_overlap import SstFile
+from varve.storage.clock import SystemClock
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -40,7 +41,11 @@ if TYPE_CHECKING:
     from rocksdict import WriteBatch
 
 BATCHES_PER_COMPACTION: Final = 8
-_COMPACTION_TRIGGER: Final = level0_files(0)["level0_file_num_compaction_trigger"]
+_TRIGGER: Final = "level0_file_num_compaction_trigger"
+_COMPACTION_TRIGGER: Final = level0_files(0)[_TRIGGER]
+_POLL_S: Final = 0.01
+_CLOCK: Final = SystemClock()
+"""RocksDB's threads go by no other."""
 _LOCKED: Final = ("lock hold by current process", "While lock file", "No locks available")
 
 
@@ -61,9 +66,9 @@ class Database:
             self._rdict = Rdict(str(directory), rocksdict_options(options, create=create), access_type=access)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
-        self._tolerated = self._calls = 0
+        self._extra, self._tolerated, self._calls = options.level0_files_extra, 0, 0
         if not read_only:
-            self._tolerate_files_found(options.level0_files_extra)
+            self._tolerate_files_found()
         self._write_options = WriteOptions()
         self._write_options.disable_wal = True  # pyright: ignore[reportAttributeAccessIssue] - a property, not a method
         # Batches are sorted by key; the hint then makes each insert a step from the last one (six times faster).
@@ -124,10 +129,6 @@ class Database:
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 
-    def file_bytes(self) -> int:
-        """Bytes of all SST files."""
-        return self._rdict.property_int_value("rocksdb.live-sst-files-size") or 0
-
     def live_bytes_estimate(self) -> int:
         """About how many of them are neither overwritten nor deleted; too few while nothing was compacted yet."""
         return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
@@ -141,7 +142,8 @@ class Database:
 
     def compact_as_usual(self) -> None:
         """End `RocksDBOptions.level0_files_extra`; what waits is compacted in the background."""
-        self._tolerate_level0_files(self._tolerated)
+        self._extra = 0
+        self._tolerate_level0_files()
 
     def compact_by_and_by(self) -> None:
         """Called after each batch: have some of the flushed files compacted that there were at the beginning.
@@ -152,7 +154,7 @@ class Database:
         if not self._tolerated or self._calls % BATCHES_PER_COMPACTION:
             return
         self._tolerated = max(0, self._level0_files() - _COMPACTION_TRIGGER)
-        self._tolerate_level0_files(self._tolerated)
+        self._tolerate_level0_files()
 
     def compact(self, spans: Iterable[tuple[bytes, bytes]]) -> None:
         """Rewrite the files with keys in one of the spans (both ends inclusive) without what was replaced or deleted.
@@ -165,7 +167,23 @@ class Database:
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 
-    def _tolerate_files_found(self, extra: int) -> None:
+    def compact_flushed(self) -> None:
+        """Have RocksDB compact all flushed files into the level that follows, and wait for it.
+
+        In a small database that is the lowest one; a large one keeps levels between, so that not all is rewritten.
+        """
+        self._set_options({_TRIGGER: "1"})
+        while self._level0_files() and self._is_compacting():
+            _CLOCK.sleep(_POLL_S)
+        self._tolerate_level0_files()
+
+    def _is_compacting(self) -> bool:
+        """Whether RocksDB compacts, or will; not if it failed to, as on a full disk."""
+        properties = ("rocksdb.compaction-pending", "rocksdb.num-running-compactions")
+        failed = self._rdict.property_int_value("rocksdb.background-errors")
+        return not failed and any(self._rdict.property_int_value(name) for name in properties)
+
+    def _tolerate_files_found(self) -> None:
         """Let the flushed files be, of which a snapshot may have many, until as many as usual have come on top.
 
         Otherwise all of the state would be compacted just when the first batches come.
@@ -173,14 +191,18 @@ class Database:
         found = self._level0_files()
         if found >= _COMPACTION_TRIGGER:
             self._tolerated = found
-            self._tolerate_level0_files(extra + found)
+            self._tolerate_level0_files()
 
     def _level0_files(self) -> int:
         return self._rdict.property_int_value("rocksdb.num-files-at-level0") or 0
 
-    def _tolerate_level0_files(self, extra: int) -> None:
+    def _tolerate_level0_files(self) -> None:
+        files = level0_files(self._extra + self._tolerated)
+        self._set_options({name: str(count) for name, count in files.items()})
+
+    def _set_options(self, options: dict[str, str]) -> None:
         try:
-            self._rdict.set_options({name: str(files) for name, files in level0_files(extra).items()})
+            self._rdict.set_options(options)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
 

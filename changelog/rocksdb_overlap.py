@@ -32,6 +32,8 @@ REWRITTEN_USUAL: Final = 0.1
 """This part of the bytes is little: it is stored twice until the snapshot before can go."""
 LINK: Final = 0.25
 """Two clusters that have so much of the smaller one in common, files of the lowest level, are one."""
+DEEP_PART_MIN: Final = 0.1
+"""A cluster of which less is flushed is not rewritten for the number of its files."""
 TINY_BYTES: Final = 8 << 10
 """Smaller clusters, such as the store's record of itself, are rewritten whenever there is more than one file."""
 
@@ -136,8 +138,17 @@ def _shared_bytes(one: Cluster, other: Cluster) -> int:
     return sum(file.size_bytes for file in {*one.files} & {*other.files})
 
 
-def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> tuple[Cluster, ...]:
-    """The clusters to rewrite now, so that what is stored stays below `ratio` of what is live.
+class Rewrite(NamedTuple):
+    """What is to be rewritten now."""
+
+    clusters: tuple[Cluster, ...]
+    only_flushed: bool
+    """Flushed files are too many, but of too few bytes to rewrite all that lies below them: RocksDB compacts them into
+    the level that follows."""
+
+
+def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> Rewrite:
+    """What to rewrite, so that what is stored stays below `ratio` of what is live.
 
     One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many take turns, those first
     of which most is dead: half as much in all of them then means as much in the one whose turn it is.
@@ -161,13 +172,17 @@ def clusters_to_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_mi
             chosen.append(cluster)
             dead_bytes -= cluster.dead_bytes
             rewritten_bytes += cluster.size_bytes
-    return (*chosen, *_with_many_files([cluster for cluster in clusters if cluster not in chosen]))
+    deep = [cluster for cluster in clusters if cluster not in chosen and cluster.depth > DEPTH_MAX]
+    if deep and all(_dead_part(cluster) < DEEP_PART_MIN for cluster in deep):
+        return Rewrite(tuple(chosen), only_flushed=True)
+    chosen += deep
+    return Rewrite((*chosen, *_of_many([c for c in clusters if c not in chosen])), only_flushed=False)
 
 
-def _with_many_files(clusters: Sequence[Cluster]) -> list[Cluster]:
-    """Clusters whose flushed files are too many, by themselves or together."""
-    chosen = [cluster for cluster in clusters if cluster.depth > DEPTH_MAX]
-    rest = [cluster for cluster in clusters if cluster not in chosen and not cluster.is_free and cluster.level0_files]
+def _of_many(clusters: Sequence[Cluster]) -> list[Cluster]:
+    """Clusters of which so many must be rewritten that not too many flushed files are left."""
+    chosen: list[Cluster] = []
+    rest = [cluster for cluster in clusters if not cluster.is_free and cluster.level0_files]
     excess = sum(cluster.level0_files for cluster in rest) - LEVEL0_FILES_MAX
     for cluster in sorted(rest, key=lambda cluster: cluster.size_bytes / cluster.level0_files):
         if excess <= 0:

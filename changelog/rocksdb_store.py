@@ -35,7 +35,7 @@ from varve.changelog.rocksdb_metadata import (
     read_version,
 )
 from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_overlap import clusters_of, clusters_to_rewrite
+from varve.changelog.rocksdb_overlap import clusters_of, plan_rewrite
 from varve.changelog.rocksdb_sweep import SweepWork, sweep_states
 from varve.changelog.rocksdb_tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
 from varve.changelog.rocksdb_timers import RocksDBTimerTable
@@ -349,18 +349,15 @@ class RocksDBStore:
         return sum(removed.values())
 
     def compact(self, ratio: float, size_bytes_min: int) -> bool:
-        """Rewrite some of the files if much of them is dead, or if they are many; whether any were.
-
-        Args:
-            ratio: Bytes of files per byte of live data, as estimated, above which they never are for long.
-            size_bytes_min: Less is only rewritten for the number of files.
-        """
+        """Rewrite some of the files if much of them is dead, or if they are many (`plan_rewrite`); whether any were."""
         self.flush()
         clusters = clusters_of(self._database.files())
-        chosen = clusters_to_rewrite(clusters, ratio, size_bytes_min)
-        compacted = [cluster for cluster in clusters if cluster in chosen or cluster.is_free]
+        plan = plan_rewrite(clusters, ratio, size_bytes_min)
+        compacted = [cluster for cluster in clusters if cluster in plan.clusters or cluster.is_free]
         self._database.compact((cluster.first, cluster.last) for cluster in compacted)
-        return bool(chosen)
+        if plan.only_flushed:
+            self._database.compact_flushed()
+        return bool(plan.clusters) or plan.only_flushed
 
     def compact_as_usual(self) -> None:
         """See `RocksDBOptions.level0_files_extra`, which ends."""

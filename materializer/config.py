@@ -44,10 +44,8 @@ DEFAULT_SPACE_RATIO: Final = 1.35
 DEFAULT_PARALLEL: Final = 2
 DEFAULT_MEMORY_BYTES: Final = 512 << 20
 FOLLOWER_MEMORY_MIN_BYTES: Final = 4 << 20
-LEVEL_BASE_BYTES: Final = 1 << 50
-"""No state is so large that a local copy needs a level between the flushed files and the lowest one."""
 LEVEL0_FILES_EXTRA: Final = 32
-"""RocksDB compacts by itself only if a fold flushes very many files."""
+"""What is compacted is decided once per snapshot; by RocksDB itself only if a fold flushes very many files."""
 PORT_MAX: Final = 65_535
 
 
@@ -158,8 +156,6 @@ class MaterializerConfig:
             write_buffer_size_bytes=part // 4,
             block_cache_size_bytes=part // 2,
             recent_values_size_bytes=0,
-            # What is rewritten, and when, is decided here: straight to the lowest level, once per snapshot.
-            level_base_size_bytes=LEVEL_BASE_BYTES,
             level0_files_extra=LEVEL0_FILES_EXTRA,
         )
 

@@ -16,9 +16,9 @@ PART_BYTES_MIN: Final = 64 << 10
 """Stored bytes of log per part: smaller files are not worth a request each."""
 PART_RATIO_MIN: Final = 0.004
 """The same per byte of the whole base: a small part of it would come to be many files before it is rewritten."""
-BASE_FILES: Final = 64
+BASE_FILES: Final = 40
 """Files of a base that was rewritten as a whole: so many that those which span two parts are few."""
-FILE_BYTES_MIN: Final = 256 << 10
+FILE_BYTES_MIN: Final = 512 << 10
 """Of such a file."""
 
 

@@ -157,9 +157,6 @@ class SimulatedDatabase(Crash):
         if len(self._manifest.files) >= self._files_max:
             self.compact([(b"", ROWS_END)])
 
-    def file_bytes(self) -> int:
-        return sum((self.directory / file).stat().st_size for file in self._manifest.files)
-
     def live_bytes_estimate(self) -> int:
         return sum(len(key) + len(value) for key, value in self._rows.items())
 
@@ -174,6 +171,10 @@ class SimulatedDatabase(Crash):
                 level = 0 if any(first <= old.last and old.first <= last for old in found) else LEVEL_MAX
                 found.append(SstFile(name, level, first, last, path.stat().st_size))
         return found
+
+    def compact_flushed(self) -> None:
+        """There are no levels between: all is rewritten."""
+        self.compact([(b"", ROWS_END)])
 
     def compact_as_usual(self) -> None:
         """Nothing waits to be compacted."""

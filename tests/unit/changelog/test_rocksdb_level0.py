@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING
 
@@ -121,4 +122,30 @@ def test_a_file_that_overlaps_no_other_is_moved_as_it_is(tmp_path: Path) -> None
     [flushed] = [file for file in database.files() if file.level == 0]
     database.compact([(flushed.first, flushed.last)])
     assert len({file.name for file in database.files()} & before) == PARTS - 1, "others are left alone"
+    database.close()
+
+
+@pytest.mark.parametrize("rows", [0, 30_000])
+def test_only_what_was_flushed_is_compacted_in_a_large_database(tmp_path: Path, rows: int) -> None:
+    """One whose lowest level has more than `level_base_size_bytes`; in a small one there is no level between."""
+    options = RocksDBOptions(level0_files_extra=32, level_base_size_bytes=1 << 20)
+    database = Database(tmp_path / "db", options, create=True)
+    rng = random.Random(3)
+    for first in range(0, rows, 5_000):
+        batch = WriteBatch(raw_mode=True)
+        for i in range(first, first + 5_000):
+            batch.put(b"%08d" % i, rng.randbytes(400))
+        database.write(batch)
+        database.flush()
+    database.compact([(b"", b"\xff")])
+    lowest = {file.name for file in database.files()}
+    for _ in range(15):
+        write(database, 0, b"new")
+        write(database, 9, b"new")
+    assert level0(database) == 30
+    database.compact_flushed()
+    assert level0(database) == 0
+    assert lowest <= {file.name for file in database.files()}
+    write(database, 0, b"newer")
+    assert settled(database) == 1, "and no more than that is compacted at once"
     database.close()

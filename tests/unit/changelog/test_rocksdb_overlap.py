@@ -14,7 +14,7 @@ from varve.changelog.rocksdb_overlap import (
     Cluster,
     SstFile,
     clusters_of,
-    clusters_to_rewrite,
+    plan_rewrite,
 )
 
 LOWEST = 6
@@ -37,12 +37,12 @@ def parted(count: int, dead: float, files: int = 1) -> list[SstFile]:
 
 
 def rewritten(files: list[SstFile], ratio: float = RATIO, size_bytes_min: int = 0) -> tuple[Cluster, ...]:
-    return clusters_to_rewrite(clusters_of(files), ratio, size_bytes_min)
+    return plan_rewrite(clusters_of(files), ratio, size_bytes_min).clusters
 
 
 def test_files_that_overlap_directly_or_through_others_are_one_cluster() -> None:
     files = [file(10, 12), file(1, 3), file(3, 5, level=0), file(5, 6), file(7, 9), file(12, 12, level=0)]
-    assert spans(clusters_of(files)) == [(1, 6, 3), (7, 9, 1), (10, 12, 2)]
+    assert spans(clusters_of(files)) == [(3, 5, 3), (7, 9, 1), (12, 12, 2)], "spans are those of what was flushed"
 
 
 def test_a_long_file_joins_all_that_it_covers() -> None:
@@ -94,9 +94,15 @@ def test_small_databases_are_left_alone() -> None:
 
 
 def test_a_cluster_that_too_many_flushed_files_overlap_is_rewritten_whatever_its_size() -> None:
-    deep = [file(0, 1, 100, 0) for _ in range(DEPTH_MAX + 1)]
+    deep = [file(0, 1, 20_000, 0) for _ in range(DEPTH_MAX + 1)]
     assert not rewritten([file(0, 1), *deep[1:]])
     assert spans(rewritten([file(0, 1), *deep], size_bytes_min=1 << 40)) == [(0, 1, DEPTH_MAX + 2)]
+
+
+def test_all_that_lies_below_is_not_rewritten_for_a_few_bytes_in_many_files() -> None:
+    deep = [file(0, 9, 100, 0) for _ in range(DEPTH_MAX + 1)]
+    assert plan_rewrite(clusters_of([file(0, 9), *deep]), RATIO, 0) == ((), True)
+    assert plan_rewrite(clusters_of([file(0, 9), *deep[1:]]), RATIO, 0) == ((), False)
 
 
 def test_flushed_files_are_never_too_many_together() -> None:
