@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 from varve.storage import layout
 from varve.storage.protocol_rules import ALL_RULES
 from varve.storage.records import Commit
+from varve.storage.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -133,6 +134,20 @@ def named_snapshots(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[layo
     retained = (one.full_seq for seq, one in names.items() if seq >= cut.retained_from and one.full_seq is not None)
     first = min(retained, default=0)
     return frozenset[layout.SnapshotName]().union(*(one.snapshots for seq, one in names.items() if seq >= first))
+
+
+def is_known(names: Mapping[int, EntryNames], head: Entry) -> bool:
+    """Whether these are the names of all entries that tell what the head's retained commits need.
+
+    If not, the chain was listed when another collector, which knows a newer head, had deleted some of them: what they
+    name may still be needed, because entries since then name only what has changed.
+    """
+    newest = newest_commit(head).seq
+    if not newest:
+        return head.seq in names
+    retained = (one.full_seq for seq, one in names.items() if seq >= head.retained_from and one.full_seq is not None)
+    first = min(retained, default=newest)
+    return newest in names and all(seq in names for seq in range(first, head.seq + 1))
 
 
 def collect_slots(

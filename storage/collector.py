@@ -20,6 +20,7 @@ from varve.storage.collect_decision import (
     collect_savepoint_files,
     collect_slots,
     collect_snapshots,
+    is_known,
     kept_by,
     may_delete_upload,
     named_snapshots,
@@ -120,7 +121,7 @@ class Collector:
         cut = cut if keep_from is None else cut.down_to(keep_from)
         kept, savepoint_files = self._savepoints()
         seqs = self._reader.list_seqs()
-        if not self._learn_names(retained_seqs(seqs, head, cut.keep_from)):
+        if not self._learn_names(retained_seqs(seqs, head, cut.keep_from)) or not is_known(self._names, head):
             return CollectReport(head_seq=head.seq, cut=cut.keep_from, raced=True)
         kinds, unreadable = self._kinds(suspect_seqs(seqs, head, cut.keep_from, kept))
         entries = collect_chain(kinds)

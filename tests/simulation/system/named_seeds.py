@@ -18,7 +18,7 @@ from tests.simulation.system.spark import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varve.materializer import range_materializer, state_origin
 from varve.materializer.job_restore import JobRestore
-from varve.storage import base_decision, job_run
+from varve.storage import base_decision, collector, job_run
 from varve.storage.adopt_decision import shared_files
 from varve.storage.chain_state import CommitPolicy
 
@@ -54,6 +54,11 @@ def _copied_state_is_its_own(original: Any, newest: Any, source: Any, own_job_id
     if newest is not None and newest.source not in (None, source):
         newest = replace_fields(newest, source=None, query_id="another")
     return original(newest, source, own_job_id, query_id)
+
+
+def _whatever_is_listed_is_known(_original: Any, *_names_and_head: Any) -> bool:
+    """A collector that is behind another one does not notice, if what it would read is gone already."""
+    return True
 
 
 def _choice_is_not_for_batch_0(
@@ -104,6 +109,11 @@ OFTEN_SET_BACK: Final[dict[str, Any]] = ONE_DRIVER | {
     "restores": 0.1, "clones": 0.0, "steps": 1200, "stalls": 0.0, "changelog": True, "faults": NO_FAULTS,
     "materializers": 1, "collectors": 1, "forges": False, "rescales": False, "quiet_batches": 20
 }  # fmt: skip
+SLOW_COLLECTORS: Final[dict[str, Any]] = ONE_DRIVER | {
+    "restores": 0.0, "clones": 0.0, "readers": 0, "steps": 1500, "stalls": 0.02, "stall_max_s": 60.0,
+    "changelog": True, "faults": NO_FAULTS, "materializers": 1, "collectors": 3, "forges": False, "takeovers": 0.0,
+    "policy": CommitPolicy(full_every=1, path_max=1, retained=2)
+}  # fmt: skip
 NAMED: Final[dict[str, NamedSeed]] = {
     "changelog off: an attempt that lost was read back from the local disk, at the version of the commit": NamedSeed(
         39, replace(MUTATIONS["a fold before the commit leaves no mark"][0], options=BACK | ALONE)
@@ -142,6 +152,10 @@ NAMED: Final[dict[str, NamedSeed]] = {
         Mutation(
             range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", OFTEN_SET_BACK
         ),
+    ),
+    "a collector that stood still before it listed the chain deleted a snapshot that is in use": NamedSeed(
+        3,
+        Mutation(collector, "is_known", _whatever_is_listed_is_known, r"was deleted, which .*\(I7\)", SLOW_COLLECTORS),
     ),
 }
 """What a seed has found → the seed."""

@@ -9,7 +9,7 @@ import pytest
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, results_of
 from varve.storage import layout
 from varve.storage.adopt_decision import decide_adoption
-from varve.storage.chain_reader import READ_THREADS
+from varve.storage.chain_reader import READ_THREADS, ChainReader
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.collector import UPLOAD_GRACE_S, Collector, CollectReport
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MayHaveHappenedError, MissingObjectError
@@ -65,14 +65,14 @@ def snapshot(
     )  # fmt: skip
 
 
-def adopt(driver: Driver, batch: int) -> Commit:
+def adopt(driver: Driver, batch: int, changes: bytes = b"x") -> Commit:
     """Commit a batch with whatever snapshot may be adopted."""
     job, state = driver.job, driver.state
     reader = SnapshotReader(job.store, job.record.job_id)
     found = decide_adoption(
         state.view, state.floors, reader.candidates(state.floors), reader.tile_files(state.view), state.job_id
     )
-    return driver.commit(batch, results_of([b"x"]), found).commit
+    return driver.commit(batch, results_of([changes]), found).commit
 
 
 class TestCollecting:
@@ -311,6 +311,35 @@ class TestSnapshots:
         assert collector(job).collect().files == ()
         assert names(job, layout.SNAPSHOTS) == [layout.snapshot(*NAME._replace(number=2))]
         adopt(driver, 4)
+
+    @pytest.mark.parametrize("takes_over", [False, True])
+    def test_a_collector_that_stood_still_before_it_listed_the_chain_deletes_no_snapshot_in_use(
+        self, takes_over: bool
+    ) -> None:
+        """The entry that adopted it is gone by then, and the one that names it is newer than the head that it knows."""
+        job = ChainJob(FULL)
+        driver = job.driver(0)
+        at = driver.commit(0, results_of([b"x"])).commit.link
+        assert publish(job.store, snapshot(job, 1, at), job.clock).won
+        adopt(driver, 1, b"")
+        if takes_over:
+            driver = job.driver(2)
+        reader = ChainReader(job.store, job.record.job_id)
+        head, list_seqs = reader.head(), reader.list_seqs
+
+        def meanwhile() -> tuple[int, ...]:
+            for n in range(2, 12):
+                empty(driver, n)
+                collector(job).collect()
+            return list_seqs()
+
+        reader.head, reader.list_seqs = lambda *_: head, meanwhile  # type: ignore[method-assign]
+        report = Collector(reader, job.clock, job.tokens).collect()
+        assert report.descriptors == report.files == ()
+        assert report.raced
+        assert {tile.snapshot for tile in driver.state.view.tiles} == {1}
+        assert list_snapshots(job.store) == (NAME,)
+        assert collector(job).collect().deleted == 0, "it has only lost its turn"
 
 
 class TestSavepoints:
