@@ -180,13 +180,13 @@ def test_versions_of_a_state_are_known_before_the_rows_of_any_part(
         return StateChanges(schemas[version], [key_group(key) for key in keys], list(keys), None, None, values)
 
     nothing = StateChanges(schemas[2], [], [], None, None, [])
-    lates = StateChanges(late, [key_group(key) for key in KEYS[-3:]], KEYS[-3:], None, None, [7, 8, 9])
+    late_ones = StateChanges(late, [key_group(key) for key in KEYS[-3:]], KEYS[-3:], None, None, [7, 8, 9])
     # The partitions of a batch come in any order, and only some of them have rows of a new version.
     log = [
         FlooredSegment(log_of(rows, seq, low, high), EVERYTHING)
         for seq, low, high, rows in (
             (1, 0, 8, [puts(0, KEYS, 1)]),
-            (2, 6, 8, [puts(1, KEYS[-6:], 2), lates]),
+            (2, 6, 8, [puts(1, KEYS[-6:], 2), late_ones]),
             (3, 6, 8, [nothing]),
             (2, 0, 6, [puts(1, KEYS[:9], 2)]),
             (3, 0, 6, []),
