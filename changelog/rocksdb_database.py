@@ -130,7 +130,7 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
     def live_bytes_estimate(self) -> int:
-        """About how many of them are neither overwritten nor deleted; too few while nothing was compacted yet."""
+        """About how many bytes of files are not overwritten or deleted; too few while nothing was compacted yet."""
         return self._rdict.property_int_value("rocksdb.estimate-live-data-size") or 0
 
     def files(self) -> list[SstFile]:

@@ -68,10 +68,13 @@ class Cluster:
         """Highest key of the same, inclusive."""
         return max(file.last for file in self._above)
 
+    @cached_property
+    def _lowest(self) -> int:
+        return max(file.level for file in self.files)
+
     @property
     def _above(self) -> Sequence[SstFile]:
-        lowest = max(file.level for file in self.files)
-        return [file for file in self.files if file.level < lowest] or self.files
+        return [file for file in self.files if file.level < self._lowest] or self.files
 
     @cached_property
     def size_bytes(self) -> int:
@@ -93,10 +96,9 @@ class Cluster:
     @cached_property
     def dead_bytes(self) -> int:
         """An estimate like RocksDB's: what lies above the lowest level has replaced as much of that level."""
-        lowest = max(file.level for file in self.files)
-        if lowest == 0:
+        if self._lowest == 0:
             return self.size_bytes - max(file.size_bytes for file in self.files)
-        return sum(file.size_bytes for file in self.files if file.level < lowest)
+        return sum(file.size_bytes for file in self.files if file.level < self._lowest)
 
     @property
     def is_free(self) -> bool:

@@ -20,6 +20,7 @@ switched on has `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in mem
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
@@ -75,12 +76,10 @@ class Swept(NamedTuple):
     removed: int
 
 
-def sweep(
-    database: Database, work: SweepWork, mark: SweepMark | None, remove: Callable[[list[bytes]], int] | None = None
-) -> Swept:
+def sweep(database: Database, work: SweepWork, mark: SweepMark | None, remove: Callable[[list[bytes]], int]) -> Swept:
     """One sweep of a state, from its mark on; from the end it goes on at the beginning, for one round at most.
 
-    `remove` takes expired rows and gives how many it has not been given before; None: they are removed at once.
+    `remove` takes expired rows and gives how many it has not been given before.
     """
     known = mark or SweepMark(swept_ms=work.now_ms)
     size = work.settings.slice_entries
@@ -89,7 +88,7 @@ def sweep(
     after, looked_at, removed, wraps = known.after, 0, 0, 0
     while looked_at < most:
         found = _slice(database, work, after, size)
-        removed += _remove(database, found.expired) if remove is None else remove(found.expired)
+        removed += remove(found.expired)
         looked_at += found.looked_at
         after = found.after
         if not after:
@@ -108,8 +107,9 @@ def sweep_states(database: Database, works: Mapping[str, SweepWork], parts: Sequ
     """
     marks, removed = read_marks(database), dict[str, int]()
     held = _HeldRows(database, parts) if parts and works else None
+    remove = partial(_remove, database) if held is None else held.remove
     for name, work in works.items():
-        swept = sweep(database, work, marks.get(name), None if held is None else held.remove)
+        swept = sweep(database, work, marks.get(name), remove)
         marks[name], removed[name] = swept.mark, swept.removed
     if held is not None:
         held.write()

@@ -131,9 +131,14 @@ def named_snapshots(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[layo
         names: Of the entries from the cut to the head.
         cut: From where on commits are retained.
     """
-    retained = (one.full_seq for seq, one in names.items() if seq >= cut.retained_from and one.full_seq is not None)
-    first = min(retained, default=0)
+    first = _oldest_full(names, cut.retained_from, default=0)
     return frozenset[layout.SnapshotName]().union(*(one.snapshots for seq, one in names.items() if seq >= first))
+
+
+def _oldest_full(names: Mapping[int, EntryNames], retained_from: int, default: int) -> int:
+    """From which seq on entries name all that the commits from `retained_from` on need."""
+    retained = (one.full_seq for seq, one in names.items() if seq >= retained_from and one.full_seq is not None)
+    return min(retained, default=default)
 
 
 def is_known(names: Mapping[int, EntryNames], head: Entry) -> bool:
@@ -145,8 +150,7 @@ def is_known(names: Mapping[int, EntryNames], head: Entry) -> bool:
     newest = newest_commit(head).seq
     if not newest:
         return head.seq in names
-    retained = (one.full_seq for seq, one in names.items() if seq >= head.retained_from and one.full_seq is not None)
-    first = min(retained, default=newest)
+    first = _oldest_full(names, head.retained_from, default=newest)
     return newest in names and all(seq in names for seq in range(first, head.seq + 1))
 
 
