@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hypothesis import strategies as st
 
 from varve.changelog.changes import Op, StateChanges
-from varve.changelog.segment import SegmentHeader
+from varve.changelog.segment import Segment, SegmentHeader, decode_segment, encode_segment
 from varve.changelog.types import Types, as_type
 from varve.storage.records import Link, StateSchema
 
@@ -219,6 +219,18 @@ def segment_header(seq: int, low: int = 0, high: int = KEY_GROUPS, **fields: Any
         "tag": f"{seq:032x}", "key_type": KEY_TYPE,
     }  # fmt: skip
     return SegmentHeader(**{**known, **fields})
+
+
+def segment_with(
+    rows: Sequence[StateChanges], seq: int, low: int = 0, high: int = KEY_GROUPS, part: int = 0
+) -> Segment:
+    """A segment of these rows, encoded and decoded."""
+    return decode_segment(encode_segment(segment_header(seq, low, high, part=part), rows), f"seg/{seq}")
+
+
+def segment_of(batch: BatchChanges, seq: int, low: int = 0, high: int = KEY_GROUPS, part: int = 0) -> Segment:
+    """What the partition `[low, high)` logs of a batch."""
+    return segment_with(batch.rows(lambda key: key_group(key) in range(low, high)), seq, low, high, part)
 
 
 KEYS = [f"N{i}" for i in range(12)] + ["", "a", "ab", "é", "x" * 40]

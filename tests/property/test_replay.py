@@ -25,6 +25,7 @@ from tests.state_model import (
     link,
     model_of,
     segment_header,
+    segment_of,
 )
 from tests.strategies import any_types, hashable_types, typed_columns, values_of
 from varve.changelog import replay as replay_module
@@ -65,13 +66,7 @@ def open_rocksdb(directory: Path, low: int = 0, high: int = KEY_GROUPS) -> Rocks
 def segments_of(batch: BatchChanges, seq: int, low: int, high: int, parts: int = 1) -> list[Segment]:
     """What the partition `[low, high)` logs of a batch, in parts."""
     own = batch.split(parts) if parts > 1 else [batch]
-    encoded = [
-        encode_segment(
-            segment_header(seq, low, high, part=i), part.rows(lambda key: key_group(key) in range(low, high))
-        )
-        for i, part in enumerate(own)
-    ]
-    return [decode_segment(data, f"seg/{seq}") for data in encoded]
+    return [segment_of(part, seq, low, high, i) for i, part in enumerate(own)]
 
 
 @given(st.lists(batches, max_size=8), st.data())

@@ -25,7 +25,8 @@ from tests.state_model import (
     key_group,
     link,
     model_of,
-    segment_header,
+    segment_of,
+    segment_with,
 )
 from varve.changelog import part_replay, rocksdb_columns
 from varve.changelog import replay as replay_module
@@ -36,7 +37,6 @@ from varve.changelog.rocksdb_database import Database
 from varve.changelog.rocksdb_key import key_group_of
 from varve.changelog.rocksdb_options import RocksDBOptions
 from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.segment import decode_segment, encode_segment
 from varve.changelog.types import Types, as_type
 from varve.storage.errors import IncompatibleError, InvariantError, MissingObjectError
 from varve.storage.records import StateSchema, ValueVersion
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from varve.changelog.batch import Batch
-    from varve.changelog.segment import Segment
     from varve.storage.records import Link
 
 # Nothing is compacted, so that the files show what was flushed.
@@ -59,10 +58,6 @@ KEYS = [next(f"{name}{i}" for i in range(99) if key_group(f"{name}{i}") == g) fo
 
 def open_store(directory: Path, low: int = 0, high: int = KEY_GROUPS) -> RocksDBStore:
     return RocksDBStore.open(directory, OPERATOR, KEY_TYPE, low, high, OPTIONS)
-
-
-def log_of(changes: Sequence[StateChanges], seq: int, low: int = 0, high: int = KEY_GROUPS, part: int = 0) -> Segment:
-    return decode_segment(encode_segment(segment_header(seq, low, high, part=part), changes), f"seg/{seq}")
 
 
 def rows_within(batch: BatchChanges, low: int, high: int) -> list[StateChanges]:
@@ -93,7 +88,7 @@ def test_a_replay_by_part_is_a_replay(steps: list[BatchChanges], data: st.DataOb
     cut = draw(st.integers(0, KEY_GROUPS))
     floors = (KeyGroupFloor(0, cut, done), KeyGroupFloor(cut, KEY_GROUPS, draw(st.integers(done, len(steps)))))
     log = [
-        FlooredSegment(log_of(rows_within(piece, a, b), seq, a, b, part), floors)
+        FlooredSegment(segment_of(piece, seq, a, b, part), floors)
         for seq, step in enumerate(steps, 1)
         for a, b in pairwise(sorted({0, KEY_GROUPS, *draw(st.sets(st.integers(1, KEY_GROUPS - 1), max_size=2))}))
         for part, piece in enumerate(step.split(draw(st.integers(1, 3))))
@@ -141,7 +136,7 @@ def test_no_file_spans_two_parts_whatever_is_held_and_however_often_the_log_is_r
         for n in range(1, 8)
     ]
     log = [
-        FlooredSegment(log_of(part.rows(), n, part=i), EVERYTHING)
+        FlooredSegment(segment_with(part.rows(), n, part=i), EVERYTHING)
         for n, step in enumerate(steps, 1)
         for i, part in enumerate(step.split(2))
     ]
@@ -183,7 +178,7 @@ def test_versions_of_a_state_are_known_before_the_rows_of_any_part(
     late_ones = StateChanges(late, [key_group(key) for key in KEYS[-3:]], KEYS[-3:], None, None, [7, 8, 9])
     # The partitions of a batch come in any order, and only some of them have rows of a new version.
     log = [
-        FlooredSegment(log_of(rows, seq, low, high), EVERYTHING)
+        FlooredSegment(segment_with(rows, seq, low, high), EVERYTHING)
         for seq, low, high, rows in (
             (1, 0, 8, [puts(0, KEYS, 1)]),
             (2, 6, 8, [puts(1, KEYS[-6:], 2), late_ones]),
@@ -237,7 +232,7 @@ def test_a_crash_between_parts_leaves_nothing_that_looks_whole(tmp_path: Path, m
     steps = [
         BatchChanges(totals=dict.fromkeys(KEYS, n), events={key: (False, [str(n)]) for key in KEYS}) for n in (2, 3, 4)
     ]
-    log = [FlooredSegment(log_of(step.rows(), n), EVERYTHING) for n, step in enumerate(steps, 2)]
+    log = [FlooredSegment(segment_with(step.rows(), n), EVERYTHING) for n, step in enumerate(steps, 2)]
     store = open_store(tmp_path / "db")
     store.apply(base.rows(), link(1))
     store.flush()
@@ -262,7 +257,7 @@ def test_a_crash_between_parts_leaves_nothing_that_looks_whole(tmp_path: Path, m
 
 def test_a_replay_by_part_that_fails_leaves_a_store_that_cannot_be_taken_for_whole(tmp_path: Path) -> None:
     def failing(*_: float) -> Iterator[FlooredSegment]:
-        yield FlooredSegment(log_of(BatchChanges(totals=dict.fromkeys(KEYS, 1)).rows(), 1), EVERYTHING)
+        yield FlooredSegment(segment_with(BatchChanges(totals=dict.fromkeys(KEYS, 1)).rows(), 1), EVERYTHING)
         raise MissingObjectError("gone", object_name="seg/2")
 
     store = open_store(tmp_path / "db")
@@ -274,7 +269,7 @@ def test_a_replay_by_part_that_fails_leaves_a_store_that_cannot_be_taken_for_who
 
 
 def test_rows_of_other_key_groups_than_the_segment_says_are_an_error_and_not_left_out(tmp_path: Path) -> None:
-    found = log_of(BatchChanges(totals=dict.fromkeys(KEYS, 1)).rows(), 1)
+    found = segment_with(BatchChanges(totals=dict.fromkeys(KEYS, 1)).rows(), 1)
     wrong = replace(found, header=msgspec.structs.replace(found.header, low=4))
     store = open_store(tmp_path / "db", 4)
     log = [FlooredSegment(wrong, EVERYTHING)]

@@ -25,6 +25,7 @@ from tests.state_model import (
     link,
     puts,
     segment_header,
+    segment_of,
 )
 from varve.changelog import replay as replay_module
 from varve.changelog import restore as restore_module
@@ -49,17 +50,11 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.batch import Batch
-    from varve.changelog.segment import Segment
     from varve.storage.records import Link
 
 Folding = HashMapStore | RocksDBStore
 EVERYTHING = (KeyGroupFloor(0, KEY_GROUPS, 0),)
 EVENT = BatchChanges(events={"a": (False, [str(i) for i in range(6)])}, totals={"a": 1})
-
-
-def segment(batch: BatchChanges, seq: int, low: int = 0, high: int = KEY_GROUPS, part: int = 0) -> Segment:
-    rows = batch.rows(lambda key: key_group(key) in range(low, high))
-    return decode_segment(encode_segment(segment_header(seq, low, high, part=part), rows), f"seg/{seq}")
 
 
 @pytest.fixture(params=["hashmap", "rocksdb"])
@@ -79,7 +74,7 @@ def test_segments_lead_to_the_version(store: Folding) -> None:
     for step in steps:
         model.apply(step)
     summary = replay(
-        store, [FlooredSegment(segment(s, i), EVERYTHING) for i, s in enumerate(steps, 1)], link(3), low=0, high=8
+        store, [FlooredSegment(segment_of(s, i), EVERYTHING) for i, s in enumerate(steps, 1)], link(3), low=0, high=8
     )
     assert (cells(store), store.version) == (model.cells(), link(3))
     assert summary == (3, 7 + 2 + 7)
@@ -114,7 +109,7 @@ def test_a_store_in_use_that_catches_up_finds_timers_before_those_that_it_has_se
     store.apply(BatchChanges(alarms={("a", 9, None): True}).rows(), link(1))
     table = store.timer_table(ALARMS)
     assert len(list(table.due(10))) == 1
-    log = [segment(BatchChanges(alarms={("a", 4, None): True, ("a", 5, "x"): True, ("a", 9, None): False}), 2)]
+    log = [segment_of(BatchChanges(alarms={("a", 4, None): True, ("a", 5, "x"): True, ("a", 9, None): False}), 2)]
     replay(store, [FlooredSegment(one, EVERYTHING) for one in log], link(2), low=0, high=KEY_GROUPS)
     form = TimerForm(as_type(Types.STRING()), as_type(Types.STRING()))
     found = [form.unpack(packed) for packed, _ in store.timer_table(ALARMS).due(10)]
@@ -132,7 +127,7 @@ def test_a_segment_at_the_floor_does_not_count_and_one_above_does(store: Folding
     steps = [
         (seq, BatchChanges(totals={"a": seq, "b": seq}, events={"a": (False, [str(seq)])})) for seq in (3, 4, 5, 6)
     ]
-    replay(store, [FlooredSegment(segment(s, seq), floors) for seq, s in steps], link(9), low=0, high=8)
+    replay(store, [FlooredSegment(segment_of(s, seq), floors) for seq, s in steps], link(9), low=0, high=8)
     assert key_group("b") != group
     assert cells(store) == {"total": {"a": 6}, "by_name": {}, "events": {"a": ["5", "6"]}, "alarms": {}}
 
@@ -142,7 +137,7 @@ def test_key_groups_of_others_do_not_count(tmp_path: Path) -> None:
     model = Model()
     model.apply(batch)
     own = RocksDBStore.open(tmp_path / "db", OPERATOR, KEY_TYPE, 2, 5)
-    replay(own, [FlooredSegment(segment(batch, 1), EVERYTHING)], link(1), low=2, high=5)
+    replay(own, [FlooredSegment(segment_of(batch, 1), EVERYTHING)], link(1), low=2, high=5)
     assert cells(own) == model.cells(2, 5)
     own.close()
 
@@ -157,8 +152,8 @@ def test_parts_of_a_batch_keep_their_elements_even_if_others_come_between(
     other = BatchChanges(events={key: (False, [f"{key}-other"]) for key in ("a", "b", "N1", "N2")})
     first, second = whole.split(2)
     wanted = [
-        segment(first, 5, 0, 4), segment(whole, 5, 4, 8), segment(other, 6, 4, 8),
-        segment(second, 5, 0, 4, part=1), segment(other, 6, 0, 4),
+        segment_of(first, 5, 0, 4), segment_of(whole, 5, 4, 8), segment_of(other, 6, 4, 8),
+        segment_of(second, 5, 0, 4, part=1), segment_of(other, 6, 0, 4),
     ]  # fmt: skip
     replay(store, [FlooredSegment(s, EVERYTHING) for s in wanted], link(6), low=0, high=8)
     model = Model()
@@ -180,14 +175,14 @@ def test_large_values_are_written_before_there_are_many(store: Folding, monkeypa
     monkeypatch.setattr(type(store), "fold", counting)
     rng = random.Random(1)
     log = [BatchChanges(events={"a": (False, [rng.randbytes(300).hex()])}) for _ in range(10)]
-    replay(store, [FlooredSegment(segment(b, n), EVERYTHING) for n, b in enumerate(log, 1)], link(10), low=0, high=8)
+    replay(store, [FlooredSegment(segment_of(b, n), EVERYTHING) for n, b in enumerate(log, 1)], link(10), low=0, high=8)
     assert sum(folds) == len(log)
     assert max(folds) <= 4
     assert [value for b in log for value in b.events["a"][1]] == cells(store)["events"]["a"]
 
 
 def failing_log() -> Iterator[FlooredSegment]:
-    yield FlooredSegment(segment(EVENT, 1), EVERYTHING)
+    yield FlooredSegment(segment_of(EVENT, 1), EVERYTHING)
     raise MissingObjectError("gone", object_name="seg/2")
 
 
