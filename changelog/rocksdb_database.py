@@ -61,6 +61,8 @@ class Database:
             InvalidRequestError: there is no database and `create` is false, or the directory cannot be written.
         """
         self.directory = directory
+        self.level_size_bytes: Final = options.level_base_size_bytes
+        """See `RocksDBOptions`: a larger database has levels between the flushed files and the lowest level."""
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
             self._rdict = Rdict(str(directory), rocksdict_options(options, create=create), access_type=access)

@@ -20,22 +20,24 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-LEVEL0_FILES_MAX: Final = 32
+LEVEL0_FILES_MAX: Final = 48
 """So many flushed files a snapshot has at most."""
-DEPTH_MAX: Final = 8
+DEPTH_MAX: Final = 10
 """So many of them overlap at most: a read may have to look into each, by its Bloom filter first."""
-DEAD_MOST: Final = 0.4
+DEAD_MOST: Final = 0.5
 """Of the dead bytes that the ratio allows: so many are left where many clusters take turns."""
-DEAD_USUAL: Final = 0.15
+DEAD_USUAL: Final = 0.05
 """The same as long as little has to be rewritten at once for it."""
 REWRITTEN_USUAL: Final = 0.1
 """This part of the bytes is little: it is stored twice until the snapshot before can go."""
 LINK: Final = 0.25
 """Two clusters that have so much of the smaller one in common, files of the lowest level, are one."""
-DEEP_PART_MIN: Final = 0.1
-"""A cluster of which less is flushed is not rewritten for the number of its files."""
+DEEP_PART_MIN: Final = 0.03
+"""A cluster of `DEPTH_MAX` files above each other, and less in them, is not rewritten for their number."""
 TINY_BYTES: Final = 8 << 10
 """Smaller clusters, such as the store's record of itself, are rewritten whenever there is more than one file."""
+DEPTH_FILE_BYTES_MIN: Final = 2 << 10
+"""Smaller files do not count for the depth: that record, of which each fold flushes two, may lie on files with rows."""
 
 
 class SstFile(NamedTuple):
@@ -89,7 +91,7 @@ class Cluster:
     @cached_property
     def depth(self) -> int:
         """How many of those overlap at most: fewer than there are, if a file of a lower level holds them together."""
-        flushed = [file for file in self.files if file.level == 0]
+        flushed = [file for file in self.files if file.level == 0 and file.size_bytes >= DEPTH_FILE_BYTES_MIN]
         ends = sorted([(file.first, 0) for file in flushed] + [(file.last, 1) for file in flushed])
         return max(accumulate(-1 if is_last else 1 for _, is_last in ends), default=0)
 
@@ -149,7 +151,7 @@ class Rewrite(NamedTuple):
     the level that follows."""
 
 
-def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int) -> Rewrite:
+def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int, level_size_bytes: int) -> Rewrite:
     """What to rewrite, so that what is stored stays below `ratio` of what is live.
 
     One cluster by itself goes from no dead bytes to `ratio - 1` of the live ones and back. Many take turns, those first
@@ -159,6 +161,7 @@ def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int)
         clusters: Of all files.
         ratio: Bytes of files per byte of live data. At most 1 rewrites all.
         size_bytes_min: Smaller databases are only rewritten for the number of their files.
+        level_size_bytes: Larger databases have levels between the flushed files and the lowest level.
     """
     size_bytes = sum(file.size_bytes for file in {file for cluster in clusters for file in cluster.files})
     dead_bytes = sum(cluster.dead_bytes for cluster in clusters)
@@ -174,11 +177,25 @@ def plan_rewrite(clusters: Sequence[Cluster], ratio: float, size_bytes_min: int)
             chosen.append(cluster)
             dead_bytes -= cluster.dead_bytes
             rewritten_bytes += cluster.size_bytes
-    deep = [cluster for cluster in clusters if cluster not in chosen and cluster.depth > DEPTH_MAX]
-    if deep and all(_dead_part(cluster) < DEEP_PART_MIN for cluster in deep):
-        return Rewrite(tuple(chosen), only_flushed=True)
-    chosen += deep
-    return Rewrite((*chosen, *_of_many([c for c in clusters if c not in chosen])), only_flushed=False)
+    rest = [cluster for cluster in clusters if cluster not in chosen and not cluster.is_free]
+    deep = [cluster for cluster in rest if cluster.depth > DEPTH_MAX]
+    turn = deep or (_deepest_of_many(rest) if all(cluster.is_free for cluster in chosen) else [])
+    if size_bytes > level_size_bytes and all(_is_of_little(cluster) for cluster in turn):
+        if deep:
+            return Rewrite(tuple(chosen), only_flushed=True)
+        turn = []
+    return Rewrite((*chosen, *turn, *_of_many([c for c in rest if c not in turn])), only_flushed=False)
+
+
+def _deepest_of_many(clusters: Sequence[Cluster]) -> list[Cluster]:
+    """The deepest cluster, if one with each fold must be rewritten from now on, lest several are too deep at once."""
+    by_depth = sorted((c for c in clusters if c.depth), key=lambda cluster: cluster.depth, reverse=True)
+    is_time = any(cluster.depth + folds > DEPTH_MAX for folds, cluster in enumerate(by_depth))
+    return by_depth[:1] if is_time else []
+
+
+def _is_of_little(cluster: Cluster) -> bool:
+    return _dead_part(cluster) < DEEP_PART_MIN * cluster.depth / DEPTH_MAX
 
 
 def _of_many(clusters: Sequence[Cluster]) -> list[Cluster]:

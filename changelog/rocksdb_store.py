@@ -352,7 +352,7 @@ class RocksDBStore:
         """Rewrite some of the files if much of them is dead, or if they are many (`plan_rewrite`); whether any were."""
         self.flush()
         clusters = clusters_of(self._database.files())
-        plan = plan_rewrite(clusters, ratio, size_bytes_min)
+        plan = plan_rewrite(clusters, ratio, size_bytes_min, self._database.level_size_bytes)
         compacted = [cluster for cluster in clusters if cluster in plan.clusters or cluster.is_free]
         self._database.compact((cluster.first, cluster.last) for cluster in compacted)
         if plan.only_flushed:

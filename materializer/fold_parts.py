@@ -12,13 +12,15 @@ PARTS_MAX: Final = 8
 """With more of them hardly less is stored."""
 OPERATOR_PARTS: Final = 32
 """Parts of all ranges of an operator together, about."""
-PART_BYTES_MIN: Final = 64 << 10
+PART_BYTES_MIN: Final = 8 << 10
 """Stored bytes of log per part: smaller files are not worth a request each."""
-PART_RATIO_MIN: Final = 0.004
-"""The same per byte of the whole base: a small part of it would come to be many files before it is rewritten."""
+PART_STATE_BYTES_MIN: Final = 128 << 10
+"""Bytes of base and log together per part: a small state is rewritten as a whole."""
+PART_RATIO_MIN: Final = 0.0004
+"""The same per byte of the whole base."""
 BASE_FILES: Final = 40
 """Files of a base that was rewritten as a whole: so many that those which span two parts are few."""
-FILE_BYTES_MIN: Final = 512 << 10
+FILE_BYTES_MIN: Final = 128 << 10
 """Of such a file."""
 
 
@@ -36,6 +38,7 @@ def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_byt
         len(key_groups),
         OPERATOR_PARTS * len(key_groups) // max_parallelism,
         log_bytes // PART_BYTES_MIN,
+        (base_bytes + log_bytes) // PART_STATE_BYTES_MIN,
         int(log_bytes / (PART_RATIO_MIN * base_bytes)) if base_bytes else PARTS_MAX,
     )
     count = 1 << max(0, most.bit_length() - 1)

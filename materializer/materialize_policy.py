@@ -26,7 +26,17 @@ DEFAULT_LOG_RATIO: Final = 0.05
 DEFAULT_REPLAY_MS: Final = 60_000
 DEFAULT_MAX_FAILURES: Final = 3
 RATIO_LOG_BYTES_MIN: Final = 1 << 20
-"""A shorter log is never long compared with its base: a small state would be materialized all the time."""
+"""A shorter log is not long compared with its base: a small state would be materialized all the time."""
+SLOW_LOG_BYTES_MIN: Final = 128 << 10
+"""The same of a range that changes little in an interval."""
+SLOW_RATIO_PART: Final = 0.3
+"""Such a range's log is long from this part of what the ratio says on ..."""
+SLOW_CHANGES_PART: Final = 0.12
+"""... and this part of an interval's changes."""
+SLOW_SHARE_MIN: Final = 1 / 8
+"""Smaller ranges of an operator are rewritten at different times, so that each may have more log."""
+EARLY_PART: Final = 0.4
+"""By this part, at most, a range is due earlier, lest all ranges of an operator are rewritten at once."""
 PAUSE_SPREAD: Final = 0.25
 """Part of a pause that is added, at most, so that what failed together is not tried again together."""
 FAILURE_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
@@ -99,6 +109,8 @@ class RangeLoad:
     """Stored bytes of the base; None: not known."""
     replay_ms: int = 0
     """Estimated time to replay the log."""
+    share: float = 1.0
+    """Its part of the operator's key groups, above 0."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +125,7 @@ class MaterializePolicy:
     """Commits after a range's tile from which on it is due at once, changed or not; None: no limit."""
     log_ratio: float | None = DEFAULT_LOG_RATIO
     """Bytes of log per byte of base from which on a range is due at once, if the log has at least
-    `RATIO_LOG_BYTES_MIN`; None: no limit."""
+    `RATIO_LOG_BYTES_MIN`; sooner, if it changes little in an interval; None: no limit."""
     replay_ms: int | None = DEFAULT_REPLAY_MS
     """Estimated time of replaying a range's log from which on it is due at once; None: no limit."""
     backoff: Backoff = FAILURE_BACKOFF
@@ -158,9 +170,21 @@ class RangeSchedule:
         """Somebody asks for a materialization: it is due as soon as there is something to fold."""
         return replace(self, demanded=True)
 
+    def elapsed_ms(self, now_ms: int) -> int:
+        """Time since it was last brought to an end, or first seen."""
+        return now_ms - (self.seen_ms if self.finished_ms is None else self.finished_ms)
+
     def is_failing(self, policy: MaterializePolicy) -> bool:
         """Whether it failed more often in a row than is allowed."""
         return self.failures > policy.max_failures_allowed
+
+
+def early_part(key: RangeKey, share: float) -> float:
+    """At which part of its limits a range is due, above 0 and at most 1: another one for each range of an operator.
+
+    Otherwise all ranges, whose keys mostly change alike, would be folded and rewritten at the same time for ever.
+    """
+    return 1 - EARLY_PART * key.spread * (1 - share)
 
 
 def due(
@@ -190,10 +214,12 @@ def due(
         return None
     if schedule.demanded:
         return Trigger.DEMAND
-    return _by_length(load, policy) or _by_time(key, schedule, policy, now_ms)
+    return _by_length(key, schedule, load, policy, now_ms) or _by_time(key, schedule, policy, now_ms)
 
 
-def _by_length(load: RangeLoad, policy: MaterializePolicy) -> Trigger | None:
+def _by_length(
+    key: RangeKey, schedule: RangeSchedule, load: RangeLoad, policy: MaterializePolicy, now_ms: int
+) -> Trigger | None:
     log = load.log
     if policy.log_bytes is not None and log.size_bytes >= policy.log_bytes:
         return Trigger.LOG_BYTES
@@ -201,9 +227,28 @@ def _by_length(load: RangeLoad, policy: MaterializePolicy) -> Trigger | None:
         return Trigger.LOG_BATCHES
     if policy.replay_ms is not None and load.replay_ms >= policy.replay_ms:
         return Trigger.REPLAY_TIME
-    if policy.log_ratio is not None and load.base_bytes is not None and log.size_bytes >= RATIO_LOG_BYTES_MIN:
-        return Trigger.LOG_RATIO if log.size_bytes >= policy.log_ratio * load.base_bytes else None
-    return None
+    return Trigger.LOG_RATIO if _is_long_for_its_base(key, schedule, load, policy, now_ms) else None
+
+
+def _is_long_for_its_base(
+    key: RangeKey, schedule: RangeSchedule, load: RangeLoad, policy: MaterializePolicy, now_ms: int
+) -> bool:
+    """Whether the storage would hold too much if the log grew on.
+
+    A fold of c log per base makes c of the base dead, and a part of the base (`varve.materializer.fold_parts`) is
+    stored twice then: 1.2 + 5c in all, about; it shall be below 1.3 times of the state and an interval's changes. So
+    what changes much in an interval may fold as much as the ratio says, and what changes little must fold less.
+    """
+    if policy.log_ratio is None or load.base_bytes is None:
+        return False
+    log_bytes = load.log.size_bytes / early_part(key, load.share)
+    ratio_bytes = policy.log_ratio * load.base_bytes
+    if log_bytes >= max(RATIO_LOG_BYTES_MIN, ratio_bytes):
+        return True
+    if policy.interval_ms is None or load.share < SLOW_SHARE_MIN or log_bytes < SLOW_LOG_BYTES_MIN:
+        return False
+    interval_bytes = log_bytes * policy.interval_ms / max(1, schedule.elapsed_ms(now_ms))
+    return log_bytes >= SLOW_RATIO_PART * ratio_bytes + SLOW_CHANGES_PART * interval_bytes
 
 
 def _by_time(key: RangeKey, schedule: RangeSchedule, policy: MaterializePolicy, now_ms: int) -> Trigger | None:

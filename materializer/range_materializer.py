@@ -21,6 +21,7 @@ from varve.changelog.snapshot_files import FileChecksums, LocalFile, describe_sn
 from varve.materializer.events import LogSize, Materialized
 from varve.materializer.follower import Folded, FollowerGiven, folded
 from varve.materializer.log_index import LogIndex
+from varve.materializer.materialize_policy import early_part
 from varve.materializer.publish_decision import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
 from varve.storage import layout
 from varve.storage.adopt_decision import TileSnapshot
@@ -194,7 +195,8 @@ class RangeMaterializer:
         """Checkpoint and upload; all files that the descriptor names are durable when this returns."""
         directory = self._given.workspace.scratch("snapshot", work.key)
         try:
-            if fold.store.compact(self._given.config.space_ratio, COMPACT_BYTES_MIN):
+            dead = (self._given.config.space_ratio - 1) * early_part(work.key, work.share)
+            if fold.store.compact(1 + dead, COMPACT_BYTES_MIN):
                 self._given.metrics.compacted(self._job, work.key)
             fold.store.write_snapshot(directory)
             checksums = self._checksums.setdefault(work.key, FileChecksums())

@@ -38,6 +38,8 @@ class RangeWork:
     """What of it the newest commit added."""
     base_bytes: int | None
     """Stored bytes of the tile; None: not known."""
+    share: float
+    """The range's part of the operator's key groups, above 0."""
 
 
 def plan_ranges(job_id: str, chain: ChainView, base_sizes: Mapping[Tile, int]) -> tuple[RangeWork, ...]:
@@ -74,6 +76,7 @@ def plan_ranges(job_id: str, chain: ChainView, base_sizes: Mapping[Tile, int]) -
                     newest_log=newest_log.after(tile.operator, low, high, tile.at.seq),
                     newest_bytes=newest_log.after(tile.operator, low, high, chain.newest.commit.seq - 1).size_bytes,
                     base_bytes=base_sizes.get(tile),
+                    share=(high - low) / chain.newest.commit.max_parallelism,
                 )
             )
     return tuple(works)

@@ -35,7 +35,7 @@ class StatusKeeper:
 
     def load_of(self, work: RangeWork) -> RangeLoad:
         """What a range weighs, as the triggers see it."""
-        return RangeLoad(work.view.tile_log, work.base_bytes, self._rates.replay_ms(work.log.size_bytes))
+        return RangeLoad(work.view.tile_log, work.base_bytes, self._rates.replay_ms(work.log.size_bytes), work.share)
 
     def skipped(self, work: RangeWork, skip: Skip) -> None:
         """A range was due without need; counted once per commit that it could be brought to."""

@@ -42,6 +42,6 @@ def test_a_base_in_one_file_comes_apart_when_it_was_rewritten(tmp_path: Path, mo
     base, *folds = [event.uploaded_bytes for event in sidecar.materialized]
     rewritten = [i for i, uploaded in enumerate(folds) if uploaded > base / 2]
     assert len(rewritten) == 1, [f"{u / base:.2f}" for u in folds]
-    assert [uploaded for uploaded in folds[rewritten[0] + 1 :] if uploaded > base / 5]
+    assert [uploaded for uploaded in folds[rewritten[0] + 1 :] if uploaded > base / 9]
     world.check()
     world.close()

@@ -25,6 +25,8 @@ from varve.changelog.rocksdb_overlap import SstFile
 FILES_MAX = 4
 """Files from which on they are compacted into one."""
 LEVEL_MAX = 6
+LEVEL_BYTES = 2_000
+"""A larger database would have levels between."""
 ROWS_END = b"\xff" * 64
 FLUSH_EVERY = 3
 """Writes after which the memory is flushed."""
@@ -79,7 +81,7 @@ class SimulatedDatabase(Crash):
     """In the place of `varve.changelog.rocksdb_database.Database`."""
 
     def __init__(self, directory: Path, options: RocksDBOptions, *, create: bool, read_only: bool = False) -> None:
-        self.directory = directory
+        self.directory, self.level_size_bytes = directory, LEVEL_BYTES
         self._files_max = FILES_MAX + options.level0_files_extra
         self._path = str(directory)
         self._read_only = read_only

@@ -49,6 +49,7 @@ QUIET_STEPS, QUIET_BATCH_STEPS = 4500, 500
 MEMORY_DISK = Path("/dev/shm")
 SMALL_PARTS: Any = {
     (fold_parts, "PART_BYTES_MIN"): 1,
+    (fold_parts, "PART_STATE_BYTES_MIN"): 1,
     (fold_parts, "PART_RATIO_MIN"): 1e-6,
     (part_replay, "HELD_BYTES"): 1_000,
     (part_replay, "LOG_BYTES_AT_ONCE"): 4_000,

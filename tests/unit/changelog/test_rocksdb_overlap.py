@@ -7,11 +7,13 @@ import random
 import pytest
 
 from varve.changelog.rocksdb_overlap import (
+    DEPTH_FILE_BYTES_MIN,
     DEPTH_MAX,
     LEVEL0_FILES_MAX,
     REWRITTEN_USUAL,
     TINY_BYTES,
     Cluster,
+    Rewrite,
     SstFile,
     clusters_of,
     plan_rewrite,
@@ -36,8 +38,12 @@ def parted(count: int, dead: float, files: int = 1) -> list[SstFile]:
     return [*flushed, *(file(2 * i, 2 * i + 1) for i in range(count))]
 
 
+def planned(files: list[SstFile], ratio: float = RATIO, size_bytes_min: int = 0, level_size_bytes: int = 0) -> Rewrite:
+    return plan_rewrite(clusters_of(files), ratio, size_bytes_min, level_size_bytes)
+
+
 def rewritten(files: list[SstFile], ratio: float = RATIO, size_bytes_min: int = 0) -> tuple[Cluster, ...]:
-    return plan_rewrite(clusters_of(files), ratio, size_bytes_min).clusters
+    return planned(files, ratio, size_bytes_min).clusters
 
 
 def test_files_that_overlap_directly_or_through_others_are_one_cluster() -> None:
@@ -69,7 +75,7 @@ def test_one_cluster_is_rewritten_when_the_ratio_is_reached() -> None:
 
 
 def test_many_clusters_are_rewritten_some_at_a_time() -> None:
-    assert not rewritten(parted(8, 0.08))
+    assert not rewritten(parted(8, 0.05))
     chosen = rewritten(parted(8, 0.15))
     assert 8 * REWRITTEN_USUAL <= len(chosen) == 1
 
@@ -100,9 +106,47 @@ def test_a_cluster_that_too_many_flushed_files_overlap_is_rewritten_whatever_its
 
 
 def test_all_that_lies_below_is_not_rewritten_for_a_few_bytes_in_many_files() -> None:
-    deep = [file(0, 9, 100, 0) for _ in range(DEPTH_MAX + 1)]
-    assert plan_rewrite(clusters_of([file(0, 9), *deep]), RATIO, 0) == ((), True)
-    assert plan_rewrite(clusters_of([file(0, 9), *deep[1:]]), RATIO, 0) == ((), False)
+    deep = [file(0, 9, DEPTH_FILE_BYTES_MIN, 0) for _ in range(DEPTH_MAX + 1)]
+    assert planned([file(0, 9), *deep]) == ((), True)
+    assert planned([file(0, 9), *deep[1:]]) == ((), False)
+
+
+def test_the_record_of_the_version_makes_no_cluster_deep() -> None:
+    """Each fold flushed two, so that a base in one file was rewritten as a whole at every fourth fold."""
+    tiny = [file(9, 9, DEPTH_FILE_BYTES_MIN - 1, 0) for _ in range(DEPTH_MAX + 1)]
+    assert planned([file(0, 9), *tiny], level_size_bytes=1 << 30) == ((), False)
+
+
+def test_a_small_database_has_no_level_into_which_those_files_could_go() -> None:
+    """RocksDB would rewrite all of it, where one cluster is enough."""
+    files = [*parted(3, 0), *(file(0, 1, DEPTH_FILE_BYTES_MIN, 0) for _ in range(DEPTH_MAX + 1))]
+    plan = planned(files, level_size_bytes=1 << 30)
+    assert (spans(plan.clusters), plan.only_flushed) == ([(0, 1, DEPTH_MAX + 2)], False)
+
+
+def test_clusters_that_grow_deep_together_are_rewritten_one_after_another() -> None:
+    depths = [0] * 8
+    most: list[int] = []
+    for _ in range(60):
+        depths = [depth + 1 for depth in depths]
+        files = [file(2 * i, 2 * i + 1) for i in range(8)]
+        files += [file(2 * i, 2 * i + 1, DEPTH_FILE_BYTES_MIN, 0) for i in range(8) for _ in range(depths[i])]
+        chosen = planned(files, level_size_bytes=1 << 30).clusters
+        for cluster in chosen:
+            depths[cluster.first[0] // 2] = 0
+        most.append(len(chosen))
+        assert max(depths) <= DEPTH_MAX
+    assert max(most) == 1
+    assert sum(most) > 20
+
+
+def test_a_large_database_does_not_rewrite_parts_for_little_by_turns() -> None:
+    files = [
+        *parted(8, 0),
+        *(file(2 * i, 2 * i + 1, DEPTH_FILE_BYTES_MIN, 0) for i in range(8) for _ in range(DEPTH_MAX // 2)),
+    ]
+    assert planned(files) == ((), False)
+    assert len(planned(files, level_size_bytes=1 << 30).clusters) == 1
 
 
 def test_flushed_files_are_never_too_many_together() -> None:

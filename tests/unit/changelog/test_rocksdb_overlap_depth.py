@@ -18,13 +18,13 @@ def test_many_files_beside_each_other_are_no_reason_to_rewrite_a_base_that_holds
     files = [BASE, *(file for fold in range(LEVEL0_FILES_MAX // PARTS) for file in flushed(fold))]
     [cluster] = clusters_of(files)
     assert cluster.level0_files > DEPTH_MAX > cluster.depth
-    assert plan_rewrite([cluster], 1.35, 0) == ((), False)
+    assert plan_rewrite([cluster], 1.35, 0, 0) == ((), False)
 
 
 def test_files_above_each_other_are_a_reason() -> None:
-    deep = [SstFile(f"{fold}", 0, b"\x02\x00", b"\x02\x09", 100) for fold in range(DEPTH_MAX + 1)]
-    assert plan_rewrite(clusters_of([BASE, *deep[1:]]), 1.35, 0) == ((), False)
-    assert plan_rewrite(clusters_of([BASE, *deep]), 1.35, 0) != ((), False)
+    deep = [SstFile(f"{fold}", 0, b"\x02\x00", b"\x02\x09", 2 << 10) for fold in range(DEPTH_MAX + 1)]
+    assert plan_rewrite(clusters_of([BASE, *deep[1:]]), 1.35, 0, 0) == ((), False)
+    assert plan_rewrite(clusters_of([BASE, *deep]), 1.35, 0, 0) != ((), False)
 
 
 def cut_base(count: int) -> list[SstFile]:

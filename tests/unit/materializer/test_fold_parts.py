@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.fold_parts import OPERATOR_PARTS, PART_BYTES_MIN, PARTS_MAX, fold_parts
+from varve.materializer.fold_parts import OPERATOR_PARTS, PART_BYTES_MIN, PART_STATE_BYTES_MIN, PARTS_MAX, fold_parts
 
 MIB = 1 << 20
 ALL = range(128)
@@ -22,7 +22,7 @@ def test_a_large_range_is_folded_in_eight_parts() -> None:
 def test_the_parts_cover_the_range_once_and_fewer_parts_are_unions_of_more() -> None:
     key_groups = range(7, 101)
     edges = {}
-    for ratio in (0.005, 0.01, 0.02, 0.04):
+    for ratio in (0.0005, 0.001, 0.002, 0.004):
         parts = fold_parts(key_groups, 128, int(ratio * 1000 * MIB), 1000 * MIB)
         assert [g for part in parts for g in part] == list(key_groups)
         edges[len(parts)] = {part.start for part in parts}
@@ -44,12 +44,18 @@ def test_a_part_has_a_key_group_at_least(key_groups: range) -> None:
 
 
 def test_little_log_is_not_worth_a_file_per_part() -> None:
-    assert count(log_bytes=PART_BYTES_MIN - 1, base_bytes=0) == 1
+    assert count(log_bytes=PART_BYTES_MIN - 1, base_bytes=MIB) == 1
+    assert count(log_bytes=0, base_bytes=MIB) == 1
+    assert count(log_bytes=4 * PART_BYTES_MIN, base_bytes=MIB) == 4
+
+
+def test_a_small_state_is_not_divided() -> None:
+    assert count(log_bytes=PART_STATE_BYTES_MIN, base_bytes=PART_STATE_BYTES_MIN - 1) == 1
+    assert count(log_bytes=PART_STATE_BYTES_MIN, base_bytes=PART_STATE_BYTES_MIN) == 2
     assert count(log_bytes=0, base_bytes=0) == 1
-    assert count(log_bytes=4 * PART_BYTES_MIN, base_bytes=0) == 4
 
 
-def test_log_that_is_little_of_a_large_base_would_come_to_be_many_files() -> None:
-    assert count(log_bytes=4 * MIB, base_bytes=1000 * MIB) == 1
-    assert count(log_bytes=20 * MIB, base_bytes=1000 * MIB) == 4
-    assert count(log_bytes=20 * MIB, base_bytes=0) == 8, "there is none yet"
+def test_log_that_is_little_of_a_large_base_is_not_either() -> None:
+    assert count(log_bytes=MIB // 2, base_bytes=1000 * MIB) == 1
+    assert count(log_bytes=2 * MIB, base_bytes=1000 * MIB) == 4
+    assert count(log_bytes=2 * MIB, base_bytes=0) == 8, "there is none yet"

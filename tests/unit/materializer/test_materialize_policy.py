@@ -5,7 +5,10 @@ from typing import Any
 import pytest
 
 from varve.materializer.materialize_policy import (
+    EARLY_PART,
     RATIO_LOG_BYTES_MIN,
+    SLOW_LOG_BYTES_MIN,
+    SLOW_SHARE_MIN,
     LogLength,
     MaterializePolicy,
     RangeKey,
@@ -13,6 +16,7 @@ from varve.materializer.materialize_policy import (
     RangeSchedule,
     Trigger,
     due,
+    early_part,
 )
 from varve.storage.backoff import Backoff
 from varve.storage.errors import InvalidRequestError
@@ -75,6 +79,56 @@ def test_a_long_log_is_due_at_once(log: LogLength, trigger: Trigger | None) -> N
 def test_a_log_that_is_long_for_its_base_or_to_replay_is_due_at_once(load: RangeLoad, trigger: Trigger | None) -> None:
     policy = MaterializePolicy(interval_ms=None, log_bytes=None, log_batches=None, log_ratio=0.25, replay_ms=60_000)
     assert due(KEY, RangeSchedule(seen_ms=0).succeeded(0), load, policy, 1) is trigger
+
+
+INTERVAL_MS = 600_000
+BASE_BYTES = 100 << 20
+
+
+def ratio_due_s(
+    changes: float, base_bytes: int = BASE_BYTES, interval_ms: int | None = INTERVAL_MS, **load: Any
+) -> int:
+    """Seconds after which a range is due by its ratio, if it changes such a part of its base within 10 minutes."""
+    policy = MaterializePolicy(interval_ms=interval_ms, log_bytes=None, log_batches=None, log_ratio=0.05)
+    schedule = RangeSchedule(seen_ms=0).succeeded(0)
+
+    def is_due(second: int) -> bool:
+        log = LogLength(9, 9, int(changes * base_bytes * second / 600))
+        return due(KEY, schedule, RangeLoad(log, base_bytes, **load), policy, second * 1_000) is Trigger.LOG_RATIO
+
+    return next((second for second in range(1, 6_000) if is_due(second)), 6_000)
+
+
+@pytest.mark.parametrize(("changes", "log_per_base"), [(5.0, 0.05), (0.4, 0.05), (0.2, 0.04), (0.06, 0.022)])
+def test_the_less_a_range_changes_in_an_interval_the_less_log_is_long(changes: float, log_per_base: float) -> None:
+    assert ratio_due_s(changes) * changes / 600 == pytest.approx(log_per_base, rel=0.15)
+
+
+def test_without_an_interval_only_the_ratio_counts() -> None:
+    assert ratio_due_s(0.06, interval_ms=None) == 500
+
+
+def test_little_log_of_a_slowly_changing_range_is_not_long() -> None:
+    seconds = ratio_due_s(0.06, base_bytes=16 * SLOW_LOG_BYTES_MIN)
+    assert seconds * 0.06 / 600 * 16 == pytest.approx(1, rel=0.01)
+
+
+def test_one_of_many_ranges_may_have_more_log() -> None:
+    assert ratio_due_s(0.06, share=SLOW_SHARE_MIN / 2) > 1.3 * ratio_due_s(0.06, share=SLOW_SHARE_MIN)
+
+
+def test_the_ranges_of_an_operator_are_due_at_different_times() -> None:
+    keys = [RangeKey("job", "op", low, low + 8) for low in range(0, 64, 8)]
+    parts = [early_part(key, 1 / 8) for key in keys]
+    assert len({round(part, 3) for part in parts}) == 8
+    assert all(1 - EARLY_PART < part <= 1 for part in parts)
+    assert early_part(RangeKey("job", "op", 0, 64), 1.0) == 1
+    policy = MaterializePolicy(interval_ms=None, log_ratio=0.05)
+    log = [LogLength(9, 9, int(0.05 * BASE_BYTES * part) + 1) for part in sorted(parts)]
+    found = [
+        [due(key, RangeSchedule(0), RangeLoad(one, BASE_BYTES, 0, 1 / 8), policy, 1) for one in log] for key in keys
+    ]
+    assert sorted(row.count(None) for row in found) == list(range(8))
 
 
 def test_a_demand_holds_until_the_range_was_brought_to_an_end() -> None:
