@@ -49,7 +49,8 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         default=MATERIALIZER_DEFAULTS["log_ratio"],
         field="log_ratio",
         description="Bytes of log per byte of the last snapshot from which on a range of key groups is materialized at "
-        "once, if its log has at least 1 mb. Smaller: less storage, more background work.",
+        "once, if its log has at least 1 mb; what changes little within the interval is sooner. Smaller: less storage, "
+        "more background work.",
     ),
     ConfigOption(
         key="materializer.replay-time",
