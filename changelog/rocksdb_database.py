@@ -10,6 +10,7 @@ use the iterator that has a status).
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from rocksdict import (
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
 
 BATCHES_PER_COMPACTION: Final = 8
 _TRIGGER: Final = "level0_file_num_compaction_trigger"
+_OPENED_EXTRA: Final = 1 << 20
+"""More flushed files than there are, so that nothing is compacted before these are counted."""
 _COMPACTION_TRIGGER: Final = level0_files(0)[_TRIGGER]
 _POLL_S: Final = 0.01
 _CLOCK: Final = SystemClock()
@@ -65,7 +68,10 @@ class Database:
         """See `RocksDBOptions`: a larger database has levels between the flushed files and the lowest level."""
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         try:
-            self._rdict = Rdict(str(directory), rocksdict_options(options, create=create), access_type=access)
+            opened = replace(options, level0_files_extra=options.level0_files_extra + _OPENED_EXTRA)
+            made = rocksdict_options(opened, create=create)
+            # Without the column family rocksdict would take the options that were stored when it was open last.
+            self._rdict = Rdict(str(directory), made, column_families={"default": made}, access_type=access)
         except Exception as error:
             raise rocksdb_error(error, self.directory) from error
         self._extra, self._tolerated, self._calls = options.level0_files_extra, 0, 0
@@ -188,12 +194,12 @@ class Database:
     def _tolerate_files_found(self) -> None:
         """Let the flushed files be, of which a snapshot may have many, until as many as usual have come on top.
 
-        Otherwise all of the state would be compacted just when the first batches come.
+        Otherwise all of the state would be compacted just when the first batches come. Nothing may be compacted before:
+        a compaction puts back, when it ends, the limits that were set when it began, and writes would wait for ever.
         """
         found = self._level0_files()
-        if found >= _COMPACTION_TRIGGER:
-            self._tolerated = found
-            self._tolerate_level0_files()
+        self._tolerated = found if found >= _COMPACTION_TRIGGER else 0
+        self._tolerate_level0_files()
 
     def _level0_files(self) -> int:
         return self._rdict.property_int_value("rocksdb.num-files-at-level0") or 0

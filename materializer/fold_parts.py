@@ -46,6 +46,9 @@ def fold_parts(key_groups: range, max_parallelism: int, log_bytes: int, base_byt
     return tuple(range(edges[i], edges[i + 1]) for i in range(count))
 
 
-def file_bytes(base_bytes: int, most: int) -> int:
-    """How large the files are that are rewritten, `most` at most, of a base of that size."""
-    return min(most, max(FILE_BYTES_MIN, base_bytes // BASE_FILES))
+def file_bytes(base_bytes: int, log_bytes: int, most: int) -> int:
+    """How large the files are that are rewritten, `most` at most, of a base and a log of that size.
+
+    The log counts, lest the first fold of a job makes many small files of all that it has.
+    """
+    return min(most, max(FILE_BYTES_MIN, (base_bytes + log_bytes) // BASE_FILES))

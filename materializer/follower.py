@@ -110,7 +110,7 @@ class _Follower:
         self._workspace = given.workspace
         self._key = work.key
         self._base_bytes = work.base_bytes or 0
-        target_bytes = file_bytes(self._base_bytes, given.options.target_file_size_bytes)
+        target_bytes = file_bytes(self._base_bytes, work.log.size_bytes, given.options.target_file_size_bytes)
         self._options = replace(given.options, target_file_size_bytes=target_bytes)
         self._directory = given.workspace.range_directory(work.key)
         key = work.key

@@ -314,7 +314,8 @@ def test_compaction_gives_way_to_the_replay_of_a_long_log_and_goes_on_after_it(
         re.search(r"level0_file_num_compaction_trigger=(\d+)", path.read_text())
         for path in sorted((tmp_path / "db").glob("OPTIONS-*"))
     ]
-    assert [each and int(each[1]) for each in found][-2:] == ([4 + FILES_EXTRA, 4] if is_long else [4])
+    after_it_was_opened = [int(each[1]) for each in found if each and int(each[1]) < 1_000]
+    assert after_it_was_opened == ([4 + FILES_EXTRA, 4] if is_long else [4])
 
 
 def test_a_missing_object_is_named() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 import time
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ import pytest
 from rocksdict import WriteBatch
 
 from varve.changelog.rocksdb_database import BATCHES_PER_COMPACTION, Database
-from varve.changelog.rocksdb_options import RocksDBOptions
+from varve.changelog.rocksdb_options import RocksDBOptions, level0_files
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,6 +123,42 @@ def test_a_file_that_overlaps_no_other_is_moved_as_it_is(tmp_path: Path) -> None
     [flushed] = [file for file in database.files() if file.level == 0]
     database.compact([(flushed.first, flushed.last)])
     assert len({file.name for file in database.files()} & before) == PARTS - 1, "others are left alone"
+    database.close()
+
+
+def test_a_database_has_the_options_it_is_opened_with_not_those_it_had(tmp_path: Path) -> None:
+    """Else a job that is restarted beside its local state would not see what was configured since."""
+    Database(tmp_path / "db", RocksDBOptions(), create=True).close()
+    Database(tmp_path / "db", RocksDBOptions(write_buffer_size_bytes=1 << 20), create=False).close()
+    newest = max((tmp_path / "db").glob("OPTIONS-*"))
+    assert f"write_buffer_size={1 << 20}" in newest.read_text().split()
+
+
+def test_a_database_with_more_flushed_files_than_stop_writes_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A compaction that began as it was opened put back the usual limits when it ended; writes waited for ever."""
+    database, rng = Database(tmp_path / "db", FOLDING, create=True), random.Random(3)
+    for _ in range(8):
+        for part in range(PARTS):
+            write(database, part, rng.randbytes(20_000))
+    database.close()
+    count = Database._level0_files
+
+    def count_later(database: Database) -> int:
+        time.sleep(0.005)
+        return count(database)
+
+    with monkeypatch.context() as slow:
+        slow.setattr(Database, "_level0_files", count_later)
+        database = Database(tmp_path / "db", RocksDBOptions(), create=False)
+    assert level0(database) == 8 * PARTS > level0_files(0)["level0_stop_writes_trigger"]
+    writer = threading.Thread(target=lambda: [write(database, i % PARTS, b"new") for i in range(40)], daemon=True)
+    writer.start()
+    writer.join(60)
+    assert not writer.is_alive()
+    for part in range(PARTS):
+        assert database.get(b"%d-%04d" % (part, 0)) == b"new"
     database.close()
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.fold_parts import OPERATOR_PARTS, PART_BYTES_MIN, PART_STATE_BYTES_MIN, PARTS_MAX, fold_parts
+from varve.materializer.fold_parts import (
+    BASE_FILES,
+    FILE_BYTES_MIN,
+    OPERATOR_PARTS,
+    PART_BYTES_MIN,
+    PART_STATE_BYTES_MIN,
+    PARTS_MAX,
+    file_bytes,
+    fold_parts,
+)
 
 MIB = 1 << 20
 ALL = range(128)
@@ -59,3 +68,10 @@ def test_log_that_is_little_of_a_large_base_is_not_either() -> None:
     assert count(log_bytes=MIB // 2, base_bytes=1000 * MIB) == 1
     assert count(log_bytes=2 * MIB, base_bytes=1000 * MIB) == 4
     assert count(log_bytes=2 * MIB, base_bytes=0) == 8, "there is none yet"
+
+
+def test_a_base_is_in_about_forty_files_from_the_first_fold_on() -> None:
+    assert file_bytes(100 * MIB, 0, 64 * MIB) * BASE_FILES == 100 * MIB
+    assert file_bytes(0, 100 * MIB, 64 * MIB) * BASE_FILES == 100 * MIB
+    assert file_bytes(0, MIB, 64 * MIB) == FILE_BYTES_MIN
+    assert file_bytes(10_000 * MIB, 0, 64 * MIB) == 64 * MIB
