@@ -33,8 +33,10 @@ SLOW_RATIO_PART: Final = 0.3
 """Such a range's log is long from this part of what the ratio says on ..."""
 SLOW_CHANGES_PART: Final = 0.12
 """... and this part of an interval's changes."""
+SLOW_CHANGES_PART_OF_MANY: Final = 0.3
+"""The same of one of many ranges: they are rewritten at different times, so that each may have more log."""
 SLOW_SHARE_MIN: Final = 1 / 8
-"""Smaller ranges of an operator are rewritten at different times, so that each may have more log."""
+"""A smaller part of an operator is one of many."""
 EARLY_PART: Final = 0.4
 """By this part, at most, a range is due earlier, lest all ranges of an operator are rewritten at once."""
 PAUSE_SPREAD: Final = 0.25
@@ -245,10 +247,11 @@ def _is_long_for_its_base(
     ratio_bytes = policy.log_ratio * load.base_bytes
     if log_bytes >= max(RATIO_LOG_BYTES_MIN, ratio_bytes):
         return True
-    if policy.interval_ms is None or load.share < SLOW_SHARE_MIN or log_bytes < SLOW_LOG_BYTES_MIN:
+    if policy.interval_ms is None or log_bytes < SLOW_LOG_BYTES_MIN:
         return False
     interval_bytes = log_bytes * policy.interval_ms / max(1, schedule.elapsed_ms(now_ms))
-    return log_bytes >= SLOW_RATIO_PART * ratio_bytes + SLOW_CHANGES_PART * interval_bytes
+    changes_part = SLOW_CHANGES_PART if load.share >= SLOW_SHARE_MIN else SLOW_CHANGES_PART_OF_MANY
+    return log_bytes >= SLOW_RATIO_PART * ratio_bytes + changes_part * interval_bytes
 
 
 def _by_time(key: RangeKey, schedule: RangeSchedule, policy: MaterializePolicy, now_ms: int) -> Trigger | None:
