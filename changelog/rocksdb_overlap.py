@@ -199,9 +199,9 @@ def _is_of_little(cluster: Cluster) -> bool:
 
 
 def _of_many(clusters: Sequence[Cluster]) -> list[Cluster]:
-    """Clusters of which so many must be rewritten that not too many flushed files are left."""
+    """So many of these, of which none is free, that not too many flushed files are left."""
     chosen: list[Cluster] = []
-    rest = [cluster for cluster in clusters if not cluster.is_free and cluster.level0_files]
+    rest = [cluster for cluster in clusters if cluster.level0_files]
     excess = sum(cluster.level0_files for cluster in rest) - LEVEL0_FILES_MAX
     for cluster in sorted(rest, key=lambda cluster: cluster.size_bytes / cluster.level0_files):
         if excess <= 0:

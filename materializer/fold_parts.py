@@ -17,7 +17,7 @@ PART_BYTES_MIN: Final = 8 << 10
 PART_STATE_BYTES_MIN: Final = 128 << 10
 """Bytes of base and log together per part: a small state is rewritten as a whole."""
 PART_RATIO_MIN: Final = 0.0004
-"""The same per byte of the whole base."""
+"""Stored bytes of log per part and per byte of the whole base."""
 BASE_FILES: Final = 40
 """Files of a base that was rewritten as a whole: so many that those which span two parts are few."""
 FILE_BYTES_MIN: Final = 128 << 10
