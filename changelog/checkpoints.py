@@ -26,11 +26,14 @@ SAVEPOINT: Final = "savepoint:"
 _BATCH: Final = re.compile(r"batch:(\d+)")
 
 
-def line_commits(reader: ChainReader, start: Link | None = None) -> Iterator[StoredCommit]:
-    """The commits of a line from `start` (None: the newest) back to the oldest that is not collected: a GET each."""
+def line_commits(reader: ChainReader, start: Link | None = None, *, down_to: int = 0) -> Iterator[StoredCommit]:
+    """The commits of a line from `start` (None: the newest) back to the oldest that is not collected: a GET each.
+
+    None of a seq below `down_to` is read.
+    """
     link = newest_commit(reader.head()) if start is None else start
     is_first = True
-    while link != ORIGIN:
+    while link != ORIGIN and link.seq >= down_to:
         try:
             stored = reader.read_commit(link)
         except MissingObjectError:
@@ -49,9 +52,13 @@ def kept_now(reader: ChainReader) -> Kept:
 
 
 def complete_checkpoints(reader: ChainReader) -> list[Commit]:
-    """The commits of the head's line that are still complete, which are those that can be read, the newest first."""
+    """The commits of the head's line that are still complete, which are those that can be read, the newest first.
+
+    The older ones, of which a job without a materializer has tens of thousands, are not looked at.
+    """
     kept = kept_now(reader)
-    return [stored.commit for stored in line_commits(reader) if kept.is_complete(stored.commit)]
+    line = line_commits(reader, down_to=kept.complete_from)
+    return [stored.commit for stored in line if kept.is_complete(stored.commit)]
 
 
 def told(commits: Iterable[Commit]) -> str:

@@ -18,7 +18,7 @@ from varve.storage import layout
 from varve.storage.chain_reader import ChainReader, in_parallel
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
-from varve.storage.errors import MissingObjectError, VarveError
+from varve.storage.errors import CorruptDataError, MissingObjectError, VarveError
 from varve.storage.job_store import JobStore
 from varve.storage.jobs import job_names, open_job
 from varve.storage.records import ORIGIN
@@ -26,7 +26,7 @@ from varve.storage.savepoints import release_clone
 from varve.storage.start_decision import newest_commit, next_restore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from varve.storage.collector import CollectReport
     from varve.storage.jobs import OpenJob
@@ -147,10 +147,13 @@ def checkpoints(
     try:
         reader = job_chain(job, storage_url, storage_options)
         kept = kept_now(reader)
-        lines = [_checkpoint_line(commit, kept) for commit in newest_commits(reader, limit)]
+        found = newest_commits(reader, limit)
+        if found.commits or found.damage is None:
+            show_lines([_checkpoint_line(commit, kept) for commit in found.commits], as_json=as_json)
+        if found.damage is not None:
+            raise found.damage.with_context(job=job)
     except VarveError as error:
         raise click.ClickException(str(error)) from error
-    show_lines(lines, as_json=as_json)
 
 
 @click.command()
@@ -238,18 +241,30 @@ def _job_line(name: str, job: OpenJob) -> JobLine:
     )
 
 
-def newest_commits(reader: ChainReader, limit: int) -> Iterator[Commit]:
-    """The newest commits of the head's line, as far as they still exist."""
+class NewestCommits(NamedTuple):
+    """The newest commits of a line, the newest first."""
+
+    commits: tuple[Commit, ...]
+    damage: CorruptDataError | None = None
+    """Why there are no more, if the next one cannot be read."""
+
+
+def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> NewestCommits:
+    """The newest commits of the head's line, as far as they still exist, but none of a seq below `down_to`.
+
+    Raises `CorruptDataError` if the head itself is damaged.
+    """
     link = newest_commit(reader.head())
-    for _ in range(limit):
-        if link == ORIGIN:
-            return
+    commits: list[Commit] = []
+    while link != ORIGIN and link.seq >= down_to and len(commits) < limit:
         try:
-            commit = reader.read_commit(link).commit
+            commits.append(reader.read_commit(link).commit)
         except MissingObjectError:
-            return  # collected: only the retained ones and their log are kept
-        yield commit
-        link = commit.parent
+            break  # collected: only the retained ones and their log are kept
+        except CorruptDataError as error:
+            return NewestCommits(tuple(commits), error)
+        link = commits[-1].parent
+    return NewestCommits(tuple(commits))
 
 
 def _checkpoint_line(commit: Commit, kept: Kept) -> CheckpointLine:

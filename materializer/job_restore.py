@@ -24,7 +24,7 @@ from varve.storage.chain import Chain
 from varve.storage.chain_reader import ChainReader
 from varve.storage.chain_state import CommitPolicy
 from varve.storage.cut import Cut, cut_of
-from varve.storage.errors import InvalidRequestError, StateMissingError
+from varve.storage.errors import InvalidRequestError, LineageError, StateMissingError
 from varve.storage.job_run import JobRun
 from varve.storage.pins import Kept, list_pins
 from varve.storage.start_decision import next_restore
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from varve.storage.records import Commit, Fence, JobRecord
 
 LINE_MAX: Final = 10_000
-"""Commits of the line that are looked at; only retained ones exist."""
+"""Commits of the line that are looked at; only those that may be complete are."""
 
 
 class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
@@ -106,6 +106,7 @@ class JobRestore:
         Raises:
             StateMissingError: no complete checkpoint is the wanted one.
             LineageError: it does not fit Spark's location.
+            CorruptDataError: an entry that the checkpoint needs is damaged, or one behind which it may be.
             InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
             VarveError: the storage failed; do it again.
         """
@@ -171,15 +172,21 @@ class JobRestore:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
         cut = cut_of(head)
         kept = Kept(cut, list_pins(self._reader)) if with_pins else cut
-        plan = decide_restore(self._line(), kept, spark, wanted)
+        line, damage = newest_commits(self._reader, LINE_MAX, down_to=kept.complete_from)
+        try:
+            plan = decide_restore(self._with_source(line), kept, spark, wanted)
+        except (StateMissingError, LineageError):
+            if damage is None:
+                raise
+            raise damage.with_context(job=self._job) from None  # behind it may be what was asked for
+        self._reader.load_line(plan.commit.link, self._record.max_parallelism)  # or the next start could not
         return plan, cut.is_complete(plan.commit)
 
-    def _line(self) -> tuple[Commit, ...]:
+    def _with_source(self, line: tuple[Commit, ...]) -> tuple[Commit, ...]:
         """The commits of the head's line, the newest first, and that of this job from which the oldest was copied.
 
         So a restore of what only pins keep can be done again: then the line ends with the copy.
         """
-        line = tuple(newest_commits(self._reader, LINE_MAX))
         source = line[-1].source if line else None
         if source is None or source.job_id != self._record.job_id:
             return line

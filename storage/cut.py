@@ -28,6 +28,11 @@ class Cut(NamedTuple):
     retained_from: int = 0
     """Snapshots may be deleted that only commits of lower seqs need."""
 
+    @property
+    def complete_from(self) -> int:
+        """No commit of a lower seq is complete: what a commit needs is of its own slot or of lower ones."""
+        return max(self.keep_from, self.retained_from)
+
     def is_complete(self, commit: Commit | Retained) -> bool:
         """Whether everything is kept that a restore of the commit reads."""
         return commit.needs_from >= self.keep_from and commit.seq >= self.retained_from

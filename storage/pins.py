@@ -97,6 +97,12 @@ class Kept(NamedTuple):
     pins: tuple[Pin, ...]
     """Listed after the head was read."""
 
+    @property
+    def complete_from(self) -> int:
+        """No commit of a lower seq is complete."""
+        checked = (pin.commit.seq for pin in self.pins if pin.is_checked)
+        return min((self.cut.complete_from, *checked))
+
     def is_complete(self, commit: Commit) -> bool:
         """Whether everything is kept that a restore of the commit reads."""
         return self.cut.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)

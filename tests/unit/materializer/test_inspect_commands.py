@@ -246,6 +246,17 @@ def test_a_damaged_head_points_to_the_repair(job: CommittingJob, tmp_path: Path)
         assert "varve verify JOB --repair" in done.output
 
 
+def test_a_damaged_checkpoint_does_not_hide_the_newer_ones(job: CommittingJob, tmp_path: Path) -> None:
+    """One that nobody needs any more was enough, and the list is where one looks for what can be gone back to."""
+    name = layout.chain(4)
+    job.store.put(name, job.store.get(name)[:-1] + b"x")
+    done = CliRunner().invoke(main, ["checkpoints", "flights", "--storage", str(tmp_path), "--json"])
+    assert done.exit_code == 1
+    assert [json.loads(line)["seq"] for line in done.stdout.splitlines()] == [8, 7, 6, 5]
+    assert json.loads(done.stderr)["context"] == {"job": "flights", "object_name": name}
+    assert len(run("checkpoints", "flights", "--storage", str(tmp_path), "--json", "--limit", "4")) == 4
+
+
 def test_files_of_somebody_else_among_the_objects_change_nothing(job: CommittingJob, tmp_path: Path) -> None:
     areas = (
         layout.CHAIN,

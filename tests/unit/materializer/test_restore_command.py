@@ -284,3 +284,41 @@ def test_a_location_that_is_not_there_is_only_taken_for_new_if_that_is_said(job:
     assert "--new-location" in run(job, *location, code=1)["error"]
     assert job.store.list("") == before
     assert run(job, *location, "--new-location")["seq"] == 8
+
+
+@pytest.mark.parametrize("damaged", [2, 8])
+def test_a_damaged_checkpoint_is_no_hindrance_to_going_back_to_a_newer_one(
+    job: CommittingJob, spark: Spark, damaged: int
+) -> None:
+    """Any that still lay in the chain was one, whether it was complete (as 8 is, and 2 is not) or long of no use."""
+    job.policy = CommitPolicy(retained=5, full_every=1)
+    job.start()
+    for _ in range(3):
+        job.commit(random_batch(random.Random(3)), upload=True)
+    job.close()
+    spark.write(BATCHES + 3)
+    damage(job, damaged)
+    location = ["--spark-checkpoint", str(spark.directory)]
+    for choice in (["--checkpoint", "11"], ["--batch", "8"], ["--checkpoint", "11", *location]):
+        assert run(job, *choice, "--dry-run")["seq"] == 11
+    assert run(job, *location, "--dry-run")["seq"] == 12
+    assert run(job, "--checkpoint", "11", *location)["seq"] == 11
+    base = start(job, spark)
+    assert base is not None
+    assert base.seq == 11
+
+
+@pytest.mark.parametrize("seq", ["4", "6"])
+def test_what_needs_a_damaged_checkpoint_or_may_be_behind_it_is_refused_with_its_name(
+    job: CommittingJob, seq: str
+) -> None:
+    damage(job, 5)
+    before = job.store.list(layout.CHAIN)
+    assert layout.chain(5) in run(job, "--checkpoint", seq, code=1)["error"]
+    assert job.store.list(layout.CHAIN) == before
+
+
+def damage(job: CommittingJob, seq: int) -> None:
+    """The entry of this seq is not what was written."""
+    name = layout.chain(seq)
+    job.store.put(name, job.store.get(name)[:-1] + b"x")
