@@ -321,6 +321,9 @@ class Verifier:
         except MissingObjectError as error:
             if not may_be_gone:
                 self._note(name, error)
+        except DidNotHappenError as error:
+            if not (may_be_gone and isinstance(error.__cause__, MissingObjectError)):  # so a reader tells that it is
+                raise
         except (RetryableError, InvalidRequestError):
             raise
         except VarveError as error:

@@ -108,6 +108,25 @@ def test_what_is_damaged_or_gone_is_named(world: World, area: str, how: str) -> 
     assert world.names(layout.PINS) == []
 
 
+def test_a_job_is_sound_while_its_log_is_collected(tmp_path: Path) -> None:
+    """It said of a checkpoint that was being collected that it is not retained any more, and nothing else."""
+    world = World(tmp_path)
+    world.commit(5, upload=True)
+    world.sidecar().fold()
+    world.commit(8)
+    cut = world.newest().keep_from
+    entries = [name for name in world.names(layout.CHAIN) if name < layout.chain(cut)]
+    log = [name for name in world.names(layout.SEGMENTS) if layout.slot_of(name).slot < cut]
+    assert min(len(entries), len(log)) > 2
+    assert check(world).compared == 2
+    for name in (*entries[1:4], log[0]):
+        data = world.store.get(name)
+        world.store.delete([name])
+        assert check(world).problems == []
+        world.store.put(name, data)
+    world.close()
+
+
 def test_damaged_pins_and_a_damaged_job_are_named(world: World) -> None:
     world.store.put(layout.pin("0f" * 16), b"nothing")
     assert concerned(world) == {layout.pin("0f" * 16)}
