@@ -123,7 +123,7 @@ class MaterializerService:
         if not self._jobs:
             self._discovery_pause_ms = self._given.config.poll_ms  # a sidecar may start just before its job
         if not self._jobs and not self._is_waiting:
-            text = f"there is no job yet in {self._root.url}; waiting for one"
+            text = f"there is no job in {self._root.url}" + ("" if on_demand else " yet; waiting for one")
             self._given.reporter.report(Waiting(job="", time_ms=self._given.clock.now_ms(), message=text))
         self._is_waiting = not self._jobs
         return True

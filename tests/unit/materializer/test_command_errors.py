@@ -138,6 +138,14 @@ def test_verify_of_a_storage_without_a_job_is_no_success(tmp_path: Path) -> None
     assert (done.exit_code, "nothing was verified" in done.output) == (1, True)
 
 
+def test_what_runs_once_does_not_say_that_it_waits_for_a_job(tmp_path: Path) -> None:
+    (tmp_path / "storage").mkdir()
+    done = call(tmp_path / "storage", "materialize", "--once", "--working-directory", str(tmp_path / "work"))
+    assert done.exit_code == 1
+    assert "there is no job in" in done.output
+    assert "waiting" not in done.output
+
+
 def test_errors_are_json_where_the_output_is(jobs: dict[str, CommittingJob], tmp_path: Path) -> None:
     for arguments, code, kind, told in (
         (("describe", "nobody"), 1, "InvalidRequestError", "there is no job 'nobody'"),
