@@ -39,6 +39,7 @@ SLOW_SHARE_MIN: Final = 1 / 8
 """A smaller part of an operator is one of many."""
 EARLY_PART: Final = 0.4
 """By this part, at most, a range is due earlier, lest all ranges of an operator are rewritten at once."""
+GOLDEN_RATIO: Final = (5**0.5 - 1) / 2
 PAUSE_SPREAD: Final = 0.25
 """Part of a pause that is added, at most, so that what failed together is not tried again together."""
 FAILURE_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
@@ -185,8 +186,10 @@ def early_part(key: RangeKey, share: float) -> float:
     """At which part of its limits a range is due, above 0 and at most 1: another one for each range of an operator.
 
     Otherwise all ranges, whose keys mostly change alike, would be folded and rewritten at the same time for ever.
+    Multiples of the golden ratio lie evenly between 0 and 1, however many there are (Knuth's multiplicative hashing).
     """
-    return 1 - EARLY_PART * key.spread * (1 - share)
+    place = key.low / (key.high - key.low) * GOLDEN_RATIO % 1
+    return 1 - EARLY_PART * place * (1 - share)
 
 
 def due(
@@ -249,7 +252,7 @@ def _is_long_for_its_base(
         return True
     if policy.interval_ms is None or log_bytes < SLOW_LOG_BYTES_MIN:
         return False
-    interval_bytes = log_bytes * policy.interval_ms / max(1, schedule.elapsed_ms(now_ms))
+    interval_bytes = load.log.size_bytes * policy.interval_ms / max(1, schedule.elapsed_ms(now_ms))
     changes_part = SLOW_CHANGES_PART if load.share >= SLOW_SHARE_MIN else SLOW_CHANGES_PART_OF_MANY
     return log_bytes >= SLOW_RATIO_PART * ratio_bytes + changes_part * interval_bytes
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -86,7 +87,11 @@ BASE_BYTES = 100 << 20
 
 
 def ratio_due_s(
-    changes: float, base_bytes: int = BASE_BYTES, interval_ms: int | None = INTERVAL_MS, **load: Any
+    changes: float,
+    base_bytes: int = BASE_BYTES,
+    interval_ms: int | None = INTERVAL_MS,
+    key: RangeKey = KEY,
+    **load: Any,
 ) -> int:
     """Seconds after which a range is due by its ratio, if it changes such a part of its base within 10 minutes."""
     policy = MaterializePolicy(interval_ms=interval_ms, log_bytes=None, log_batches=None, log_ratio=0.05)
@@ -94,7 +99,7 @@ def ratio_due_s(
 
     def is_due(second: int) -> bool:
         log = LogLength(9, 9, int(changes * base_bytes * second / 600))
-        return due(KEY, schedule, RangeLoad(log, base_bytes, **load), policy, second * 1_000) is Trigger.LOG_RATIO
+        return due(key, schedule, RangeLoad(log, base_bytes, **load), policy, second * 1_000) is Trigger.LOG_RATIO
 
     return next((second for second in range(1, 6_000) if is_due(second)), 6_000)
 
@@ -117,10 +122,19 @@ def test_one_of_many_ranges_may_have_more_log() -> None:
     assert ratio_due_s(0.06, share=SLOW_SHARE_MIN / 2) > 1.3 * ratio_due_s(0.06, share=SLOW_SHARE_MIN)
 
 
+@pytest.mark.parametrize("changes", [0.2, 0.05])
+def test_ranges_that_change_little_are_due_at_different_times_in_an_interval(changes: float) -> None:
+    """They were due together: an interval's changes followed from their different limits, not from the log."""
+    keys = [RangeKey("job", "op", low, low + 4) for low in range(0, 128, 4)]
+    seconds = sorted(ratio_due_s(changes, key=key, share=1 / 32) for key in keys)
+    assert seconds[0] < 0.7 * seconds[-1]
+    assert max(later - earlier for earlier, later in pairwise(seconds)) < 0.1 * (seconds[-1] - seconds[0])
+
+
 def test_the_ranges_of_an_operator_are_due_at_different_times() -> None:
     keys = [RangeKey("job", "op", low, low + 8) for low in range(0, 64, 8)]
     parts = [early_part(key, 1 / 8) for key in keys]
-    assert len({round(part, 3) for part in parts}) == 8
+    assert min(later - earlier for earlier, later in pairwise(sorted(parts))) > EARLY_PART / 20
     assert all(1 - EARLY_PART < part <= 1 for part in parts)
     assert early_part(RangeKey("job", "op", 0, 64), 1.0) == 1
     policy = MaterializePolicy(interval_ms=None, log_ratio=0.05)
