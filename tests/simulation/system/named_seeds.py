@@ -135,7 +135,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         ),
     ),
     "a query's first batch was executed on its old base although the operator had chosen another one": NamedSeed(
-        64,
+        1557,
         Mutation(
             base_decision, "_continue", _choice_is_not_for_batch_0, r"the operator chose .*\(I11\)", STALLED_BEFORE_ACK
         ),
@@ -148,7 +148,7 @@ NAMED: Final[dict[str, NamedSeed]] = {
         Mutation(state_origin, "next_restore", _nothing_chosen, r"does not need its source .*\(I11\)", SAVEPOINTS_GO),
     ),
     "a snapshot was waited for for ever that the job could not adopt since it was set back to an import": NamedSeed(
-        77,
+        117,
         Mutation(
             range_materializer, "awaited_of", _files_not_looked_at, r"does not get shorter \(I10\)", OFTEN_SET_BACK
         ),
