@@ -6,10 +6,11 @@ Invariants: I5 (only what is on the line exists: a commit that was executed agai
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.cut import Cut, cut_of
-from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 from varve.storage.pins import Kept, list_pins
 from varve.storage.records import ORIGIN, Commit, Link
 from varve.storage.savepoints import read_savepoint
@@ -43,6 +44,30 @@ def line_commits(reader: ChainReader, start: Link | None = None, *, down_to: int
         is_first = False
         yield stored
         link = stored.commit.parent
+
+
+class NewestCommits(NamedTuple):
+    """The newest commits of a line, the newest first."""
+
+    commits: tuple[Commit, ...]
+    damage: CorruptDataError | None = None
+    """Why there are no more, if the next one cannot be read."""
+
+
+def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> NewestCommits:
+    """The newest commits of the head's line, as far as they still exist, but none of a seq below `down_to`.
+
+    Raises `CorruptDataError` if the head itself is damaged.
+    """
+    line = line_commits(reader, newest_commit(reader.head()), down_to=down_to)
+    commits: list[Commit] = []
+    try:
+        commits.extend(stored.commit for stored in islice(line, limit))  # an error leaves those before it
+    except MissingObjectError:
+        pass  # the newest one itself was collected meanwhile
+    except CorruptDataError as error:
+        return NewestCommits(tuple(commits), error)
+    return NewestCommits(tuple(commits))
 
 
 def kept_now(reader: ChainReader) -> Kept:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from varve.changelog.checkpoints import kept_now
+from varve.changelog.checkpoints import kept_now, newest_commits
 from varve.materializer.chain_follower import ChainFollower
 from varve.materializer.command_output import show_lines, utc_time
 from varve.materializer.parameter_types import FiniteRange
@@ -18,12 +18,11 @@ from varve.storage import layout
 from varve.storage.chain_reader import ChainReader, in_parallel
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.collector import UPLOAD_GRACE_S, Collector
-from varve.storage.errors import CorruptDataError, MissingObjectError, VarveError
+from varve.storage.errors import VarveError
 from varve.storage.job_store import JobStore
 from varve.storage.jobs import job_names, open_job
-from varve.storage.records import ORIGIN
 from varve.storage.savepoints import release_clone
-from varve.storage.start_decision import newest_commit, next_restore
+from varve.storage.start_decision import next_restore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -239,32 +238,6 @@ def _job_line(name: str, job: OpenJob) -> JobLine:
         chosen_seq=chosen,
         chosen_batch=None if chosen_commit is None else chosen_commit.batch,
     )
-
-
-class NewestCommits(NamedTuple):
-    """The newest commits of a line, the newest first."""
-
-    commits: tuple[Commit, ...]
-    damage: CorruptDataError | None = None
-    """Why there are no more, if the next one cannot be read."""
-
-
-def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> NewestCommits:
-    """The newest commits of the head's line, as far as they still exist, but none of a seq below `down_to`.
-
-    Raises `CorruptDataError` if the head itself is damaged.
-    """
-    link = newest_commit(reader.head())
-    commits: list[Commit] = []
-    while link != ORIGIN and link.seq >= down_to and len(commits) < limit:
-        try:
-            commits.append(reader.read_commit(link).commit)
-        except MissingObjectError:
-            break  # collected: only the retained ones and their log are kept
-        except CorruptDataError as error:
-            return NewestCommits(tuple(commits), error)
-        link = commits[-1].parent
-    return NewestCommits(tuple(commits))
 
 
 def _checkpoint_line(commit: Commit, kept: Kept) -> CheckpointLine:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varve.changelog.checkpoints import newest_commits
 from varve.materializer.command_output import utc_time
-from varve.materializer.inspect_commands import newest_commits
 from varve.materializer.restore_decision import RestorePlan, Wanted, decide_restore
 from varve.materializer.spark_location import read_location, set_back
 from varve.materializer.state_origin import StateOrigin, copy_origin
