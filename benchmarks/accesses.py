@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.types import Types
+from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.types.factory import Types
 
 CATEGORIES = 20
 """Entries of a map, elements of a list."""

@@ -26,8 +26,8 @@ from benchmarks.jobs import QUERY, discard, varve_environment
 from benchmarks.report import Cases, line_chart
 from benchmarks.storages import LATENCY_MS, STORAGES, StateLocation, spark_location, storage_session
 from benchmarks.workload import source, write_keys
-from varve.spark_integration.checkpoint_statistics import CheckpointStatistics, percentile
-from varve.storage.open_store import open_store
+from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics, percentile
+from varve.storage.object_stores.open import open_store
 
 MAX_KEYS = {"hashmap": 1_000_000, "rocksdb": 10_000_000}
 """Ten million keys of Python objects do not fit into the memory of the machine."""

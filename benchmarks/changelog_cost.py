@@ -34,7 +34,7 @@ from benchmarks.paired import in_turn, paired_change
 from benchmarks.report import Cases, results_option, wide_console, write_cases
 from benchmarks.session import run_alone, session
 from benchmarks.workload import Case, source, write_input
-from varve.spark_integration.checkpoint_statistics import percentile
+from varve.spark_integration.driver.monitoring.statistics import percentile
 
 BACKENDS = ("hashmap", "rocksdb")
 ROWS = (20_000, 200_000)

@@ -22,36 +22,36 @@ import click
 from rich.table import Table
 
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
-from varve.changelog.working_store import StoreSize
-from varve.spark_integration.batch_commit import BatchStamp, batch_facts, winners_of
-from varve.spark_integration.batch_execution import (
+from varve.changelog.working_stores.contract import StoreSize
+from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, winners_of
+from varve.spark_integration.driver.batch_execution import (
     LOST_BLOCK,
     check_broadcast,
     check_executed,
     check_summaries,
     winner_condition,
 )
-from varve.spark_integration.checkpoint_statistics import BatchTimes, percentile, statistics_of
-from varve.spark_integration.placement import PartitionMoves
-from varve.spark_integration.protocol import BatchRequest, OperatorRequest, encode_message
-from varve.spark_integration.pump import ExecutionNote, ExecutionNotes
-from varve.spark_integration.summary import Summary, WorkerNote, decode_summaries, encode_note, encode_summary
-from varve.spark_integration.worker_figures import AttemptFigures
-from varve.storage import layout
-from varve.storage.adopt_decision import decide_adoption
-from varve.storage.base_decision import SparkProgress
-from varve.storage.chain_state import CommitPolicy
+from varve.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
+from varve.spark_integration.driver.placement.decision import PartitionMoves
+from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, encode_message
+from varve.spark_integration.transport.pump import ExecutionNote, ExecutionNotes
+from varve.spark_integration.messages.summary import Summary, WorkerNote, decode_summaries, encode_note, encode_summary
+from varve.spark_integration.messages.worker_figures import AttemptFigures
+from varve.storage.format import layout
+from varve.changelog.commit.adopt_decision import decide_adoption
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.state import CommitPolicy
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
-from varve.storage.download import DownloadPolicy
-from varve.storage.job_run import JobRun
-from varve.storage.line_view import LineView
-from varve.storage.local_store import LocalStore
-from varve.storage.memory_store import MemoryStore
-from varve.storage.object_store import ObjectStore
-from varve.storage.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
-from varve.storage.tile_cover import key_range
-from varve.storage.upload import UploadPolicy
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varve.storage.transfer.download import DownloadPolicy
+from varve.changelog.commit.run import JobRun
+from varve.changelog.chain.view import LineView
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.format.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
+from varve.changelog.chain.tiles import key_range
+from varve.storage.transfer.upload import UploadPolicy
 
 OPERATOR = "totals"
 STATES = tuple(StateSchema(name=name, kind="value", value_type="long") for name in ("n", "total"))

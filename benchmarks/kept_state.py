@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from benchmarks.jobs import CountAndSum
 from varve import RuntimeContext
-from varve.changelog.changes import StateChanges
-from varve.changelog.segment import SegmentHeader
-from varve.spark_integration import segment_parts
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.segments.segment import SegmentHeader
+from varve.spark_integration.worker.state import log_parts as segment_parts
 
 
 class KeptCountAndSum(CountAndSum):

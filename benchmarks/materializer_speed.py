@@ -31,15 +31,15 @@ from benchmarks.simulated_job import SimulatedJob
 from benchmarks.storages import LOCAL, STORAGES, StateLocation
 from benchmarks.workload import Case, write_input
 from varve import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, VectorizedProcessFunction
-from varve.materializer.config import MaterializerConfig
-from varve.materializer.service import MaterializerService
-from varve.materializer.stop_signal import StopSignal
-from varve.materializer.surroundings import Surroundings
-from varve.materializer.workspace import Workspace
-from varve.spark_integration.checkpoint_statistics import percentile
-from varve.spark_integration.harness_plan import JOB
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.service.loop import MaterializerService
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.service.context import Surroundings
+from varve.materializer.resources.workspace import Workspace
+from varve.spark_integration.driver.monitoring.statistics import percentile
+from varve.spark_integration.harness.plan import JOB
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.open_store import open_store
+from varve.storage.object_stores.open import open_store
 
 BATCHES, BATCH_ROWS, PAYLOAD = 21, 100_000, 100
 """The newest batch is never folded."""

@@ -36,8 +36,8 @@ from benchmarks.report import Cases, bar_chart
 from benchmarks.session import run_alone
 from benchmarks.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
 from benchmarks.workload import write_whole
-from varve.spark_integration.checkpoint_statistics import percentile
-from varve.spark_integration.options import JOB_OPTIONS
+from varve.spark_integration.driver.monitoring.statistics import percentile
+from varve.spark_integration.options.job_options import JOB_OPTIONS
 
 SPARK = "spark-changelog"
 SYSTEMS = {LOCAL: ("varve-rocksdb", "varve-hashmap", SPARK), S3: ("varve-rocksdb", SPARK)}

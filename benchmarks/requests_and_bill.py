@@ -36,7 +36,7 @@ from benchmarks.s3_proxy import S3Proxy, Traffic
 from benchmarks.simulated_job import SimulatedJob
 from benchmarks.storages import S3, s3_location, server_without_latency
 from varve import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
-from varve.storage.open_store import open_store
+from varve.storage.object_stores.open import open_store
 
 PRICES_OF = "S3 Standard, us-east-1, list prices of January 2025"
 USD_PER_WRITE = 0.005 / 1000

@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
-from varve.materializer.config import MaterializerConfig
-from varve.materializer.events import Collected, Event, Failed, JobFailed, Materialized
-from varve.materializer.service import MaterializerService
-from varve.materializer.stop_signal import StopSignal
-from varve.materializer.surroundings import Surroundings
-from varve.materializer.workspace import Workspace
-from varve.spark_integration import harness_job
-from varve.spark_integration.harness_plan import JOB
-from varve.spark_integration.snapshot_watch import POLL_S
-from varve.storage.adopt_decision import TileSnapshot, decide_adoption
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.monitoring.events import Collected, Event, Failed, JobFailed, Materialized
+from varve.materializer.service.loop import MaterializerService
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.service.context import Surroundings
+from varve.materializer.resources.workspace import Workspace
+from varve.spark_integration.harness import job as harness_job
+from varve.spark_integration.harness.plan import JOB
+from varve.spark_integration.driver.snapshot_watch import POLL_S
+from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
 from varve.storage.clock import SystemTokens
-from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption
-from varve.storage.line_view import LineView
-from varve.storage.memory_store import MemoryStore
-from varve.storage.object_store import ObjectStore
-from varve.storage.records import SnapshotDescriptor, SnapshotFloor
-from varve.storage.snapshots import SnapshotReader
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varve.changelog.chain.view import LineView
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
+from varve.changelog.retention.snapshots import SnapshotReader
 from varve.testing import OperatorHarness
 
 START_MS = 1_700_000_000_000

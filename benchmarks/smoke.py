@@ -36,7 +36,7 @@ from benchmarks.jobs import (
 from benchmarks.report import Cases, bar_chart, ratio, read_cases, results_option, wide_console, write_cases
 from benchmarks.session import run_alone, session
 from benchmarks.workload import Case, source, write_input
-from varve.spark_integration.checkpoint_statistics import percentile
+from varve.spark_integration.driver.monitoring.statistics import percentile
 
 SMALL, LARGE = Case(20_000, 20_000), Case(200_000, 200_000)
 FEW_KEYS, MANY_KEYS = Case(10_000, 10_000, state_keys=10_000), Case(10_000, 10_000, state_keys=1_000_000)

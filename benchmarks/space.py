@@ -26,8 +26,8 @@ from benchmarks.report import Cases, line_chart
 from benchmarks.simulated_job import START_MS, SimulatedJob
 from varve import HashMapStateBackend, Types
 from varve.datastream import DataStream, ProcessWindowFunction
-from varve.spark_integration.checkpoint_statistics import percentile
-from varve.spark_integration.windows import SlidingEventTimeWindows
+from varve.spark_integration.driver.monitoring.statistics import percentile
+from varve.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
 
 HOUR_S = 3_600
 WINDOW_S, SLIDE_S = 300, 30

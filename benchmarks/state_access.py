@@ -30,16 +30,16 @@ from rich.table import Table
 
 from benchmarks.accesses import KINDS, Access, Kind, Row
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.rocksdb_memory import SharedMemory
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.segment import SegmentHeader, encode_segment
-from varve.changelog.types import Types, as_type
-from varve.changelog.working_store import WorkingStore
-from varve.storage.records import Link
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.working_stores.rocksdb.memory import SharedMemory
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.segments.segment import SegmentHeader, encode_segment
+from varve.changelog.types.factory import Types, as_type
+from varve.changelog.working_stores.contract import WorkingStore
+from varve.storage.format.records import Link
 
 KEY = as_type(Types.STRING())
 KEY_GROUPS = 64

@@ -14,14 +14,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from varve.changelog.changes import StateChanges
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.timer_state import TimeDomain, timer_schema
-from varve.changelog.types import Types, as_type
-from varve.changelog.working_store import WorkingStore
-from varve.storage.records import Link
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
+from varve.changelog.types.factory import Types, as_type
+from varve.changelog.working_stores.contract import WorkingStore
+from varve.storage.format.records import Link
 
 KEY = as_type(Types.STRING())
 SCHEMA = timer_schema("user-timers", TimeDomain.EVENT_TIME)

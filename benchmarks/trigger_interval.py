@@ -40,7 +40,7 @@ from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
 from benchmarks.jobs import COUNT_AND_SUM, JVM, ROW_FORM, discard, spark_rows, varve_environment, varve_rows
 from benchmarks.report import Cases, bar_chart
 from benchmarks.storages import LATENCY_MS, LOCAL, S3, STORAGES, StateLocation, spark_location, storage_session
-from varve.spark_integration.checkpoint_statistics import percentile
+from varve.spark_integration.driver.monitoring.statistics import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

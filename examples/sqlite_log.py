@@ -18,10 +18,10 @@ from typing import TypeVar
 
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.log_store import LogTarget, SimpleLogStore
-from varve.storage.object_name import check_name, check_prefix
-from varve.storage.object_store import ObjectMeta
-from varve.storage.open_store import local_directory
+from varve.storage.job.log_store import LogTarget, SimpleLogStore
+from varve.storage.object_stores.names import check_name, check_prefix
+from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.open import local_directory
 
 Answer = TypeVar("Answer")
 

@@ -17,11 +17,11 @@ from itertools import count, groupby
 from operator import itemgetter
 from typing import Any
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.key_wire import key_reader, key_writer
-from varve.changelog.table_store import StoreTarget, TableChanges, TableStore
-from varve.changelog.types import parse_type_string
-from varve.storage.records import StateSchema
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.types.key_wire import key_reader, key_writer
+from varve.changelog.working_stores.table_store import StoreTarget, TableChanges, TableStore
+from varve.changelog.types.factory import parse_type_string
+from varve.storage.format.records import StateSchema
 
 Parameters = tuple[Any, ...]
 SUB_KEY_BYTES = 8

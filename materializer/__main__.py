@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from varve.materializer.cli import materialize
+from varve.materializer.commands.cli import materialize
 
 if __name__ == "__main__":
     materialize(prog_name="python -m varve.materializer")

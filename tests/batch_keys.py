@@ -6,9 +6,9 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from tests.keyed_job import MAX_PARALLELISM
-from varve.changelog.batch_keys import BatchKeys, keys_of_batch
-from varve.changelog.key_wire import key_writer
-from varve.changelog.types import as_type
+from varve.changelog.api.batch_keys import BatchKeys, keys_of_batch
+from varve.changelog.types.key_wire import key_writer
+from varve.changelog.types.factory import as_type
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -26,33 +26,33 @@ from tests.state_model import (
     cells,
     key_group,
 )
-from varve.changelog.restore import RestoreTarget, restore_store
-from varve.changelog.segment import SegmentHeader, encode_segment
-from varve.materializer.state_origin import clone_origin, copy_origin
-from varve.storage import layout
-from varve.storage.adopt_decision import decide_adoption
-from varve.storage.base_decision import SparkProgress
-from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.storage.chain_reader import ChainReader
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.import_plan import begins_after
-from varve.storage.job_run import JobRun, NewJob, nothing_to_adopt
-from varve.storage.pack import is_packable
-from varve.storage.records import Commit, ObjectSlice, OperatorLayout
-from varve.storage.snapshots import SnapshotReader
+from varve.changelog.restore.restore import RestoreTarget, restore_store
+from varve.changelog.segments.segment import SegmentHeader, encode_segment
+from varve.materializer.restore.origin import clone_origin, copy_origin
+from varve.storage.format import layout
+from varve.changelog.commit.adopt_decision import decide_adoption
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.commit.import_plan import begins_after
+from varve.changelog.commit.run import JobRun, NewJob, nothing_to_adopt
+from varve.changelog.commit.pack import is_packable
+from varve.storage.format.records import Commit, ObjectSlice, OperatorLayout
+from varve.changelog.retention.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.materializer.state_origin import StateOrigin
+    from varve.materializer.restore.origin import StateOrigin
     from varve.storage.clock import Clock
-    from varve.storage.commit_plan import Adoption
-    from varve.storage.import_plan import CopiedState
-    from varve.storage.line_view import LineView
-    from varve.storage.object_store import ObjectStore
-    from varve.storage.records import JobStorage, Link, SnapshotFloor
+    from varve.changelog.commit.plan import Adoption
+    from varve.changelog.commit.import_plan import CopiedState
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import JobStorage, Link, SnapshotFloor
 
 POLICY = CommitPolicy(full_every=5)
 

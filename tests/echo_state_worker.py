@@ -14,17 +14,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from varve.spark_integration.process_death import thread_count
-from varve.spark_integration.protocol import KEY_GROUP_COLUMN, answer_schema, decode_message, encode_message, row_tag
-from varve.spark_integration.summary import Summary, encode_summary
-from varve.spark_integration.worker_figures import AttemptFigures
+from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, answer_schema, decode_message, encode_message, row_tag
+from varve.spark_integration.messages.summary import Summary, encode_summary
+from varve.spark_integration.messages.worker_figures import AttemptFigures
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from varve.spark_integration.protocol import TaskRequest
-    from varve.spark_integration.worker_home import WorkerHome
-    from varve.storage.records import Link
+    from varve.spark_integration.messages.protocol import TaskRequest
+    from varve.spark_integration.transport.home import WorkerHome
+    from varve.storage.format.records import Link
 
 FACTORY = f"{__name__}:EchoWorker"
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tests.storage_switches import MATERIALIZE_EVERY
 from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.descriptors import (
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -17,21 +17,21 @@ from varve.changelog.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.key_wire import key_writer
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.replay import FlooredSegment, replay
-from varve.changelog.segment import SegmentHeader, decode_segment, encode_segment
-from varve.changelog.stamped_type import STAMP
-from varve.changelog.ttl_record import record_of
-from varve.changelog.types import as_type
-from varve.storage.records import ORIGIN, Link
-from varve.storage.tile_cover import KeyGroupFloor
+from varve.changelog.types.key_wire import key_writer
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.segments.replay import FlooredSegment, replay
+from varve.changelog.segments.segment import SegmentHeader, decode_segment, encode_segment
+from varve.changelog.types.stamped import STAMP
+from varve.changelog.schema.ttl import record_of
+from varve.changelog.types.factory import as_type
+from varve.storage.format.records import ORIGIN, Link
+from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.changelog.type_information import TypeInformation
-    from varve.storage.records import StateSchema
+    from varve.changelog.types.contract import TypeInformation
+    from varve.storage.format.records import StateSchema
 
 MAX_PARALLELISM = 8
 

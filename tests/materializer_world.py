@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch, restored_cells
 from tests.manual_clock import ManualClock
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.materializer.bandwidth import TokenBucket
-from varve.materializer.config import MaterializerConfig
-from varve.materializer.events import Event, Materialized
-from varve.materializer.service import MaterializerService
-from varve.materializer.stop_signal import StopSignal
-from varve.materializer.surroundings import Surroundings
-from varve.materializer.workspace import Workspace
-from varve.storage import layout
-from varve.storage.chain_reader import ChainReader
-from varve.storage.job_store import JobStore
-from varve.storage.memory_store import MemoryStore
-from varve.storage.prefixed_store import PrefixedStore
-from varve.storage.records import Commit, Link, SnapshotDescriptor, decode_record
-from varve.storage.snapshots import list_snapshots
+from varve.materializer.resources.bandwidth import TokenBucket
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.monitoring.events import Event, Materialized
+from varve.materializer.service.loop import MaterializerService
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.service.context import Surroundings
+from varve.materializer.resources.workspace import Workspace
+from varve.storage.format import layout
+from varve.changelog.chain.reader import ChainReader
+from varve.storage.job.store import JobStore
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
+from varve.changelog.retention.snapshots import list_snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.storage.clock import Clock
-    from varve.storage.object_store import ObjectStore
+    from varve.storage.object_stores.contract import ObjectStore
 
 INTERVAL_MS = 60_000
 CONFIG = MaterializerConfig(

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tests.committing_job import CommittingJob, NumberedTokens, restored_cells
 from tests.materializer_world import World
-from varve.materializer.canonical_savepoint import CanonicalSavepoints
-from varve.materializer.state_origin import StateOrigin
-from varve.storage.job_store import JobStore
-from varve.storage.savepoints import create_native
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.materializer.restore.origin import StateOrigin
+from varve.storage.job.store import JobStore
+from varve.changelog.retention.savepoints import create_native
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.storage.records import Commit, Savepoint
+    from varve.storage.format.records import Commit, Savepoint
 
 TOKENS = NumberedTokens("savepoints")
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.segment import Segment, SegmentHeader, decode_segment, encode_segment
-from varve.changelog.types import Types, as_type
-from varve.storage.records import Link, StateSchema
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.segments.segment import Segment, SegmentHeader, decode_segment, encode_segment
+from varve.changelog.types.factory import Types, as_type
+from varve.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.working_store import WorkingStore
+    from varve.changelog.working_stores.contract import WorkingStore
 
 KEY_GROUPS = 8
 OPERATOR = "flights"

@@ -15,22 +15,22 @@ import msgspec
 import pyarrow as pa
 
 from tests.echo_state_worker import FACTORY
-from varve.spark_integration.function_shipment import ShippedFunction
-from varve.spark_integration.protocol import (
+from varve.spark_integration.functions.shipment import ShippedFunction
+from varve.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     SUMMARY_COLUMN,
     BatchRequest,
     OperatorRequest,
     TaskRequest,
 )
-from varve.spark_integration.pump import stream
-from varve.spark_integration.summary import Summary, decode_summary
-from varve.spark_integration.worker_connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.worker_home import WorkerHome, worker_name
-from varve.spark_integration.worker_probe import probe
-from varve.spark_integration.worker_wire import Opening, PumpEnvironment
+from varve.spark_integration.transport.pump import stream
+from varve.spark_integration.messages.summary import Summary, decode_summary
+from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
+from varve.spark_integration.transport.home import WorkerHome, worker_name
+from varve.spark_integration.transport.probe import probe
+from varve.spark_integration.transport.wire import Opening, PumpEnvironment
 from varve.storage.clock import SystemTokens
-from varve.storage.records import ORIGIN
+from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

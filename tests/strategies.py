@@ -9,14 +9,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from varve.changelog import basic_types as basic
-from varve.changelog import collection_types as collection
-from varve.changelog import decimal_types as decimals
-from varve.changelog import time_types as times
-from varve.changelog.composite_types import RowType, TupleType
+from varve.changelog.types import basic
+from varve.changelog.types import collections as collection
+from varve.changelog.types import decimals
+from varve.changelog.types import times
+from varve.changelog.types.composites import RowType, TupleType
 from varve.changelog.row import make_row, row_class
-from varve.changelog.types import Types, as_type
-from varve.changelog.wire_type import WireType
+from varve.changelog.types.factory import Types, as_type
+from varve.changelog.types.wire import WireType
 
 ZONES = (UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9, minutes=-30)))
 

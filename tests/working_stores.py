@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from examples.sqlite_store import SQLiteStore
-from varve.changelog.custom_store import copy_store
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.key_wire import key_writer
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.table_store import StoreTarget
-from varve.changelog.types import parse_type_string
+from varve.changelog.working_stores.custom import copy_store
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.types.key_wire import key_writer
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.table_store import StoreTarget
+from varve.changelog.types.factory import parse_type_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.working_store import WorkingStore
+    from varve.changelog.working_stores.contract import WorkingStore
 
 KINDS = ("hashmap", "rocksdb", "sqlite")
 """The last one is a store that a user could have written."""

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
-from varve.storage.memory_store import MemoryStore
+from varve.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,102 +10,102 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
-    from varve.changelog.descriptors import (
+    from varve.changelog.api.descriptors import (
         AggregatingStateDescriptor,
         ListStateDescriptor,
         MapStateDescriptor,
         ReducingStateDescriptor,
         ValueStateDescriptor,
     )
-    from varve.changelog.functions import AggregateFunction, ReduceFunction
-    from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+    from varve.changelog.api.functions import AggregateFunction, ReduceFunction
+    from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
     from varve.changelog.row import Row
-    from varve.changelog.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varve.changelog.state_reader import open_state
-    from varve.changelog.table_store import StoreTarget, TableStore
-    from varve.changelog.timer_state import TimeDomain
-    from varve.changelog.ttl_config import StateTtlConfig, Time
-    from varve.changelog.types import Types
-    from varve.spark_integration.aggregations import Aggregation
-    from varve.spark_integration.broadcast_functions import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-    from varve.spark_integration.checkpoint_config import (
+    from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.reading.reader import open_state
+    from varve.changelog.working_stores.table_store import StoreTarget, TableStore
+    from varve.changelog.keyed.timers import TimeDomain
+    from varve.changelog.api.ttl_config import StateTtlConfig, Time
+    from varve.changelog.types.factory import Types
+    from varve.spark_integration.operators.aggregation.aggregations import Aggregation
+    from varve.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
+    from varve.spark_integration.options.checkpoint_config import (
         CheckpointConfig,
         CheckpointingMode,
         ExternalizedCheckpointRetention,
     )
-    from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-    from varve.spark_integration.checkpointed_function import (
+    from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+    from varve.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
         FunctionInitializationContext,
         FunctionSnapshotContext,
     )
-    from varve.spark_integration.data_sources import register_data_sources
-    from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-    from varve.spark_integration.environment import StreamExecutionEnvironment
-    from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
-    from varve.spark_integration.predefined_options import PredefinedOptions
-    from varve.spark_integration.sinks import Sink
-    from varve.spark_integration.state_backends import (
+    from varve.spark_integration.connectors.state_table.data_sources import register_data_sources
+    from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
+    from varve.spark_integration.api.environment import StreamExecutionEnvironment
+    from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varve.spark_integration.options.predefined_options import PredefinedOptions
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.options.state_backends import (
         CustomStateBackend,
         EmbeddedRocksDBStateBackend,
         HashMapStateBackend,
     )
-    from varve.spark_integration.timer_service import TimerService
-    from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+    from varve.spark_integration.functions.timers import TimerService
+    from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"
 
 _MODULE_OF: Final = {
-    "AggregateFunction": "varve.changelog.functions",
-    "AggregatingState": "varve.changelog.state",
-    "AggregatingStateDescriptor": "varve.changelog.descriptors",
-    "Aggregation": "varve.spark_integration.aggregations",
-    "BroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
-    "BroadcastState": "varve.changelog.operator_state",
-    "CheckpointConfig": "varve.spark_integration.checkpoint_config",
-    "CheckpointedFunction": "varve.spark_integration.checkpointed_function",
-    "CheckpointingMode": "varve.spark_integration.checkpoint_config",
-    "CustomStateBackend": "varve.spark_integration.state_backends",
-    "EmbeddedRocksDBStateBackend": "varve.spark_integration.state_backends",
-    "ExternalizedCheckpointRetention": "varve.spark_integration.checkpoint_config",
-    "FileSystemCheckpointStorage": "varve.spark_integration.checkpoint_storage",
-    "FsStateBackend": "varve.spark_integration.deprecated_backends",
-    "FunctionInitializationContext": "varve.spark_integration.checkpointed_function",
-    "FunctionSnapshotContext": "varve.spark_integration.checkpointed_function",
-    "HashMapStateBackend": "varve.spark_integration.state_backends",
-    "JobManagerCheckpointStorage": "varve.spark_integration.checkpoint_storage",
-    "KeyedBroadcastProcessFunction": "varve.spark_integration.broadcast_functions",
-    "KeyedProcessFunction": "varve.spark_integration.functions",
-    "ListState": "varve.changelog.state",
-    "ListStateDescriptor": "varve.changelog.descriptors",
-    "MapState": "varve.changelog.state",
-    "MapStateDescriptor": "varve.changelog.descriptors",
-    "MemoryStateBackend": "varve.spark_integration.deprecated_backends",
-    "OperatorStateStore": "varve.changelog.operator_state",
-    "PredefinedOptions": "varve.spark_integration.predefined_options",
-    "ReadOnlyBroadcastState": "varve.changelog.operator_state",
-    "ReduceFunction": "varve.changelog.functions",
-    "ReducingState": "varve.changelog.state",
-    "ReducingStateDescriptor": "varve.changelog.descriptors",
-    "RocksDBStateBackend": "varve.spark_integration.deprecated_backends",
+    "AggregateFunction": "varve.changelog.api.functions",
+    "AggregatingState": "varve.changelog.api.state",
+    "AggregatingStateDescriptor": "varve.changelog.api.descriptors",
+    "Aggregation": "varve.spark_integration.operators.aggregation.aggregations",
+    "BroadcastProcessFunction": "varve.spark_integration.functions.broadcast",
+    "BroadcastState": "varve.changelog.api.operator_state",
+    "CheckpointConfig": "varve.spark_integration.options.checkpoint_config",
+    "CheckpointedFunction": "varve.spark_integration.functions.checkpointed",
+    "CheckpointingMode": "varve.spark_integration.options.checkpoint_config",
+    "CustomStateBackend": "varve.spark_integration.options.state_backends",
+    "EmbeddedRocksDBStateBackend": "varve.spark_integration.options.state_backends",
+    "ExternalizedCheckpointRetention": "varve.spark_integration.options.checkpoint_config",
+    "FileSystemCheckpointStorage": "varve.spark_integration.options.checkpoint_storage",
+    "FsStateBackend": "varve.spark_integration.options.deprecated_backends",
+    "FunctionInitializationContext": "varve.spark_integration.functions.checkpointed",
+    "FunctionSnapshotContext": "varve.spark_integration.functions.checkpointed",
+    "HashMapStateBackend": "varve.spark_integration.options.state_backends",
+    "JobManagerCheckpointStorage": "varve.spark_integration.options.checkpoint_storage",
+    "KeyedBroadcastProcessFunction": "varve.spark_integration.functions.broadcast",
+    "KeyedProcessFunction": "varve.spark_integration.functions.keyed",
+    "ListState": "varve.changelog.api.state",
+    "ListStateDescriptor": "varve.changelog.api.descriptors",
+    "MapState": "varve.changelog.api.state",
+    "MapStateDescriptor": "varve.changelog.api.descriptors",
+    "MemoryStateBackend": "varve.spark_integration.options.deprecated_backends",
+    "OperatorStateStore": "varve.changelog.api.operator_state",
+    "PredefinedOptions": "varve.spark_integration.options.predefined_options",
+    "ReadOnlyBroadcastState": "varve.changelog.api.operator_state",
+    "ReduceFunction": "varve.changelog.api.functions",
+    "ReducingState": "varve.changelog.api.state",
+    "ReducingStateDescriptor": "varve.changelog.api.descriptors",
+    "RocksDBStateBackend": "varve.spark_integration.options.deprecated_backends",
     "Row": "varve.changelog.row",
-    "RuntimeContext": "varve.spark_integration.functions",
-    "Sink": "varve.spark_integration.sinks",
-    "StoreTarget": "varve.changelog.table_store",
-    "StateTtlConfig": "varve.changelog.ttl_config",
-    "StreamExecutionEnvironment": "varve.spark_integration.environment",
-    "TableStore": "varve.changelog.table_store",
-    "TimeDomain": "varve.changelog.timer_state",
-    "TimerService": "varve.spark_integration.timer_service",
-    "Time": "varve.changelog.ttl_config",
-    "Types": "varve.changelog.types",
-    "ValueState": "varve.changelog.state",
-    "ValueStateDescriptor": "varve.changelog.descriptors",
+    "RuntimeContext": "varve.spark_integration.functions.keyed",
+    "Sink": "varve.spark_integration.connectors.sink",
+    "StoreTarget": "varve.changelog.working_stores.table_store",
+    "StateTtlConfig": "varve.changelog.api.ttl_config",
+    "StreamExecutionEnvironment": "varve.spark_integration.api.environment",
+    "TableStore": "varve.changelog.working_stores.table_store",
+    "TimeDomain": "varve.changelog.keyed.timers",
+    "TimerService": "varve.spark_integration.functions.timers",
+    "Time": "varve.changelog.api.ttl_config",
+    "Types": "varve.changelog.types.factory",
+    "ValueState": "varve.changelog.api.state",
+    "ValueStateDescriptor": "varve.changelog.api.descriptors",
     "VarveError": "varve.storage.errors",
-    "VectorizedProcessFunction": "varve.spark_integration.vectorized_functions",
-    "open_state": "varve.changelog.state_reader",
-    "register_data_sources": "varve.spark_integration.data_sources",
+    "VectorizedProcessFunction": "varve.spark_integration.functions.vectorized",
+    "open_state": "varve.changelog.reading.reader",
+    "register_data_sources": "varve.spark_integration.connectors.state_table.data_sources",
 }
 
 __all__ = [

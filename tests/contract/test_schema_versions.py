@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.working_stores import KINDS, open_snapshot, open_store
-from varve.changelog.batch import Batch
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.schema_history import change
-from varve.changelog.segment_columns import type_of
+from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.schema.history import change
+from varve.changelog.segments.columns import type_of
 from varve.storage.errors import IncompatibleError
-from varve.storage.records import Link, StateSchema
+from varve.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.changelog.working_store import WorkingStore
+    from varve.changelog.working_stores.contract import WorkingStore
 
 OLD = StateSchema(name="orders", kind="value", value_type="1:row<a:int>")
 NEW = change(

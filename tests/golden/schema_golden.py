@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.golden.changelog_golden import DATA
-from varve.changelog.changes import StateChanges
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.segment import SegmentHeader, encode_segment
-from varve.changelog.segment_columns import type_of
-from varve.changelog.snapshot_files import describe_snapshot
-from varve.storage.records import Link, StateSchema, ValueVersion
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.segments.segment import SegmentHeader, encode_segment
+from varve.changelog.segments.columns import type_of
+from varve.changelog.restore.files import describe_snapshot
+from varve.storage.format.records import Link, StateSchema, ValueVersion
 
 SEGMENT = DATA / "segment-v1-evolved.bin"
 SNAPSHOT = DATA / "rocksdb-v1-evolved"

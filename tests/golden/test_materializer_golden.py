@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from varve.materializer.demand import encode_request
-from varve.materializer.events import (
+from varve.materializer.service.demand import encode_request
+from varve.materializer.monitoring.events import (
     Adopted,
     Collected,
     Event,
@@ -21,10 +21,10 @@ from varve.materializer.events import (
     decode_event,
     encode_event,
 )
-from varve.materializer.sharing import decode_heartbeat, encode_heartbeat
-from varve.materializer.standby_record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
+from varve.materializer.service.sharing import decode_heartbeat, encode_heartbeat
+from varve.materializer.standby.record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
 from varve.storage.errors import CorruptDataError
-from varve.storage.frame import unframe
+from varve.storage.format.frame import unframe
 
 DATA = Path(__file__).parent / "data"
 LOG = LogSize(batches=3, segments=2, bytes=100)

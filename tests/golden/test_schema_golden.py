@@ -22,9 +22,9 @@ from tests.golden.schema_golden import (
     THIRD,
     main,
 )
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.segment import decode_segment
-from varve.storage.frame import unframe
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.segments.segment import decode_segment
+from varve.storage.format.frame import unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.source_marker import QuerySources, decode_sources, encode_sources
+from varve.spark_integration.connectors.source_marker import QuerySources, decode_sources, encode_sources
 from varve.storage.errors import CorruptDataError
 
 GOLDEN = Path(__file__).parent / "data" / "query-sources-v1"

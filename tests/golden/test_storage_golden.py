@@ -22,11 +22,11 @@ from tests.golden.storage_golden import (
     golden_pack,
     golden_pack_of_images,
 )
-from varve.storage import records as storage_records
+from varve.storage.format import records as storage_records
 from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.frame import PREFIX_BYTES, frame, unframe
-from varve.storage.pack import open_pack
-from varve.storage.records import (
+from varve.storage.format.frame import PREFIX_BYTES, frame, unframe
+from varve.changelog.commit.pack import open_pack
+from varve.storage.format.records import (
     JobRecord,
     Pin,
     Record,

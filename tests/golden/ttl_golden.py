@@ -12,14 +12,14 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tests.golden.changelog_golden import AT, DATA, HEADER, HIGH, KEY_TYPE, LOW, OPERATOR, key
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.cleanup import StateActivity
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.schema_history import change
-from varve.changelog.segment import encode_segment
-from varve.changelog.snapshot_files import describe_snapshot
-from varve.changelog.ttl_record import (
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.working_stores.cleanup import StateActivity
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.schema.history import change
+from varve.changelog.segments.segment import encode_segment
+from varve.changelog.restore.files import describe_snapshot
+from varve.changelog.schema.ttl import (
     CleanupSettings,
     IncrementalSettings,
     SweepSettings,
@@ -27,7 +27,7 @@ from varve.changelog.ttl_record import (
     empty_changes,
     with_ttl,
 )
-from varve.storage.records import Link, StateSchema
+from varve.storage.format.records import Link, StateSchema
 
 SEGMENT = DATA / "segment-v1-ttl.bin"
 SNAPSHOT = DATA / "rocksdb-v1-ttl"

@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from varve.storage.base_decision import SparkProgress
-from varve.storage.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.storage.chain_state import CommitPolicy
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varve.changelog.commit.state import CommitPolicy
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import FencedError
-from varve.storage.job_run import JobRun
-from varve.storage.local_store import LocalStore
-from varve.storage.records import OperatorLayout
+from varve.changelog.commit.run import JobRun
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.format.records import OperatorLayout
 
 FENCED = 3
 PAUSE_S = 0.02

@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.committing_job import CommittingJob, random_batch, restored_cells
-from varve.materializer.events import Event, decode_event
+from varve.materializer.monitoring.events import Event, decode_event
 from varve.storage.clock import SystemClock
-from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,12 +10,12 @@ import pytest
 from tests.state_worker_setup import rows, split
 from tests.summaries import grouped, summary
 from tests.summing_worker import SummingWorker, run, summing_worker
-from varve.changelog.rocksdb_database import Database
-from varve.spark_integration.attempt import Attempt
-from varve.spark_integration.confirmation import confirm
-from varve.spark_integration.worker_home import WorkerHome, listen, worker_name, worker_socket
+from varve.changelog.working_stores.rocksdb.database import Database
+from varve.spark_integration.worker.attempt import Attempt
+from varve.spark_integration.transport.confirmation import confirm
+from varve.spark_integration.transport.home import WorkerHome, listen, worker_name, worker_socket
 from varve.storage.errors import MayHaveHappenedError
-from varve.storage.records import Link
+from varve.storage.format.records import Link
 
 WON = Link(2, "t")
 

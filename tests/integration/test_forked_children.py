@@ -13,9 +13,9 @@ from pyspark import cloudpickle
 
 from tests.echo_state_worker import facts_of
 from tests.state_worker_setup import Executor, alive, eventually
-from varve.spark_integration.forked_children import EXIT_FORKED
-from varve.spark_integration.function_shipment import ShippedFunction
-from varve.spark_integration.worker_probe import kill_worker
+from varve.spark_integration.processes import EXIT_FORKED
+from varve.spark_integration.functions.shipment import ShippedFunction
+from varve.spark_integration.transport.probe import kill_worker
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:

@@ -20,24 +20,24 @@ from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
 from tests.small_disk import SmallDisk, small_disk
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.descriptors import MapStateDescriptor
-from varve.changelog.types import Types
-from varve.changelog.verification import verify
-from varve.materializer.events import Failed
-from varve.spark_integration.functions import KeyedProcessFunction
+from varve.changelog.api.descriptors import MapStateDescriptor
+from varve.changelog.types.factory import Types
+from varve.materializer.verify.verifier import verify
+from varve.materializer.monitoring.events import Failed
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, RetryableError, VarveError
-from varve.storage.fsspec_store import FsspecStore
-from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
-from varve.storage.preflight import check_store
+from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.job.preflight import check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.s3_servers import S3Server
-    from varve.spark_integration.functions import RuntimeContext
-    from varve.storage.object_store import ObjectStore
+    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varve.storage.object_stores.contract import ObjectStore
 
 NO_ROOM = "the storage is full: free space or raise the quota"
 FULL, READ_ONLY = "disk is full: free space", "read-only: mount it writable"

@@ -14,14 +14,15 @@ from pyspark import cloudpickle
 
 from tests.state_worker_setup import eventually
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.descriptors import ListStateDescriptor
-from varve.spark_integration import requested_store
-from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
-from varve.storage import attempt_threads, layout
-from varve.storage.backoff import Backoff
+from varve.changelog.api.descriptors import ListStateDescriptor
+from varve.spark_integration.messages import requested_store
+from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varve.storage.transfer import attempt_threads
+from varve.storage.format import layout
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
-from varve.storage.local_store import LocalStore
-from varve.storage.upload import ATTEMPTS_AT_ONCE, UploadPolicy
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.transfer.upload import ATTEMPTS_AT_ONCE, UploadPolicy
 
 PATIENT = UploadPolicy(
     uploads=2, in_flight_bytes=1 << 20, hedge_after_s=60.0, deadline_s=60.0, backoff=Backoff(3, 0.001, 0.002)

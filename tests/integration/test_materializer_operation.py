@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, Sidecar, Site
-from varve.materializer.events import Adopted, Materialized, Waiting
-from varve.storage import layout
+from varve.materializer.monitoring.events import Adopted, Materialized, Waiting
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, QUICK, Sidecar, Site
-from varve.materializer.child_process import start_materializer_process
-from varve.materializer.config import MaterializerConfig
-from varve.materializer.events import Adopted, Collected, Materialized
-from varve.materializer.sharing import Membership, beat
-from varve.storage import fail_point, layout
+from varve.materializer.service.child_process import start_materializer_process
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.monitoring.events import Adopted, Collected, Materialized
+from varve.materializer.service.sharing import Membership, beat
+from varve.storage import fail_point
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     pass
@@ -195,8 +196,8 @@ def test_an_embedded_materializer_ends_with_its_parent(site: Site) -> None:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from varve.materializer.child_process import start_materializer_process\n"
-        "from varve.materializer.config import MaterializerConfig\n"
+        "from varve.materializer.service.child_process import start_materializer_process\n"
+        "from varve.materializer.options.materializer_config import MaterializerConfig\n"
         "import threading\n"
         "started = []\n"
         "def start():\n"

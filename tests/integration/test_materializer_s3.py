@@ -10,11 +10,11 @@ import pytest
 
 from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
-from varve.materializer.child_process import start_materializer_process
-from varve.materializer.config import MaterializerConfig
+from varve.materializer.service.child_process import start_materializer_process
+from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.storage.clock import SystemClock
-from varve.storage.open_store import open_store
-from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.object_stores.open import open_store
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path

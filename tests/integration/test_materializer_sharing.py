@@ -9,9 +9,9 @@ import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, Sidecar, Site
 from tests.state_model import KEY_GROUPS
-from varve.materializer.events import Materialized
-from varve.materializer.sharing import decode_heartbeat
-from varve.storage import layout
+from varve.materializer.monitoring.events import Materialized
+from varve.materializer.service.sharing import decode_heartbeat
+from varve.storage.format import layout
 from varve.storage.errors import CorruptDataError, MissingObjectError
 
 if TYPE_CHECKING:

@@ -13,24 +13,24 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
-from varve.changelog import operator_image
-from varve.changelog.descriptors import ListStateDescriptor
-from varve.spark_integration import requested_store
-from varve.spark_integration.checkpointed_function import (
+from varve.changelog.operator_state import image as operator_image
+from varve.changelog.api.descriptors import ListStateDescriptor
+from varve.spark_integration.messages import requested_store
+from varve.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varve.spark_integration.functions import KeyedProcessFunction
-from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
-from varve.spark_integration.working_stores import WorkingStores
-from varve.storage import layout
-from varve.storage.download import DownloadPolicy
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varve.spark_integration.worker.state.stores import WorkingStores
+from varve.storage.format import layout
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.records import JobStorage
+from varve.storage.format.records import JobStorage
 
 if TYPE_CHECKING:
-    from varve.spark_integration.protocol import OperatorRequest
+    from varve.spark_integration.messages.protocol import OperatorRequest
 
 ADD_1, ADD_2 = Operation("add", 1), Operation("add", 2)
 

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.state_worker_setup import alive, eventually
-from varve.materializer.config import MaterializerConfig
-from varve.materializer.supervised_process import SupervisedMaterializer, ending
-from varve.storage.backoff import Backoff
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.service.supervisor import SupervisedMaterializer, ending
+from varve.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
     from pathlib import Path

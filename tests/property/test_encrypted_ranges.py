@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varve.storage.clock import SystemTokens
-from varve.storage.encrypted_store import EncryptedStore
-from varve.storage.encryption_key import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import CorruptDataError
-from varve.storage.memory_store import MemoryStore
+from varve.storage.object_stores.memory import MemoryStore
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "cd" * 32})
 RANGES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=6)

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.state_model import KEY_GROUPS, OPERATOR, link
 from tests.strategies import any_types, hashable_types, typed_columns
 from tests.working_stores import contents
-from varve.changelog.changes import StateChanges
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.segment_columns import type_of
-from varve.changelog.stamped_type import StampedType
-from varve.changelog.state_rows import read_state, write_state
-from varve.storage.records import StateSchema
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.segments.columns import type_of
+from varve.changelog.types.stamped import StampedType
+from varve.materializer.savepoints.parquet import read_state, write_state
+from varve.storage.format.records import StateSchema
 
 Typed = tuple[Any, list[Any]]
 

@@ -16,14 +16,14 @@ from hypothesis import strategies as st
 from tests.keyed_job import Changelog, KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.descriptors import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
-from varve.changelog.timer_state import TimeDomain
-from varve.changelog.types import Types
-from varve.spark_integration.output_tag import OutputTag
-from varve.spark_integration.triggers import Trigger, TriggerResult
-from varve.spark_integration.window_contents import ListedContents, ReducedContents
-from varve.spark_integration.window_functions import ProcessWindowFunction
-from varve.spark_integration.window_triggers import (
+from varve.changelog.api.descriptors import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.types.factory import Types
+from varve.spark_integration.functions.output_tag import OutputTag
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varve.spark_integration.functions.window import ProcessWindowFunction
+from varve.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -31,7 +31,7 @@ from varve.spark_integration.window_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.windows import (
+from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
     GlobalWindows,

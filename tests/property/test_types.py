@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_columns, typed_values, values_of
-from varve.changelog import collection_types as collection
-from varve.changelog.composite_types import TupleType
-from varve.changelog.generic_types import is_generic
-from varve.changelog.msgpack_span import end_of
-from varve.changelog.stamped_type import STAMP_MAX, STAMP_MIN, StampedType
-from varve.changelog.types import Types, as_type, parse_type_string
-from varve.changelog.wire_type import WireType
+from varve.changelog.types import collections as collection
+from varve.changelog.types.composites import TupleType
+from varve.changelog.schema.pickled import is_generic
+from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, StampedType
+from varve.changelog.types.factory import Types, as_type, parse_type_string
+from varve.changelog.types.wire import WireType
 from varve.storage.errors import CorruptDataError, VarveError
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from tests.keyed_job import Changelog, KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.functions import AggregateFunction
-from varve.changelog.types import Types
-from varve.spark_integration.output_tag import OutputTag
-from varve.spark_integration.window_contents import AggregatedContents, ContentsPlan, ListedContents, ReducedContents
-from varve.spark_integration.window_functions import WindowFunction
-from varve.spark_integration.window_triggers import EventTimeTrigger, PurgingTrigger
-from varve.spark_integration.windows import (
+from varve.changelog.api.functions import AggregateFunction
+from varve.changelog.types.factory import Types
+from varve.spark_integration.functions.output_tag import OutputTag
+from varve.spark_integration.operators.windows.contents import AggregatedContents, ContentsPlan, ListedContents, ReducedContents
+from varve.spark_integration.functions.window import WindowFunction
+from varve.spark_integration.operators.windows.builtin_triggers import EventTimeTrigger, PurgingTrigger
+from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     SessionWindows,
     SlidingEventTimeWindows,

@@ -20,12 +20,12 @@ from tests.simulation.chain_actors import (
     World,
     restore,
 )
-from varve.storage import chain_reader
-from varve.storage.base_decision import Adopt, Execute
-from varve.storage.chain import Chain, base_link
-from varve.storage.chain_reader import ChainReader
+from varve.changelog.chain import reader as chain_reader
+from varve.changelog.commit.base_decision import Adopt, Execute
+from varve.changelog.commit.ownership import Chain, base_link
+from varve.changelog.chain.reader import ChainReader
 from varve.storage.errors import VarveError
-from varve.storage.snapshots import SnapshotReader
+from varve.changelog.retention.snapshots import SnapshotReader
 
 SEEDS = [int(os.environ["VARVE_SEED"])] if "VARVE_SEED" in os.environ else list(range(40))
 STEPS = 1500

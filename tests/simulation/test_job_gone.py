@@ -11,11 +11,11 @@ import pytest
 from tests.committing_job import CommittingJob
 from tests.materializer_world import CONFIG, Sidecar, World
 from tests.state_model import KEY_GROUPS, OPERATOR
-from varve.changelog.local_copies import LocalRecovery
-from varve.materializer.sharing import HEARTBEAT_MS
-from varve.materializer.standby import Standby
-from varve.materializer.standby_record import read_standbys
-from varve.storage import layout
+from varve.changelog.restore.local import LocalRecovery
+from varve.materializer.service.sharing import HEARTBEAT_MS
+from varve.materializer.standby.follower import Standby
+from varve.materializer.standby.record import read_standbys
+from varve.storage.format import layout
 from varve.storage.errors import LineageError, MissingObjectError
 
 if TYPE_CHECKING:

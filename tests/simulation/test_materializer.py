@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.materializer.events import Adopted, Collected, Waiting
-from varve.storage import layout
-from varve.storage.local_store import LocalStore
-from varve.storage.records import Commit
-from varve.storage.slice_reader import read_slice
+from varve.materializer.monitoring.events import Adopted, Collected, Waiting
+from varve.storage.format import layout
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.format.records import Commit
+from varve.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path

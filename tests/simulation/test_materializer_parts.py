@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, World
 from tests.state_model import BatchChanges, random_text
-from varve.materializer import fold_parts
-from varve.materializer.config import DEFAULT_SPACE_RATIO
+from varve.materializer.fold import parts as fold_parts
+from varve.materializer.options.materializer_config import DEFAULT_SPACE_RATIO
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,20 +13,20 @@ from prometheus_client import CollectorRegistry
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
 from tests.state_model import BatchChanges
-from varve.materializer.demand import LOOK_MS, ask
-from varve.materializer.events import Adopted, Collected, Failed, JobFailed, Overdue
-from varve.materializer.retention import HOLDER, STEPS
-from varve.materializer.sharing import HEARTBEAT_MS
-from varve.storage import layout
-from varve.storage.collector import Collector
-from varve.storage.faulty_store import Faults, FaultyStore
-from varve.storage.pins import create_pin, list_pins
+from varve.materializer.service.demand import LOOK_MS, ask
+from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Overdue
+from varve.materializer.service.retention import HOLDER, STEPS
+from varve.materializer.service.sharing import HEARTBEAT_MS
+from varve.storage.format import layout
+from varve.changelog.retention.collector import Collector
+from varve.storage.object_stores.faulty import Faults, FaultyStore
+from varve.changelog.retention.pins import create_pin, list_pins
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.materializer.materialize_policy import RangeKey
-    from varve.storage.object_store import ObjectStore
+    from varve.materializer.fold.policy import RangeKey
+    from varve.storage.object_stores.contract import ObjectStore
 
 PATIENCE_S = 60
 QUIET = replace(CONFIG, interval_ms=None, collect_ms=1_000)

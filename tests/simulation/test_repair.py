@@ -12,24 +12,24 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from tests.state_model import OPERATOR
-from varve.changelog.verification import Verification, verify
-from varve.materializer.canonical_savepoint import CanonicalSavepoints
-from varve.materializer.cli import main
-from varve.materializer.job_materializer import AWAITED_COMMITS_MAX
-from varve.materializer.repair import Repair, rebuildable
-from varve.materializer.repair_report import advice
-from varve.storage import layout
-from varve.storage.chain_state import CommitPolicy
+from varve.materializer.verify.verifier import Verification, verify
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.materializer.commands.cli import main
+from varve.materializer.service.job import AWAITED_COMMITS_MAX
+from varve.materializer.verify.repair import Repair, rebuildable
+from varve.materializer.commands.repair_report import advice
+from varve.storage.format import layout
+from varve.changelog.commit.state import CommitPolicy
 from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job import read_job
-from varve.storage.local_store import LocalStore
-from varve.storage.records import Commit, Fence
+from varve.storage.job.record import read_job
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.format.records import Commit, Fence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.changelog.checkpoint_health import CheckpointHealth
+    from varve.materializer.verify.health import CheckpointHealth
 
 POLICY = CommitPolicy(retained=8, full_every=3)
 HOW = ("flipped", "truncated", "gone")

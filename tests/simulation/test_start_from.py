@@ -12,14 +12,14 @@ from tests.materializer_world import CONFIG, World
 from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.changelog.checkpoints import complete_checkpoints
-from varve.materializer.canonical_savepoint import CanonicalSavepoints
-from varve.materializer.job_restore import JobRestore
-from varve.materializer.restore_decision import Wanted
-from varve.materializer.state_origin import StateOrigin, find_origin, find_start
-from varve.storage import layout
-from varve.storage.collector import Collector
-from varve.storage.cut import cut_of
+from varve.changelog.reading.checkpoints import complete_checkpoints
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.materializer.restore.job import JobRestore
+from varve.materializer.restore.decision import Wanted
+from varve.materializer.restore.origin import StateOrigin, find_origin, find_start
+from varve.storage.format import layout
+from varve.changelog.retention.collector import Collector
+from varve.changelog.chain.cut import cut_of
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -27,18 +27,18 @@ from varve.storage.errors import (
     LineageError,
     StateMissingError,
 )
-from varve.storage.job import read_job
-from varve.storage.job_run import JobRun
-from varve.storage.job_store import JobStore
-from varve.storage.local_store import LocalStore
-from varve.storage.pins import list_pins, release_pin
-from varve.storage.savepoints import create_native, delete_savepoint, list_savepoints
-from varve.storage.slice_reader import read_slice
+from varve.storage.job.record import read_job
+from varve.changelog.commit.run import JobRun
+from varve.storage.job.store import JobStore
+from varve.storage.object_stores.local.store import LocalStore
+from varve.changelog.retention.pins import list_pins, release_pin
+from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
+from varve.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.records import Commit
+    from varve.storage.format.records import Commit
 
 
 @pytest.mark.parametrize("kind", MAKERS)

@@ -16,9 +16,9 @@ import pytest
 from tests.committing_job import CommittingJob, random_batch
 from tests.materializer_world import INTERVAL_MS, Sidecar, World
 from varve.storage.errors import FencedError, RetryableError
-from varve.storage.faulty_store import Faults, FaultyStore
-from varve.storage.memory_store import MemoryStore
-from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.object_stores.faulty import Faults, FaultyStore
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -26,9 +26,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
 from varve import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
-from varve.spark_integration import coordinator
-from varve.spark_integration.live_executors import LiveExecutors
-from varve.spark_integration.standby_watch import StandbyWatch
+from varve.spark_integration.driver import coordinator
+from varve.spark_integration.driver.placement.live_executors import LiveExecutors
+from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
 
 PLACED = f"{OUTPUT}, partition int, executor string"
 TWICE = f"{PLACED}, times long"

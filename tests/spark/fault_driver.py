@@ -27,7 +27,7 @@ from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, UID
 from tests.spark.token_functions import FOLLOWED_OUTPUT, TOKEN_OUTPUT, FollowingTokens, Tokens, note, wait_for
 from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
-from varve.spark_integration.batch_execution import LOST_BLOCK
+from varve.spark_integration.driver.batch_execution import LOST_BLOCK
 
 FOLLOWING = "following"
 EXECUTOR = "CoarseGrainedExecutorBackend"

@@ -25,8 +25,8 @@ from varve import (
     Types,
     ValueStateDescriptor,
 )
-from varve.spark_integration.streaming_query import VarveStreamingQuery
-from varve.spark_integration.worker_probe import homes, probe
+from varve.spark_integration.api.query import VarveStreamingQuery
+from varve.spark_integration.transport.probe import homes, probe
 
 INPUT = "k string, v long"
 OUTPUT = "k string, n long, total long, seen string"

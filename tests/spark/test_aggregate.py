@@ -32,7 +32,7 @@ from varve import (
     ValueStateDescriptor,
     VectorizedProcessFunction,
 )
-from varve.spark_integration.map_side_combine import MapSideCombining, Way
+from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining, Way
 from varve.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark

@@ -72,7 +72,7 @@ def test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it(tmp_path
     script = ["deploy/spark_submit.sh", "--storage", f"file://{tmp_path}/varve", "--job", "flights", "--"]
     conf = ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"]
     varve = tmp_path / "varve-command"
-    start = "from varve.materializer.cli import main; main()"
+    start = "from varve.materializer.commands.cli import main; main()"
     varve.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
     varve.chmod(0o755)
     done = run([*script, *conf, str(job)], 240, VARVE=str(varve))

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from tests.spark.stream_functions import KeepBomb
 from varve.common import Types
 from varve.datastream import StreamExecutionEnvironment
-from varve.spark_integration import kept_state
+from varve.spark_integration.functions import kept_state
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 pytestmark = pytest.mark.spark

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.standalone_cluster import StandaloneCluster, standalone_cluster
-from varve.materializer.cli import main
+from varve.materializer.commands.cli import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]

@@ -16,7 +16,7 @@ from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
 from tests.spark.varve_command import command
-from varve.materializer.cli import main
+from varve.materializer.commands.cli import main
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark

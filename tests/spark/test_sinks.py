@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from varve.spark_integration.file_sink import FORMATS, FileSink
-from varve.spark_integration.output_marker import OutputCommit, encode_marker
-from varve.spark_integration.sinks import ForeachBatchSink, Sink
-from varve.storage.base_decision import SinkCommit
+from varve.spark_integration.connectors.file_sink import FORMATS, FileSink
+from varve.spark_integration.connectors.output_marker import OutputCommit, encode_marker
+from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varve.changelog.commit.base_decision import SinkCommit
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
-from varve.storage.frame import frame
+from varve.storage.format.frame import frame
 
 pytestmark = pytest.mark.spark
 

@@ -29,7 +29,7 @@ from tests.spark.spark_processors import (
     counted,
 )
 from varve import StreamExecutionEnvironment
-from varve.spark_integration.streams import DataStream, KeyedStream
+from varve.spark_integration.api.stream import DataStream, KeyedStream
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.spark_progress import SparkCheckpoint
+from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 
 pytestmark = pytest.mark.spark

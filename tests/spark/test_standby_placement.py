@@ -25,7 +25,7 @@ def standby(cluster: StandaloneCluster, index: int, storage: Path) -> Iterator[s
     """`varve standby` on the host of a worker, with that host's temporary directory."""
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(cluster.temporary_directory(index))}
-    program = "from varve.materializer.cli import main; main()"
+    program = "from varve.materializer.commands.cli import main; main()"
     command = ["standby", "job", "--storage", str(storage), "--host", host_name(index), "--followers", "1"]
     with (cluster.directory / f"standby-{index}.log").open("ab") as log:
         process = subprocess.Popen(

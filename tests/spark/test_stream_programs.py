@@ -21,7 +21,7 @@ from tests.spark.stream_functions import Count, FirstOfKey, KeyAndTime, Second, 
 from tests.state_worker_setup import eventually
 from varve.common import Duration, Row, Types, WatermarkStrategy
 from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.spark_integration.streaming_query import VarveStreamingQuery
+from varve.spark_integration.api.query import VarveStreamingQuery
 from varve.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
@@ -54,7 +54,7 @@ def collected(stream: DataStream, name: str = "job") -> list[Any]:
 def test_print_shows_the_partition_and_execute_leaves_nothing_behind(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "varve.spark_integration.job_execution")
+    caplog.set_level(logging.INFO, "varve.spark_integration.api.job_execution")
     stream = env.from_collection([1, 2, 3, 1, 2, 1]).map(lambda x: (x, 1)).key_by(lambda x: x[0]).map(Count())
     stream.print()
     stream.map(lambda pair: pair[1]).filter(lambda count: count > 9)  # not printed: not executed

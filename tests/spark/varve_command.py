@@ -7,7 +7,7 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from varve.materializer.cli import main
+from varve.materializer.commands.cli import main
 
 
 def command(*arguments: str) -> list[Any]:

@@ -95,5 +95,5 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -
 
 def test_the_wheel_has_the_console_script_and_the_license(wheel: zipfile.ZipFile) -> None:
     info = {name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert "varve = varve.materializer.cli:main" in wheel.read(info["entry_points.txt"]).decode()
+    assert "varve = varve.materializer.commands.cli:main" in wheel.read(info["entry_points.txt"]).decode()
     assert "licenses/LICENSE" in info

@@ -12,8 +12,8 @@ import yaml
 from prometheus_client import generate_latest
 
 from tests.manual_clock import ManualClock
-from varve.materializer.metrics import MaterializerMetrics
-from varve.spark_integration.job_metrics import JobMetrics
+from varve.materializer.monitoring.metrics import MaterializerMetrics
+from varve.spark_integration.driver.monitoring.metrics import JobMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "metrics.md"

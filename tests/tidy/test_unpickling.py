@@ -18,15 +18,15 @@ FUNCTION = "the user's function, which the driver has sent"
 OWN_ERROR = "an exception that this very process has pickled"
 ERROR = "an exception from the state worker, a process of this very job"
 ALLOWED: dict[str, str] = {
-    "spark_integration/element_operator.py::OperatorElements.__init__": FUNCTION,
-    "spark_integration/function_chain.py::FunctionChain._load": FUNCTION,
-    "spark_integration/operator_runner.py::OperatorRunner._loaded": FUNCTION,
-    "spark_integration/operator_runner.py::user_error": OWN_ERROR,
-    "spark_integration/worker_conversation.py::load_broadcasts": "the user's variables, which the driver has sent",
-    "spark_integration/worker_conversation.py::describe_failure": OWN_ERROR,
-    "spark_integration/pump.py::failure_error": ERROR,
-    "spark_integration/user_errors.py::user_function_error": ERROR,
-    "changelog/collection_types.py::PickledType.load": "values of the pickled type: docs/security.md",
+    "spark_integration/plan/element_operator.py::OperatorElements.__init__": FUNCTION,
+    "spark_integration/plan/chain.py::FunctionChain._load": FUNCTION,
+    "spark_integration/worker/runners/operator.py::OperatorRunner._loaded": FUNCTION,
+    "spark_integration/worker/runners/operator.py::user_error": OWN_ERROR,
+    "spark_integration/worker/process/conversation.py::load_broadcasts": "the user's variables, which the driver has sent",
+    "spark_integration/worker/process/conversation.py::describe_failure": OWN_ERROR,
+    "spark_integration/transport/pump.py::failure_error": ERROR,
+    "spark_integration/messages/user_errors.py::user_function_error": ERROR,
+    "changelog/types/collections.py::PickledType.load": "values of the pickled type: docs/security.md",
 }  # fmt: skip
 
 

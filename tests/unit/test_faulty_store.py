@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.storage.claim import claim
+from varve.storage.transfer.claim import claim
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarveError
-from varve.storage.faulty_store import Faults, FaultyStore
-from varve.storage.memory_store import MemoryStore
+from varve.storage.object_stores.faulty import Faults, FaultyStore
+from varve.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.faulty_store import Operation, Phase
+    from varve.storage.object_stores.faulty import Operation, Phase
 
 
 def faulty(inner: MemoryStore, faults: Faults, seed: int = 1, clock: ManualClock | None = None) -> FaultyStore:

@@ -19,7 +19,7 @@ from botocore.exceptions import (
 from s3fs.errors import translate_boto_error
 
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, MissingObjectError
-from varve.storage.fsspec_errors import explain, failure
+from varve.storage.object_stores.remote.errors import explain, failure
 
 
 def answered(status: int, code: str = "", **more: str) -> Exception:

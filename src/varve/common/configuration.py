@@ -1,6 +1,6 @@
 """`pyflink.common.configuration`'s names that varve has."""
 
-from varve.spark_integration.configuration import Configuration
+from varve.spark_integration.options.configuration import Configuration
 
 __all__ = [
     "Configuration",

@@ -1,7 +1,7 @@
 """`pyflink.common.typeinfo`'s names that varve has."""
 
-from varve.changelog.type_information import TypeInformation
-from varve.changelog.types import Types
+from varve.changelog.types.contract import TypeInformation
+from varve.changelog.types.factory import Types
 
 __all__ = [
     "TypeInformation",

@@ -1,6 +1,6 @@
 """`pyflink.datastream.checkpoint_config`'s names that varve has."""
 
-from varve.spark_integration.checkpoint_config import (
+from varve.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,

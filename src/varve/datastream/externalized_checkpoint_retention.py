@@ -1,6 +1,6 @@
 """`pyflink.datastream.externalized_checkpoint_retention`'s names that varve has."""
 
-from varve.spark_integration.checkpoint_config import ExternalizedCheckpointRetention
+from varve.spark_integration.options.checkpoint_config import ExternalizedCheckpointRetention
 
 __all__ = [
     "ExternalizedCheckpointRetention",

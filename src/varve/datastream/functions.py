@@ -1,26 +1,26 @@
 """`pyflink.datastream.functions`' names that varve has."""
 
-from varve.changelog.functions import AggregateFunction, Function, ReduceFunction
-from varve.spark_integration.broadcast_functions import (
+from varve.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from varve.spark_integration.checkpointed_function import (
+from varve.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varve.spark_integration.co_functions import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from varve.spark_integration.functions import KeyedProcessFunction, KeyedStateStore, RuntimeContext
-from varve.spark_integration.stream_functions import (
+from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varve.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+from varve.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.window_functions import (
+from varve.spark_integration.functions.window import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,

@@ -1,6 +1,6 @@
 """`pyflink.datastream.state`'s names that varve has."""
 
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -8,8 +8,8 @@ from varve.changelog.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-from varve.changelog.state import (
+from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from varve.changelog.api.state import (
     AggregatingState,
     AppendingState,
     ListState,
@@ -19,7 +19,7 @@ from varve.changelog.state import (
     State,
     ValueState,
 )
-from varve.changelog.ttl_config import StateTtlConfig
+from varve.changelog.api.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",

@@ -1,8 +1,8 @@
 """`pyflink.datastream.state_backend`'s names that varve has."""
 
-from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-from varve.spark_integration.predefined_options import PredefinedOptions
-from varve.spark_integration.state_backends import (
+from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
+from varve.spark_integration.options.predefined_options import PredefinedOptions
+from varve.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,

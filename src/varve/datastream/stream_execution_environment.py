@@ -1,6 +1,6 @@
 """`pyflink.datastream.stream_execution_environment`'s names that varve has."""
 
-from varve.spark_integration.environment import StreamExecutionEnvironment
+from varve.spark_integration.api.environment import StreamExecutionEnvironment
 
 __all__ = [
     "StreamExecutionEnvironment",

@@ -1,7 +1,7 @@
 """`pyflink.datastream.window`'s names that varve has."""
 
-from varve.spark_integration.triggers import Trigger, TriggerResult
-from varve.spark_integration.window_triggers import (
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varve.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -9,7 +9,7 @@ from varve.spark_integration.window_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.windows import (
+from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
     GlobalWindows,

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.living_job import AVERAGE, COLLECT, SUM, LivingJob
-from varve.changelog.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-from varve.changelog.functions import ReduceFunction
+from varve.changelog.api.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+from varve.changelog.api.functions import ReduceFunction
 from varve.storage.errors import InvalidRequestError
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import AVERAGE, FOLDED, LIST, LOG, MAP, SNAPSHOT, SUM, SWITCHED, VALUE, Collect, LivingJob
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import LIST, LivingJob
-from varve.changelog.descriptors import ListStateDescriptor
-from varve.changelog.types import Types
+from varve.changelog.api.descriptors import ListStateDescriptor
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -19,7 +19,7 @@ from varve.changelog.descriptors import (
     ValueStateDescriptor,
 )
 from varve.changelog.row import Row
-from varve.changelog.types import Types
+from varve.changelog.types.factory import Types
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ import pytest
 
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.timer_state import TimeDomain
-from varve.changelog.ttl_config import StateTtlConfig, Time
-from varve.changelog.types import Types
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 

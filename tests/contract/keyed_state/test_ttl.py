@@ -9,7 +9,7 @@ import pytest
 
 from tests.contract.keyed_state.ttl_states import TTL_MS, average, entries, items, total, ttl, value
 from tests.living_job import PENDING, LivingJob
-from varve.changelog.ttl_config import StateTtlConfig
+from varve.changelog.api.ttl_config import StateTtlConfig
 from varve.storage.errors import InvalidRequestError
 
 WRITE = ttl().build()

@@ -10,8 +10,8 @@ import pytest
 from tests.batch_keys import by_key, in_order_of, keys_of
 from tests.contract.keyed_state.ttl_states import TTL_MS, ttl, with_config
 from tests.living_job import LivingJob
-from varve.changelog.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types import Types
+from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 CONFIG = ttl().build()

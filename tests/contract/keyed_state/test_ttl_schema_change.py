@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.keyed_state.ttl_states import TTL_MS, ttl, with_config
 from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -17,8 +17,8 @@ from varve.changelog.descriptors import (
     ValueStateDescriptor,
 )
 from varve.changelog.row import Row
-from varve.changelog.ttl_config import StateTtlConfig
-from varve.changelog.types import Types
+from varve.changelog.api.ttl_config import StateTtlConfig
+from varve.changelog.types.factory import Types
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 ON = ttl().build()

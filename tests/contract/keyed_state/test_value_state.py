@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from tests.living_job import VALUE, LivingJob
-from varve.changelog.descriptors import ValueStateDescriptor
+from varve.changelog.api.descriptors import ValueStateDescriptor
 from varve.changelog.row import Row
-from varve.changelog.types import Types
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 

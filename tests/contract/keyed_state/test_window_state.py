@@ -8,17 +8,17 @@ import pytest
 
 from tests.keyed_job import KeyedJob
 from tests.mean import MEAN_TYPE, Mean
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.namespaced_handles import NamespacedStateStore
-from varve.changelog.namespaced_state import aggregating
-from varve.changelog.ttl_config import StateTtlConfig, Time
-from varve.changelog.types import Types
+from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varve.changelog.keyed.namespaces import aggregating
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 

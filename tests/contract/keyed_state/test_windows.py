@@ -9,27 +9,27 @@ import pytest
 from tests.keyed_job import KeyedJob
 from tests.mean import MEAN_TYPE, Mean
 from tests.window_job import Element, WindowJob, window_operator
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.namespaced_handles import NamespacedStateStore
-from varve.changelog.namespaced_state import NamespacedLists, aggregating
-from varve.changelog.types import Types
-from varve.spark_integration.output_tag import OutputTag
-from varve.spark_integration.triggers import Trigger, TriggerResult
-from varve.spark_integration.window_contents import ListedContents, ReducedContents
-from varve.spark_integration.window_functions import ProcessWindowFunction
-from varve.spark_integration.window_triggers import (
+from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varve.changelog.keyed.namespaces import NamespacedLists, aggregating
+from varve.changelog.types.factory import Types
+from varve.spark_integration.functions.output_tag import OutputTag
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varve.spark_integration.functions.window import ProcessWindowFunction
+from varve.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.windows import (
+from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,

@@ -7,8 +7,8 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from varve.spark_integration.aggregations import aggregate_columns
-from varve.spark_integration.column_aggregates import ColumnAggregates
+from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
+from varve.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
 from varve.testing import OperatorHarness
 
 COLUMNS = StructType([StructField("k", StringType()), StructField("n", LongType())])

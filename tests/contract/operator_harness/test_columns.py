@@ -18,7 +18,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 import varve
 from varve import KeyedProcessFunction, Types
 from varve.datastream import DataStream
-from varve.spark_integration.vectorized_functions import VectorizedProcessFunction
+from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
 from varve.storage.errors import InvalidRequestError, UserFunctionError
 from varve.testing import OperatorHarness
 

@@ -13,17 +13,17 @@ from pyspark.sql import Row as SparkRow
 from tests.counting_harness import BACKENDS
 from tests.storage_switches import StorageSwitches
 from tests.working_stores import quick_directory
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     ValueStateDescriptor,
 )
-from varve.changelog.functions import AggregateFunction
-from varve.changelog.ttl_config import Time
-from varve.changelog.types import Types
+from varve.changelog.api.functions import AggregateFunction
+from varve.changelog.api.ttl_config import Time
+from varve.changelog.types.factory import Types
 from varve.datastream import DataStream, KeyedStream
-from varve.spark_integration.window_functions import ProcessWindowFunction
-from varve.spark_integration.window_triggers import CountTrigger
-from varve.spark_integration.windowed_stream import WindowedStream
-from varve.spark_integration.windows import (
+from varve.spark_integration.functions.window import ProcessWindowFunction
+from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger
+from varve.spark_integration.api.windowed import WindowedStream
+from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingProcessingTimeWindows,

@@ -22,9 +22,10 @@ from tests.simulation.model_check.world import (
     batches_in,
     content_of,
 )
-from varve.storage import chain_state, layout
-from varve.storage.adopt_decision import decide_adoption, tile_snapshots
-from varve.storage.base_decision import (
+from varve.changelog.commit import state as chain_state
+from varve.storage.format import layout
+from varve.changelog.commit.adopt_decision import decide_adoption, tile_snapshots
+from varve.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
     RestoreRequest,
@@ -33,14 +34,14 @@ from varve.storage.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.storage.batch_result import BatchFacts, PartitionResult
-from varve.storage.chain_state import ChainState
-from varve.storage.commit_plan import CommitPlan, plan_commit
-from varve.storage.cut import cut_of
+from varve.changelog.commit.batch_result import BatchFacts, PartitionResult
+from varve.changelog.commit.state import ChainState
+from varve.changelog.commit.plan import CommitPlan, plan_commit
+from varve.changelog.chain.cut import cut_of
 from varve.storage.errors import FencedError, StartError
-from varve.storage.protocol_rules import ALL_RULES
-from varve.storage.records import ORIGIN, Commit, Fence, SnapshotFile
-from varve.storage.start_decision import Own, decide_ownership, plan_fence
+from varve.changelog.commit.rules import ALL_RULES
+from varve.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
+from varve.changelog.commit.start_decision import Own, decide_ownership, plan_fence
 
 Step = tuple[str, World]
 DEAD = ("dead",)

@@ -21,8 +21,8 @@ from tests.simulation.model_check.world import (
     World,
     content_of,
 )
-from varve.storage import layout
-from varve.storage.collect_decision import (
+from varve.storage.format import layout
+from varve.changelog.retention.collect_decision import (
     EntryKind,
     SavepointNames,
     UploadGroup,
@@ -35,12 +35,12 @@ from varve.storage.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.storage.cut import Cut, Retained, cut_of
-from varve.storage.object_store import ObjectMeta
-from varve.storage.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
-from varve.storage.savepoints import objects_of
-from varve.storage.snapshots import next_number
-from varve.storage.start_decision import plan_fence
+from varve.changelog.chain.cut import Cut, Retained, cut_of
+from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.format.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
+from varve.changelog.retention.savepoints import objects_of
+from varve.changelog.retention.snapshots import next_number
+from varve.changelog.commit.start_decision import plan_fence
 
 Step = tuple[str, World]
 ROLLBACK_BATCHES = (1, 2)

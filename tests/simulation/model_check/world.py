@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from varve.storage import layout
-from varve.storage.chain_state import RETAINED_MIN, CommitPolicy
-from varve.storage.collect_decision import NOTHING_KEPT, SavepointNames
-from varve.storage.cut import Cut
+from varve.storage.format import layout
+from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
+from varve.changelog.retention.collect_decision import NOTHING_KEPT, SavepointNames
+from varve.changelog.chain.cut import Cut
 from varve.storage.errors import VarveError
-from varve.storage.line_view import LineView, StoredCommit, resolve
-from varve.storage.protocol_rules import ALL_RULES, ProtocolRules
-from varve.storage.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
+from varve.changelog.chain.view import LineView, StoredCommit, resolve
+from varve.changelog.commit.rules import ALL_RULES, ProtocolRules
+from varve.storage.format.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
 
 JOB = "j"
 OPERATOR = "op"

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.system.function import AttemptModel
 from tests.simulation.system.scheduler import Killed, Process, ProcessClock, Scheduler, Violation
 from tests.simulation.system.spark import TASK_FAILURES_MAX, LostBlockError, Rows, SparkError, Stage
-from varve.spark_integration.protocol import (
+from varve.spark_integration.messages.protocol import (
     SUMMARY_COLUMN,
     TAG_COLUMN,
     BatchRequest,
     TaskRequest,
 )
-from varve.spark_integration.state_worker import OperatorState
-from varve.spark_integration.summary import Summary, decode_summary
-from varve.spark_integration.worker_admission import Seen, judge, supersedes
-from varve.spark_integration.worker_home import WorkerHome
-from varve.spark_integration.working_stores import WorkingStores
+from varve.spark_integration.worker.state_worker import OperatorState
+from varve.spark_integration.messages.summary import Summary, decode_summary
+from varve.spark_integration.worker.process.admission import Seen, judge, supersedes
+from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.state.stores import WorkingStores
 from varve.storage.clock import TokenSource
 from varve.storage.errors import VarveError
-from varve.storage.object_store import ObjectStore
-from varve.storage.records import Link
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.format.records import Link
 
 if TYPE_CHECKING:
     from tests.simulation.system.options import Options

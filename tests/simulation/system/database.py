@@ -17,10 +17,14 @@ import msgspec
 
 from tests.simulation.system import threads
 from tests.simulation.system.scheduler import Crash
-from varve.changelog import rocksdb_batch, rocksdb_bulk, rocksdb_store, rocksdb_sweep, snapshot_clip
-from varve.changelog.rocksdb_database import Database, rocksdb_error
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_overlap import SstFile
+from varve.changelog.working_stores.rocksdb import batch as rocksdb_batch
+from varve.changelog.working_stores.rocksdb import bulk as rocksdb_bulk
+from varve.changelog.working_stores.rocksdb import store as rocksdb_store
+from varve.changelog.working_stores.rocksdb import sweep as rocksdb_sweep
+from varve.changelog.restore import clip as snapshot_clip
+from varve.changelog.working_stores.rocksdb.database import Database, rocksdb_error
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.overlap import SstFile
 
 FILES_MAX = 4
 """Files from which on they are compacted into one."""
@@ -78,7 +82,7 @@ class _Manifest(msgspec.Struct):
 
 
 class SimulatedDatabase(Crash):
-    """In the place of `varve.changelog.rocksdb_database.Database`."""
+    """In the place of `varve.changelog.working_stores.rocksdb.database.Database`."""
 
     def __init__(self, directory: Path, options: RocksDBOptions, *, create: bool, read_only: bool = False) -> None:
         self.directory, self.level_size_bytes = directory, LEVEL_BYTES

@@ -22,7 +22,7 @@ from varve.datastream import (
     KeyedProcessFunction,
     RuntimeContext,
 )
-from varve.storage.records import Link
+from varve.storage.format.records import Link
 
 KEYS = ("a", "b", "c", "d", "ab", "ba", "")
 KEY_GROUPS = 8

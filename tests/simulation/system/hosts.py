@@ -14,12 +14,12 @@ from unittest import mock
 
 from tests.simulation.system import threads
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from varve.changelog import local_copies
-from varve.changelog.local_copies import LocalCopy, LocalRecovery
-from varve.materializer.standby import Standby
-from varve.spark_integration import local_place
+from varve.changelog.restore import local as local_copies
+from varve.changelog.restore.local import LocalCopy, LocalRecovery
+from varve.materializer.standby.follower import Standby
+from varve.spark_integration.worker.state import local_place
 from varve.storage.errors import VarveError
-from varve.storage.job_store import JobStore
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob

@@ -16,7 +16,7 @@ from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
 from tests.simulation.system.spark import SparkError
 from tests.simulation.system.storage import Stored
-from varve.storage import layout
+from varve.storage.format import layout
 from varve.storage.errors import (
     CorruptDataError,
     FencedError,
@@ -26,8 +26,8 @@ from varve.storage.errors import (
     StateMissingError,
     VarveError,
 )
-from varve.storage.job_store import JobStore
-from varve.storage.records import ORIGIN
+from varve.storage.job.store import JobStore
+from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from tests.simulation.system.simulation import Simulation

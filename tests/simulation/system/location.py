@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.simulation.system.spark import SparkError
-from varve.materializer.spark_files import hash_offsets
-from varve.storage.base_decision import SparkProgress
+from varve.materializer.restore.spark_files import hash_offsets
+from varve.changelog.commit.base_decision import SparkProgress
 from varve.storage.errors import InvariantError, MissingObjectError
-from varve.storage.object_store import ObjectMeta
-from varve.storage.whole_objects import WholeObjects
+from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.whole_objects import WholeObjects
 
 
 class CheckpointLocation:

@@ -16,11 +16,14 @@ from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.spark import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.materializer import range_materializer, state_origin
-from varve.materializer.job_restore import JobRestore
-from varve.storage import base_decision, collector, job_run
-from varve.storage.adopt_decision import shared_files
-from varve.storage.chain_state import CommitPolicy
+from varve.materializer.fold import range_fold as range_materializer
+from varve.materializer.restore import origin as state_origin
+from varve.materializer.restore.job import JobRestore
+from varve.changelog.commit import base_decision
+from varve.changelog.retention import collector
+from varve.changelog.commit import run as job_run
+from varve.changelog.commit.adopt_decision import shared_files
+from varve.changelog.commit.state import CommitPolicy
 
 if TYPE_CHECKING:
     import pyarrow as pa

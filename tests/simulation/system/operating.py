@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.system.location import LocationFiles
 from tests.simulation.system.scheduler import Process, ProcessClock
-from varve.materializer.job_restore import JobRestore
-from varve.materializer.restore_decision import Wanted
-from varve.materializer.state_origin import find_origin
+from varve.materializer.restore.job import JobRestore
+from varve.materializer.restore.decision import Wanted
+from varve.materializer.restore.origin import find_origin
 from varve.storage.errors import InvalidRequestError, StartError, VarveError
-from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
+from varve.storage.job.record import read_job
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob

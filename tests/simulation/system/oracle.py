@@ -18,16 +18,16 @@ from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, Ke
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
-from varve.changelog.restore import RestoreTarget, restore_store
-from varve.changelog.table_rows import table_of
-from varve.storage import layout
-from varve.storage.base_decision import SinkCommit
-from varve.storage.cut import cut_of
+from varve.changelog.restore.restore import RestoreTarget, restore_store
+from varve.changelog.working_stores.table_rows import table_of
+from varve.storage.format import layout
+from varve.changelog.commit.base_decision import SinkCommit
+from varve.changelog.chain.cut import cut_of
 from varve.storage.errors import VarveError
-from varve.storage.job import read_job
-from varve.storage.job_store import JobStore
-from varve.storage.line_view import LineView, StoredCommit, advance
-from varve.storage.records import (
+from varve.storage.job.record import read_job
+from varve.storage.job.store import JobStore
+from varve.changelog.chain.view import LineView, StoredCommit, advance
+from varve.storage.format.records import (
     ORIGIN,
     Commit,
     Entry,
@@ -38,14 +38,14 @@ from varve.storage.records import (
     decode_entry,
     decode_record,
 )
-from varve.storage.savepoints import objects_of
-from varve.storage.snapshots import SnapshotReader
+from varve.changelog.retention.savepoints import objects_of
+from varve.changelog.retention.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     from tests.simulation.system.location import CheckpointLocation
-    from varve.changelog.working_store import WorkingStore
-    from varve.spark_integration.protocol import TaskRequest
-    from varve.spark_integration.state_worker import OperatorState
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.spark_integration.messages.protocol import TaskRequest
+    from varve.spark_integration.worker.state_worker import OperatorState
 
 
 class Oracle:

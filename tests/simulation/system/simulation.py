@@ -29,14 +29,18 @@ from tests.simulation.system.spark import RunCheckpoint, SimulatedExecution, cha
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
-from varve.changelog import part_replay
-from varve.materializer import fold_parts, state_origin
-from varve.spark_integration import batch_attempt, coordinator
-from varve.spark_integration.operator_summaries import OperatorSummaries
-from varve.storage import hedged_claim, job_run, log_store
-from varve.storage.claim import Claim, ClaimRequest
-from varve.storage.encryption_key import PROVIDER_VARIABLE
-from varve.storage.records import ORIGIN, Link
+from varve.changelog.restore import part_replay
+from varve.materializer.fold import parts as fold_parts
+from varve.materializer.restore import origin as state_origin
+from varve.spark_integration.driver import batch_attempt
+from varve.spark_integration.driver import coordinator
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.storage.transfer import hedged_claim
+from varve.changelog.commit import run as job_run
+from varve.storage.job import log_store
+from varve.storage.transfer.claim import Claim, ClaimRequest
+from varve.storage.object_stores.encrypted.keys import PROVIDER_VARIABLE
+from varve.storage.format.records import ORIGIN, Link
 
 CHECKED_EVERY = 6
 """Commits of a job of which one at least is restored as a whole and compared."""

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler
-from varve.storage.byte_range import cut_off
+from varve.storage.object_stores.byte_range import cut_off
 from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varve.storage.object_store import ObjectMeta
+from varve.storage.object_stores.contract import ObjectMeta
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from varve.changelog.basic_types import NAN
-from varve.changelog.types import Types, as_type
+from varve.changelog.types.basic import NAN
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import InvalidRequestError
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.canonical_test import FIELDS_MAX, canonical_freezer
-from varve.changelog.composite_types import TupleType
-from varve.changelog.types import Types, as_type
+from varve.changelog.types.canonical_test import FIELDS_MAX, canonical_freezer
+from varve.changelog.types.composites import TupleType
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import InvalidRequestError
 
 PAIR = as_type(Types.TUPLE([Types.LONG(), Types.DOUBLE()]))

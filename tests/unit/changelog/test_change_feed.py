@@ -8,8 +8,8 @@ import pytest
 
 from tests.materializer_world import World
 from tests.state_model import GONE, OPERATOR, BatchChanges, key_group
-from varve.changelog.change_feed import ChangeFeed, SeqRange
-from varve.changelog.state_reader import StateReader
+from varve.changelog.reading.change_feed import ChangeFeed, SeqRange
+from varve.changelog.reading.reader import StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from varve.changelog.column_values import canonical_column
-from varve.changelog.types import Types, as_type
+from varve.changelog.types.columns import canonical_column
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import InvalidRequestError
 
 DAY = datetime(2020, 1, 1, 5)  # noqa: DTZ001 - what has no zone

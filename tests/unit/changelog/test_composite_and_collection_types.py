@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import Row as SparkRow
 
 from varve.changelog.row import Row
-from varve.changelog.types import Types, as_type
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 PERSON = Types.ROW_NAMED(["name", "age"], ["string", "int"])

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 
-from varve.changelog.types import Types
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
 MONEY = Types.DECIMAL(6, 2)

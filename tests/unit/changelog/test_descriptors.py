@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,10 +15,10 @@ from varve.changelog.descriptors import (
     ValueStateDescriptor,
     schema_of,
 )
-from varve.changelog.functions import AggregateFunction, ReduceFunction
-from varve.changelog.types import Types
+from varve.changelog.api.functions import AggregateFunction, ReduceFunction
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
-from varve.storage.records import StateSchema
+from varve.storage.format.records import StateSchema
 
 
 class Count(AggregateFunction[Any, int, str]):

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor, schema_of
-from varve.changelog.generic_types import is_generic, refuse_stored
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.operator_state_backend import OperatorStateBackend
-from varve.changelog.types import Types, as_type, parse_type_string
+from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor, schema_of
+from varve.changelog.schema.pickled import is_generic, refuse_stored
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.types.factory import Types, as_type, parse_type_string
 from varve.storage.errors import IncompatibleError, InvalidRequestError
-from varve.storage.records import StateSchema, ValueVersion
+from varve.storage.format.records import StateSchema, ValueVersion
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 GENERIC = [

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.changelog.batch import Batch
-from varve.changelog.changes import StateChanges
-from varve.changelog.hashmap_store import HashMapStore
+from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.records import ORIGIN, Link, StateSchema
+from varve.storage.format.records import ORIGIN, Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

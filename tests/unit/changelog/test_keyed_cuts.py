@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.descriptors import (
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.types import Types
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
-from varve.storage.records import Link
+from varve.storage.format.records import Link
 
 VALUE = ValueStateDescriptor("value", "int")
 LIST = ListStateDescriptor("list", "int")

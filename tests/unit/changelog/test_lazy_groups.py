@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.hashmap_tables import HashMapTable
-from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.working_stores.hashmap.tables import HashMapTable
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.records import Link, StateSchema
+from varve.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.changelog.local_copies import (
+from varve.changelog.restore.local import (
     COPIES_MAX,
     CopyRange,
     LocalCopies,
@@ -84,7 +84,7 @@ def test_every_range_has_copies_of_its_own(tmp_path: Path) -> None:
 
 def test_the_end_of_a_process_frees_its_copy(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from varve.changelog.local_copies import CopyRange, LocalCopies\n"
+        "import sys; from pathlib import Path; from varve.changelog.restore.local import CopyRange, LocalCopies\n"
         "copy = LocalCopies(Path(sys.argv[1])).new(CopyRange('job', 'count', 0, 4)); copy.directory.mkdir()\n"
         "print('held', flush=True); sys.stdin.read()"
     )

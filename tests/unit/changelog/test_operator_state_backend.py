@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.operator_image import IMAGE_BYTES_MAX, Image, encode_image
-from varve.changelog.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-from varve.changelog.operator_state_backend import OperatorStateBackend
-from varve.changelog.state_section import StateSection, section_of
-from varve.changelog.ttl_config import StateTtlConfig, Time
-from varve.changelog.types import Types
+from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varve.changelog.operator_state.image import IMAGE_BYTES_MAX, Image, encode_image
+from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.operator_state.section import StateSection, section_of
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.types.factory import Types
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LIST(Types.LONG()))

@@ -21,24 +21,24 @@ from tests.state_model import (
     model_of,
     segment_with,
 )
-from varve.changelog import part_replay
-from varve.changelog.changes import StateChanges
-from varve.changelog.part_replay import replay_by_part
-from varve.changelog.replay import FlooredSegment, replay
-from varve.changelog.rocksdb_database import Database
-from varve.changelog.rocksdb_key import key_group_of
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.types import Types, as_type
+from varve.changelog.restore import part_replay
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.restore.part_replay import replay_by_part
+from varve.changelog.segments.replay import FlooredSegment, replay
+from varve.changelog.working_stores.rocksdb.database import Database
+from varve.changelog.working_stores.rocksdb.keys import key_group_of
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import IncompatibleError, InvariantError, MissingObjectError
-from varve.storage.records import StateSchema, ValueVersion
-from varve.storage.tile_cover import KeyGroupFloor
+from varve.storage.format.records import StateSchema, ValueVersion
+from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.changelog.batch import Batch
-    from varve.storage.records import Link
+    from varve.changelog.segments.batch import Batch
+    from varve.storage.format.records import Link
 
 # Nothing is compacted, so that the files show what was flushed.
 OPTIONS = RocksDBOptions(write_buffer_size_bytes=1 << 16, level0_files_extra=1_000)

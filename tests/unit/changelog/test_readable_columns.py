@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.dynamic_key_type import DynamicKeyType
-from varve.changelog.readable_columns import readable_column
+from varve.changelog.types.dynamic_key import DynamicKeyType
+from varve.changelog.reading.readable_columns import readable_column
 from varve.changelog.row import Row
-from varve.changelog.types import Types, as_type
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError
 
 

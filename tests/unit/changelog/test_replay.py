@@ -27,30 +27,30 @@ from tests.state_model import (
     segment_header,
     segment_of,
 )
-from varve.changelog import replay as replay_module
-from varve.changelog import restore as restore_module
-from varve.changelog import rocksdb_columns
-from varve.changelog.changes import StateChanges
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.replay import FlooredSegment, accepted_key_groups, replay
-from varve.changelog.restore import FILES_EXTRA, RestoreTarget, restore_store
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.segment import decode_segment, encode_segment
-from varve.changelog.segment_source import SegmentSource
-from varve.changelog.timer_form import TimerForm
-from varve.changelog.types import Types, as_type
+from varve.changelog.segments import replay as replay_module
+from varve.changelog.restore import restore as restore_module
+from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
+from varve.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore_store
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.segments.segment import decode_segment, encode_segment
+from varve.changelog.segments.source import SegmentSource
+from varve.changelog.working_stores.timer_form import TimerForm
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
-from varve.storage.line_view import ReplaySegment
-from varve.storage.memory_store import MemoryStore
-from varve.storage.records import ObjectSlice, SegmentRef, StateSchema
-from varve.storage.tile_cover import KeyGroupFloor
+from varve.changelog.chain.view import ReplaySegment
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.format.records import ObjectSlice, SegmentRef, StateSchema
+from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from varve.changelog.batch import Batch
-    from varve.storage.records import Link
+    from varve.changelog.segments.batch import Batch
+    from varve.storage.format.records import Link
 
 Folding = HashMapStore | RocksDBStore
 EVERYTHING = (KeyGroupFloor(0, KEY_GROUPS, 0),)

@@ -28,16 +28,16 @@ from tests.state_model import (
     model_of,
     puts,
 )
-from varve.changelog.changes import Op
-from varve.changelog.rocksdb_metadata import MARKER_KEY
-from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.segments.changes import Op
+from varve.changelog.working_stores.rocksdb.metadata import MARKER_KEY
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     IncompatibleError,
     InvalidRequestError,
 )
-from varve.storage.records import ORIGIN
+from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable

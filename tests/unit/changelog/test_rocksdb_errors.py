@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.changelog.rocksdb_database import rocksdb_error
+from varve.changelog.working_stores.rocksdb.database import rocksdb_error
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,

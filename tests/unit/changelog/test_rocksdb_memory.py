@@ -11,13 +11,13 @@ import pytest
 from rocksdict import Rdict
 
 from tests.rocksdb_writer import SMALL
-from varve.changelog.changes import StateChanges
-from varve.changelog.rocksdb_memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
-from varve.changelog.rocksdb_options import RocksDBOptions, rocksdict_options
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.rocksdb_tables import RecentValues
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.tables import RecentValues
 from varve.storage.errors import InvalidRequestError
-from varve.storage.records import Link, StateSchema
+from varve.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

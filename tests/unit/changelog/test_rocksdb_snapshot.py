@@ -22,9 +22,9 @@ from tests.state_model import (
     link,
     model_of,
 )
-from varve.changelog.rocksdb_bulk import write_table_snapshot
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.errors import (
     InvalidRequestError,
     InvariantError,

@@ -26,19 +26,19 @@ from tests.state_model import (
     model_of,
     puts,
 )
-from varve.changelog import rocksdb_tables
-from varve.changelog.batch import Batch
-from varve.changelog.changes import StateChanges
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.rocksdb_tables import RecentValues, remembered_bytes
-from varve.changelog.types import as_type
+from varve.changelog.working_stores.rocksdb import tables as rocksdb_tables
+from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.tables import RecentValues, remembered_bytes
+from varve.changelog.types.factory import as_type
 from varve.storage.errors import (
     IncompatibleError,
     InvalidRequestError,
     InvariantError,
 )
-from varve.storage.records import ORIGIN, StateSchema, ValueVersion
+from varve.storage.format.records import ORIGIN, StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

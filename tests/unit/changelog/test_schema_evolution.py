@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.schema_evolution import Converter, Incompatible, Same, Step, evolve, frozen_defaults
-from varve.changelog.type_strings import parse_type_string
-from varve.changelog.wire_type import encode
+from varve.changelog.types.evolution import Converter, Incompatible, Same, Step, evolve, frozen_defaults
+from varve.changelog.types.text import parse_type_string
+from varve.changelog.types.wire import encode
 from varve.storage.errors import InvalidRequestError
 
 

@@ -24,9 +24,9 @@ from tests.state_model import (
     puts,
     segment_header,
 )
-from varve.changelog import segment_columns
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.segment import (
+from varve.changelog.segments import columns as segment_columns
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.segments.segment import (
     KIND,
     Segment,
     SegmentHeader,
@@ -35,11 +35,11 @@ from varve.changelog.segment import (
     decode_segments,
     encode_segment,
 )
-from varve.changelog.timer_state import TimeDomain, timer_schema
-from varve.changelog.types import Types, as_type
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
+from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
-from varve.storage.frame import frame, unframe
-from varve.storage.records import StateSchema
+from varve.storage.format.frame import frame, unframe
+from varve.storage.format.records import StateSchema
 
 BATCH = BatchChanges(
     totals={"a": 1, "b": GONE, "c": -(2**63)},

@@ -29,13 +29,13 @@ from tests.state_model import (
     link,
     puts,
 )
-from varve.changelog import snapshot_files
-from varve.changelog.batch import Batch
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
-from varve.changelog.snapshot_files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
-from varve.storage.download import DownloadPolicy
+from varve.changelog.restore import files as snapshot_files
+from varve.changelog.segments.batch import Batch
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.restore.clip import SnapshotSource, open_clipped
+from varve.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -43,15 +43,15 @@ from varve.storage.errors import (
     InvariantError,
     MissingObjectError,
 )
-from varve.storage.local_store import LocalStore
-from varve.storage.memory_store import MemoryStore
-from varve.storage.records import ORIGIN, Link, SnapshotFile, StateSchema
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.format.records import ORIGIN, Link, SnapshotFile, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.storage.object_store import ObjectStore
+    from varve.storage.object_stores.contract import ObjectStore
 
 ALL = BatchChanges(
     totals={key: i for i, key in enumerate(KEYS)},

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, STRING, TOTAL, link
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.changes import StateChanges
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.stamped_type import STAMP_MIN
-from varve.changelog.state_columns import StateColumns
-from varve.changelog.state_diff import Side, diff_stores, shown
-from varve.changelog.ttl_record import CleanupSettings, TtlSettings, with_ttl
-from varve.storage.records import StateSchema, ValueVersion
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.types.stamped import STAMP_MIN
+from varve.changelog.reading.columns import StateColumns
+from varve.changelog.reading.diff import Side, diff_stores, shown
+from varve.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl
+from varve.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -12,12 +12,12 @@ from tests.materializer_world import World
 from tests.started_job import TOKENS, Started, canonical, native
 from tests.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
 from varve import open_state
-from varve.changelog.state_reader import StateReader
-from varve.materializer.state_origin import StateOrigin
-from varve.storage import layout
-from varve.storage.collector import Collector
+from varve.changelog.reading.reader import StateReader
+from varve.materializer.restore.origin import StateOrigin
+from varve.storage.format import layout
+from varve.changelog.retention.collector import Collector
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.local_store import LocalStore
+from varve.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.rocksdb_timers import RocksDBTimerTable
-from varve.changelog.timer_state import TimeDomain, timer_schema
-from varve.storage.records import Link
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
+from varve.storage.format.records import Link
 
 SCHEMA = timer_schema("user-timers", TimeDomain.EVENT_TIME)
 GROUPS = 4

@@ -10,18 +10,18 @@ import pytest
 
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
 from tests.working_stores import open_snapshot, open_store
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.changes import Op, StateChanges
-from varve.changelog.cleanup import StateActivity
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.rocksdb_sweep import SWEEP_KEY, read_marks
-from varve.changelog.schema_history import change
-from varve.changelog.ttl_config import StateTtlConfig, Time
-from varve.changelog.ttl_record import wanted_settings, with_ttl
-from varve.changelog.working_store import WorkingStore
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.working_stores.cleanup import StateActivity
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.sweep import SWEEP_KEY, read_marks
+from varve.changelog.schema.history import change
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.schema.ttl import wanted_settings, with_ttl
+from varve.changelog.working_stores.contract import WorkingStore
 from varve.storage.errors import CorruptDataError
-from varve.storage.records import StateSchema
+from varve.storage.format.records import StateSchema
 
 PLAIN = {
     "value": StateSchema(name="s", kind="value", value_type="1:long"),

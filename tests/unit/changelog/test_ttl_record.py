@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.schema_history import change
-from varve.changelog.stamped_type import STAMP_MIN
-from varve.changelog.ttl_config import StateTtlConfig, Time
-from varve.changelog.ttl_record import (
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.schema.history import change
+from varve.changelog.types.stamped import STAMP_MIN
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.schema.ttl import (
     NOTHING,
     SWEEP,
     CleanupSettings,
@@ -27,7 +27,7 @@ from varve.changelog.ttl_record import (
     with_ttl,
 )
 from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.records import StateSchema
+from varve.storage.format.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
 TEN = TtlSettings(ttl_ms=10, time="processing")

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, OPERATOR, key_group, link
-from varve.changelog.batch_time import BatchTime
-from varve.changelog.changes import StateChanges
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.schema_history import change
-from varve.changelog.snapshot_clip import SnapshotSource, open_clipped
-from varve.changelog.stamped_type import STAMP_MIN, Stamped
-from varve.changelog.ttl_record import TtlSettings, record_of, with_ttl
-from varve.storage.records import StateSchema
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.schema.history import change
+from varve.changelog.restore.clip import SnapshotSource, open_clipped
+from varve.changelog.types.stamped import STAMP_MIN, Stamped
+from varve.changelog.schema.ttl import TtlSettings, record_of, with_ttl
+from varve.storage.format.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
 HUNDRED = TtlSettings(ttl_ms=100, time="processing")

@@ -13,12 +13,12 @@ from tests.materializer_world import World
 from tests.raw_image import raw_image
 from tests.started_job import Started
 from tests.state_model import OPERATOR, BatchChanges
-from varve.changelog.rocksdb_store import RocksDBStore
-from varve.changelog.verification import Verification, verify
-from varve.materializer.cli import main
-from varve.materializer.state_origin import StateOrigin
-from varve.storage import layout
-from varve.storage.local_store import LocalStore
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.materializer.verify.verifier import Verification, verify
+from varve.materializer.commands.cli import main
+from varve.materializer.restore.origin import StateOrigin
+from varve.storage.format import layout
+from varve.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.materializer.bandwidth import ThrottledReads, TokenBucket
-from varve.materializer.stop_signal import Stopped, StopSignal
-from varve.storage.memory_store import MemoryStore
-from varve.storage.object_store import ObjectStore
+from varve.materializer.resources.bandwidth import ThrottledReads, TokenBucket
+from varve.materializer.resources.stop_signal import Stopped, StopSignal
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.contract import ObjectStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,23 +13,23 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
-from varve.materializer.cli import main
-from varve.materializer.events import JobFailed
-from varve.materializer.progress import describe
-from varve.materializer.row_output import show_rows
-from varve.storage import layout
+from varve.materializer.commands.cli import main
+from varve.materializer.monitoring.events import JobFailed
+from varve.materializer.commands.output.progress import describe
+from varve.materializer.commands.output.row_output import show_rows
+from varve.storage.format import layout
 from varve.storage.errors import InvalidRequestError
-from varve.storage.jobs import job_names
-from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
+from varve.storage.job.listing import job_names
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.testing import Result
 
-    from varve.storage.batch_result import BatchFacts
-    from varve.storage.object_store import ObjectMeta
+    from varve.changelog.commit.batch_result import BatchFacts
+    from varve.storage.object_stores.contract import ObjectMeta
 
 NAMES = ("flights", "orders", "trains")
 

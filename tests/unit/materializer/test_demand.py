@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
-from varve.materializer.demand import KEPT_MS, LOOK_MS, DemandWatch, ask
-from varve.storage import layout
-from varve.storage.memory_store import MemoryStore
+from varve.materializer.service.demand import KEPT_MS, LOOK_MS, DemandWatch, ask
+from varve.storage.format import layout
+from varve.storage.object_stores.memory import MemoryStore
 
 
 def test_every_materializer_serves_a_request_once() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 import pytest
 
-from varve.materializer.cli import materialize
+from varve.materializer.commands.cli import materialize
 
 GIVEN = {
     "duration": ("7 s", 7_000),

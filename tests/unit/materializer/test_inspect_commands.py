@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
-from varve.materializer import inspect_commands
-from varve.materializer.cli import main
-from varve.storage import layout
-from varve.storage.chain_reader import READ_THREADS
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.jobs import OpenJob, open_job
-from varve.storage.local_store import LocalStore
-from varve.storage.pins import create_pin
-from varve.storage.prefixed_store import PrefixedStore
+from varve.materializer.commands import inspect as inspect_commands
+from varve.materializer.commands.cli import main
+from varve.storage.format import layout
+from varve.changelog.chain.reader import READ_THREADS
+from varve.changelog.commit.state import CommitPolicy
+from varve.storage.job.listing import OpenJob, open_job
+from varve.storage.object_stores.local.store import LocalStore
+from varve.changelog.retention.pins import create_pin
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.storage.object_store import ObjectStore
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 @pytest.fixture
@@ -133,8 +133,8 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     ],
 )
 def test_wrong_options_of_materialize_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     done = CliRunner().invoke(main, ["materialize", "--once", *arguments])
     assert done.exit_code == 2, done.output
     assert "Error" in done.output
@@ -143,8 +143,8 @@ def test_wrong_options_of_materialize_end_with_2(arguments: list[str], monkeypat
 def test_options_may_come_from_the_environment_and_from_spark_properties(
     job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     monkeypatch.setenv("VARVE_MATERIALIZE_JOB", "flights")
     work = tmp_path / "work"
     conf = [f"spark.varve.execution.checkpointing.dir={tmp_path}", f"spark.varve.materializer.working-directory={work}"]
@@ -159,9 +159,9 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
-    monkeypatch.setattr("varve.materializer.cli.run_materializer", lambda config, *_, once: not given.append(config))
+    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config))
     conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
     arguments = [item for pair in conf for item in ("--conf", f"spark.varve.storage.option.{pair}")]
     arguments += ["--storage-option", "key=2", "--storage-option", "anon=True", "--storage-option", "roles=[1]"]
@@ -176,8 +176,8 @@ def test_a_status_file_on_a_full_disk_stops_nothing(
     job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     del job
-    monkeypatch.setattr("varve.materializer.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     options = ["--storage", str(tmp_path), "--working-directory", str(tmp_path / "work"), "--status-file", "/dev/full"]
     done = CliRunner().invoke(main, ["materialize", "--once", "--json", *options])
     assert done.exit_code == 0, done.output

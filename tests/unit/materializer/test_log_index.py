@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from varve.materializer.log_index import LogIndex
-from varve.materializer.materialize_policy import LogLength
-from varve.storage.line_view import LineView
-from varve.storage.records import Link, ObjectSlice, SegmentRef
+from varve.materializer.fold.log_index import LogIndex
+from varve.materializer.fold.policy import LogLength
+from varve.changelog.chain.view import LineView
+from varve.storage.format.records import Link, ObjectSlice, SegmentRef
 
 
 def ref(operator: str, low: int, high: int, seq: int, last: int, size_bytes: int) -> SegmentRef:

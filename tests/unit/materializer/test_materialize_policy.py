@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from varve.materializer.materialize_policy import (
+from varve.materializer.fold.policy import (
     EARLY_PART,
     RATIO_LOG_BYTES_MIN,
     SLOW_LOG_BYTES_MIN,
@@ -19,7 +19,7 @@ from varve.materializer.materialize_policy import (
     due,
     early_part,
 )
-from varve.storage.backoff import Backoff
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.errors import InvalidRequestError
 
 KEY = RangeKey("job", "op", 0, 64)

@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from varve.materializer.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
-from varve.materializer.materialize_policy import LogLength, RangeKey
-from varve.materializer.metrics import MaterializerMetrics
-from varve.materializer.publish_decision import Skip
-from varve.materializer.range_materializer import FoldFigures
-from varve.materializer.range_status import JobStatus, RangeStatus
-from varve.storage.upload import UploadEnd
+from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
+from varve.materializer.fold.policy import LogLength, RangeKey
+from varve.materializer.monitoring.metrics import MaterializerMetrics
+from varve.materializer.fold.publication import Skip
+from varve.materializer.fold.range_fold import FoldFigures
+from varve.materializer.monitoring.range_status import JobStatus, RangeStatus
+from varve.storage.transfer.upload import UploadEnd
 
 KEY = RangeKey("id", "per-plane", 0, 64)
 OTHER = RangeKey("id", "per-plane", 64, 128)

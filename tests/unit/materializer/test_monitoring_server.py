@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.materializer.health import ALIVE_WITHIN_MS, Health
-from varve.materializer.metrics import MaterializerMetrics
-from varve.materializer.monitoring_server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
+from varve.materializer.monitoring.health import ALIVE_WITHIN_MS, Health
+from varve.materializer.monitoring.metrics import MaterializerMetrics
+from varve.materializer.monitoring.server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from tests.materializer_world import World
 from varve import open_state
-from varve.changelog.canonical_tables import write_tables
-from varve.changelog.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.operator_image import Image, encode_image
-from varve.changelog.operator_state_backend import OperatorStateBackend
-from varve.changelog.types import Types
-from varve.materializer.cli import main
-from varve.storage import layout
-from varve.storage.local_store import LocalStore
+from varve.materializer.savepoints.operator_tables import write_tables
+from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
+from varve.changelog.operator_state.image import Image, encode_image
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.types.factory import Types
+from varve.materializer.commands.cli import main
+from varve.storage.format import layout
+from varve.storage.object_stores.local.store import LocalStore
 
 parquet: Any = pyarrow.parquet
 WAITING = ListStateDescriptor("waiting", Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()]))

@@ -17,10 +17,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.doc_blocks import ROOT, blocks_of, commands_of
-from varve.materializer import package_build, package_command
-from varve.materializer.cli import main
-from varve.materializer.package_build import PackedFile, package_files, write_archive, write_zip
-from varve.materializer.package_plan import Installed
+from varve.materializer.commands.package import build as package_build
+from varve.materializer.commands.package import command as package_command
+from varve.materializer.commands.cli import main
+from varve.materializer.commands.package.build import PackedFile, package_files, write_archive, write_zip
+from varve.materializer.commands.package.plan import Installed
 
 PAGE = ROOT / "docs" / "packaging.md"
 
@@ -61,7 +62,7 @@ def test_the_two_files_hold_varve_and_what_it_needs(small: None, tmp_path: Path)
     assert any(name.startswith("msgspec/_core.") for name in names)
     assert not any(".." in name or "__pycache__" in name for name in names)
     code = (
-        "import varve, varve.storage.errors, varve.changelog.segment, sortedcontainers, msgspec\n"
+        "import varve, varve.storage.errors, varve.changelog.segments.segment, sortedcontainers, msgspec\n"
         "print(varve.__file__, sortedcontainers.__file__, msgspec.__file__)"
     )
     path = f"{made['py_files']}:{tmp_path / 'unpacked'}:{':'.join(p for p in sys.path if p)}"

@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
-from varve.materializer.package_plan import (
+from varve.materializer.commands.package.plan import (
     Installed,
     direct_requirements,
     is_packed,

@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
-from varve.materializer import retention
-from varve.materializer.cli import main
-from varve.storage import layout
+from varve.materializer.service import retention
+from varve.materializer.commands.cli import main
+from varve.storage.format import layout
 from varve.storage.clock import SystemClock
-from varve.storage.collector import Collector
+from varve.changelog.retention.collector import Collector
 from varve.storage.errors import CorruptDataError
-from varve.storage.local_store import LocalStore
-from varve.storage.pins import create_pin
+from varve.storage.object_stores.local.store import LocalStore
+from varve.changelog.retention.pins import create_pin
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from varve.materializer.materialize_policy import LogLength
-from varve.materializer.publish_decision import (
+from varve.materializer.fold.policy import LogLength
+from varve.materializer.fold.publication import (
     Publish,
     RangeView,
     Skip,
@@ -16,8 +16,8 @@ from varve.materializer.publish_decision import (
     plan_upload,
     skip_without_listing,
 )
-from varve.storage.adopt_decision import shared_files
-from varve.storage.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
+from varve.changelog.commit.adopt_decision import shared_files
+from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
 
 LINE = tuple(Link(seq, f"t{seq}") for seq in range(2, 9))
 TILE = Tile(operator="op", low=0, high=64, at=LINE[0], snapshot=4)

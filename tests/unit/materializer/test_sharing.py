@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.materialize_policy import RangeKey
-from varve.materializer.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS, Membership, beat, leave, owner
-from varve.storage import layout
-from varve.storage.memory_store import MemoryStore
+from varve.materializer.fold.policy import RangeKey
+from varve.materializer.service.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS, Membership, beat, leave, owner
+from varve.storage.format import layout
+from varve.storage.object_stores.memory import MemoryStore
 
 RANGES = [RangeKey("job", "op", low, low + 1) for low in range(200)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.spark_files import hash_offsets
+from varve.materializer.restore.spark_files import hash_offsets
 from varve.storage.errors import CorruptDataError, IncompatibleError
 
 HEAD = '{"batchWatermarkMs":0,"batchTimestampMs":1795228976781,"conf":{"spark.sql.shuffle.partitions":"2"}}'

@@ -14,14 +14,14 @@ from tests.committing_job import CommittingJob
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
-from varve.materializer import standby_command
-from varve.materializer.cli import main
-from varve.materializer.sharing import HEARTBEAT_MS
-from varve.materializer.standby import Standby, StandbyLine
-from varve.materializer.standby_record import decode_standby
-from varve.materializer.stop_signal import StopSignal
-from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
+from varve.materializer.commands import standby as standby_command
+from varve.materializer.commands.cli import main
+from varve.materializer.service.sharing import HEARTBEAT_MS
+from varve.materializer.standby.follower import Standby, StandbyLine
+from varve.materializer.standby.record import decode_standby
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 PAGE = "docs/recovery.md"
 

@@ -14,12 +14,12 @@ from tests import committing_job, state_model
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
-from varve.changelog.key_hash import xxhash64
-from varve.materializer.cli import main
-from varve.storage import layout
-from varve.storage.batch_result import BatchFacts
-from varve.storage.local_store import LocalStore
-from varve.storage.prefixed_store import PrefixedStore
+from varve.changelog.reading.key_hash import xxhash64
+from varve.materializer.commands.cli import main
+from varve.storage.format import layout
+from varve.changelog.commit.batch_result import BatchFacts
+from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

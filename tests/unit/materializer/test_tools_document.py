@@ -12,10 +12,10 @@ from tests.committing_job import CommittingJob, NumberedTokens
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
-from varve.materializer.cli import main
-from varve.storage.local_store import LocalStore
-from varve.storage.pins import create_pin
-from varve.storage.prefixed_store import PrefixedStore
+from varve.materializer.commands.cli import main
+from varve.storage.object_stores.local.store import LocalStore
+from varve.changelog.retention.pins import create_pin
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path

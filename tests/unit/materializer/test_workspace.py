@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.materializer.materialize_policy import RangeKey
-from varve.materializer.workspace import Workspace
+from varve.materializer.fold.policy import RangeKey
+from varve.materializer.resources.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
 from varve import Aggregation
-from varve.spark_integration.aggregations import aggregate_columns
+from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
 from varve.storage.errors import InvalidRequestError
 
 SCHEMA = (

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.arrow_rows import RowReader, RowWriter
+from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
 from varve.storage.errors import InvalidRequestError
 
 MOMENT = pa.timestamp("us", tz="UTC")

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from varve.spark_integration.checkpoint_config import (
+from varve.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from varve.spark_integration.option_levels import read_level
-from varve.spark_integration.stream_writer import trigger_every
+from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+from varve.spark_integration.options.levels import read_level
+from varve.spark_integration.api.stream_writer import trigger_every
 from varve.storage.errors import InvalidRequestError
 
 

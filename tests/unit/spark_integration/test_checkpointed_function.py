@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.operator_state_backend import OperatorStateBackend
-from varve.spark_integration.checkpointed_function import (
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -14,10 +14,10 @@ from varve.spark_integration.checkpointed_function import (
     checkpointed_in,
     refuse_checkpointed,
 )
-from varve.spark_integration.co_functions import KeyedCoMap
-from varve.spark_integration.function_shipment import pickle_step
-from varve.spark_integration.keyed_functions import KeyedMap
-from varve.spark_integration.stream_functions import MapFunction
+from varve.spark_integration.functions.connected import KeyedCoMap
+from varve.spark_integration.functions.shipment import pickle_step
+from varve.spark_integration.functions.keyed_operations import KeyedMap
+from varve.spark_integration.functions.stateless import MapFunction
 from varve.storage.errors import InvalidRequestError
 
 

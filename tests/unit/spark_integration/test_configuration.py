@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from varve.spark_integration.configuration import Configuration, RuntimeExecutionMode
-from varve.spark_integration.environment import StreamExecutionEnvironment
-from varve.spark_integration.options import CURRENT_KEYS, OPTIONS
+from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varve.spark_integration.api.environment import StreamExecutionEnvironment
+from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
 from varve.storage.errors import InvalidRequestError
 
 

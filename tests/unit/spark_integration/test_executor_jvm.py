@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration.executor_jvm import ProcessInfo, ProcessWatch, ancestors, find_jvm
+from varve.spark_integration.transport.executor_jvm import ProcessInfo, ProcessWatch, ancestors, find_jvm
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

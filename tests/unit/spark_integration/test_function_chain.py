@@ -10,13 +10,13 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.dynamic_key_type import DynamicKeyType
-from varve.changelog.types import Types, as_type
-from varve.changelog.wire_type import WireType
-from varve.spark_integration.element_type import RowElements, TypedElements, pickled_elements
-from varve.spark_integration.function_chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
-from varve.spark_integration.functions import RuntimeContext
-from varve.spark_integration.stream_functions import (
+from varve.changelog.types.dynamic_key import DynamicKeyType
+from varve.changelog.types.factory import Types, as_type
+from varve.changelog.types.wire import WireType
+from varve.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
+from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
+from varve.spark_integration.functions.keyed import RuntimeContext
+from varve.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -24,7 +24,7 @@ from varve.spark_integration.stream_functions import (
     ProcessFunction,
     check_function,
 )
-from varve.spark_integration.watermark_strategy import TimestampAssigner
+from varve.spark_integration.functions.watermark_strategy import TimestampAssigner
 from varve.storage.errors import InvalidRequestError
 
 PLACE = ChainPlace(1, 4, 128, {"greeting": "hello"})

@@ -8,23 +8,23 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.descriptors import (
+from varve.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.types import Types
-from varve.spark_integration.functions import (
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.types.factory import Types
+from varve.spark_integration.functions.keyed import (
     MIN_WATERMARK,
     KeyedProcessContext,
     KeyedProcessFunction,
     OperatorRuntimeContext,
 )
-from varve.spark_integration.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.spark_integration.timer_service import KeyedTimerService
+from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.spark_integration.functions.timers import KeyedTimerService
 from varve.storage.errors import InvalidRequestError
 
 

@@ -10,9 +10,9 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from tests.checkpoint_figures import checkpoint, commit, statistics
 from tests.manual_clock import ManualClock
-from varve.spark_integration.job_gauges import operator_gauges
-from varve.spark_integration.job_metrics import JobMetrics
-from varve.storage.records import Link, Tile
+from varve.spark_integration.driver.monitoring.gauges import operator_gauges
+from varve.spark_integration.driver.monitoring.metrics import JobMetrics
+from varve.storage.format.records import Link, Tile
 
 JOB = "flights"
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.checkpoint_figures import checkpoint
 from tests.manual_clock import ManualClock
-from varve.spark_integration.job_monitoring import BATCH_MAX_S, JobMonitor, MonitoringSites
+from varve.spark_integration.driver.monitoring.monitor import BATCH_MAX_S, JobMonitor, MonitoringSites
 from varve.storage.errors import FencedError, InvalidRequestError
 
 LOCAL = "127.0.0.1"

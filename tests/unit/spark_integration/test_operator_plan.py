@@ -10,9 +10,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.types import Types, parse_type_string
-from varve.spark_integration.functions import KeyedProcessFunction
-from varve.spark_integration.job_plan import (
+from varve.changelog.types.factory import Types, parse_type_string
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.plan.job import (
     EventTime,
     check_parallelism,
     check_query_name,
@@ -21,7 +21,7 @@ from varve.spark_integration.job_plan import (
     missing_checkpoint_location,
     take_option,
 )
-from varve.spark_integration.operator_plan import (
+from varve.spark_integration.plan.operator import (
     OperatorPlan,
     check_columns,
     key_type_of,

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.local_copies import LocalRecovery
-from varve.materializer import job_option_names
-from varve.materializer.config import PERIODIC_ENABLED, PROPERTIES
-from varve.spark_integration import options_page
-from varve.spark_integration.job_config import JobConfig, resolve
-from varve.spark_integration.option_levels import OptionLevel, own_key, read_level, session_level
-from varve.spark_integration.options import (
+from varve.changelog.restore.local import LocalRecovery
+from varve.materializer.options import foreign_names as job_option_names
+from varve.materializer.options.materializer_config import PERIODIC_ENABLED, PROPERTIES
+from varve.spark_integration.options import page as options_page
+from varve.spark_integration.options.job_config import JobConfig, resolve
+from varve.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
+from varve.spark_integration.options.job_options import (
     ALL_OPTIONS,
     CURRENT_KEYS,
     JOB_OPTIONS,
@@ -23,10 +23,10 @@ from varve.spark_integration.options import (
     ROCKSDB_OPTIONS,
     STORAGE_OPTION_PREFIX,
 )
-from varve.spark_integration.protocol import decode_message, encode_message
-from varve.storage.download import DownloadPolicy
+from varve.spark_integration.messages.protocol import decode_message, encode_message
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
-from varve.storage.upload import UploadPolicy
+from varve.storage.transfer.upload import UploadPolicy
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 DIR = {"execution.checkpointing.dir": "/tmp/state"}
@@ -60,7 +60,7 @@ def test_every_property_of_the_materializer_is_an_option() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == options_page.render(), (
-        "run: python -m varve.spark_integration.options_page > docs/configuration.md"
+        "run: python -m varve.spark_integration.options.page > docs/configuration.md"
     )
 
 

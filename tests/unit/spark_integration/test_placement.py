@@ -9,8 +9,8 @@ import pytest
 
 from tests.evenness import unevenness
 from tests.summaries import grouped, summary
-from varve.spark_integration.operator_summaries import OperatorSummaries
-from varve.spark_integration.placement import (
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.spark_integration.driver.placement.decision import (
     Executor,
     JoinForm,
     PartitionMoves,

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration import python_worker_socket
-from varve.spark_integration.python_worker_socket import connection_over_tcp, promptly
+from varve.spark_integration.elements import python_worker_socket
+from varve.spark_integration.elements.python_worker_socket import connection_over_tcp, promptly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.rocksdb_options import RocksDBOptions
-from varve.spark_integration.option_levels import OptionLevel, read_level
-from varve.spark_integration.predefined_options import PredefinedOptions
-from varve.spark_integration.rocksdb_config import (
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.spark_integration.options.levels import OptionLevel, read_level
+from varve.spark_integration.options.predefined_options import PredefinedOptions
+from varve.spark_integration.options.rocksdb_config import (
     SIZES_OF_A_STORE,
     MemoryBudget,
     memory_budget,

@@ -12,14 +12,14 @@ from pyspark.sql.types import ArrayType, DateType, LongType, StructField, Struct
 
 from tests.keyed_job import KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
-from varve.changelog.types import Types, as_type
-from varve.spark_integration.arrow_rows import row_class
-from varve.spark_integration.element_type import RowElements, TypedElements
-from varve.spark_integration.functions import OperatorRuntimeContext
-from varve.spark_integration.keyed_functions import KeyedReduce
-from varve.spark_integration.row_values import row_values
-from varve.spark_integration.window_contents import ListedContents, ReducedContents
-from varve.spark_integration.windows import EventTimeSessionWindows, SlidingEventTimeWindows
+from varve.changelog.types.factory import Types, as_type
+from varve.spark_integration.elements.arrow_rows import row_class
+from varve.spark_integration.elements.types import RowElements, TypedElements
+from varve.spark_integration.functions.keyed import OperatorRuntimeContext
+from varve.spark_integration.functions.keyed_operations import KeyedReduce
+from varve.spark_integration.elements.row_values import row_values
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varve.spark_integration.operators.windows.assigners import EventTimeSessionWindows, SlidingEventTimeWindows
 from varve.storage.errors import InvalidRequestError
 
 

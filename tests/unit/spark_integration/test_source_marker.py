@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from varve.spark_integration.source_marker import MARKER, QuerySources, encode_sources, settle_heartbeat
+from varve.spark_integration.connectors.source_marker import MARKER, QuerySources, encode_sources, settle_heartbeat
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from varve.spark_integration.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from varve.spark_integration.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-from varve.spark_integration.option_levels import read_level
-from varve.spark_integration.predefined_options import PredefinedOptions
-from varve.spark_integration.state_backends import (
+from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
+from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
+from varve.spark_integration.options.levels import read_level
+from varve.spark_integration.options.predefined_options import PredefinedOptions
+from varve.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,

@@ -8,17 +8,17 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.descriptors import ValueStateDescriptor
-from varve.changelog.hashmap_store import HashMapStore
-from varve.changelog.keyed_backend import KeyedStateBackend
-from varve.changelog.timer_state import TimeDomain
-from varve.changelog.types import Types
-from varve.spark_integration import timer_firing
-from varve.spark_integration.functions import KeyedProcessContext, KeyedProcessFunction
-from varve.spark_integration.timer_firing import FIRED_ROWS, TimerFiring
-from varve.spark_integration.timer_service import MIN_WATERMARK, KeyedTimerService
+from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.types.factory import Types
+from varve.spark_integration.worker.runners import timers as timer_firing
+from varve.spark_integration.functions.keyed import KeyedProcessContext, KeyedProcessFunction
+from varve.spark_integration.worker.runners.timers import FIRED_ROWS, TimerFiring
+from varve.spark_integration.functions.timers import MIN_WATERMARK, KeyedTimerService
 from varve.storage.errors import InvalidRequestError
-from varve.storage.records import Link
+from varve.storage.format.records import Link
 
 
 class Bench:

@@ -9,11 +9,11 @@ from typing import Any
 from pyspark import cloudpickle
 
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.descriptors import ValueStateDescriptor
-from varve.changelog.types import Types
-from varve.changelog.unconfirmed_mark import UnconfirmedMark
-from varve.spark_integration.functions import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.worker_home import WorkerHome
+from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.types.factory import Types
+from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varve.spark_integration.transport.home import WorkerHome
 
 
 class Remember(KeyedProcessFunction[int, Any, int]):

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.window_job import Count
-from varve.changelog.functions import Function
-from varve.changelog.types import Types, as_type
+from varve.changelog.api.functions import Function
+from varve.changelog.types.factory import Types, as_type
 from varve.datastream import (
     AllWindowFunction,
     OutputTag,
@@ -31,15 +31,15 @@ from varve.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.spark_integration.element_type import TypedElements, pickled_elements
-from varve.spark_integration.operator_plan import plan_operator
-from varve.spark_integration.triggered_windows import (
+from varve.spark_integration.elements.types import TypedElements, pickled_elements
+from varve.spark_integration.plan.operator import plan_operator
+from varve.spark_integration.operators.windows.asked_triggers import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,
 )
-from varve.spark_integration.window_operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
-from varve.spark_integration.windowed_stream import AllWindowedStream, WindowedStream
+from varve.spark_integration.operators.windows.operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
+from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varve.storage.errors import InvalidRequestError
 
 ELEMENTS = TypedElements(as_type(Types.LONG()))

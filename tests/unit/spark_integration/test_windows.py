@@ -29,8 +29,8 @@ from varve.datastream.window import (
     TumblingProcessingTimeWindows,
     Window,
 )
-from varve.spark_integration.timer_service import TimeDomain
-from varve.spark_integration.window_triggers import Firing, firing_of
+from varve.spark_integration.functions.timers import TimeDomain
+from varve.spark_integration.operators.windows.builtin_triggers import Firing, firing_of
 from varve.storage.errors import InvalidRequestError
 
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])

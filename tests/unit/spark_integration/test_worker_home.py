@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.worker_home import (
+from varve.spark_integration.transport.home import (
     WorkerHome,
     connect,
     exclusive,

@@ -11,15 +11,15 @@ import pytest
 
 from tests.manual_clock import ManualClock
 from tests.state_worker_setup import opening, task_request
-from varve.spark_integration.protocol import Ready
-from varve.spark_integration.worker_lobby import Lobby, Visit
-from varve.spark_integration.worker_wire import Channel, Confirmation, PeerLostError
-from varve.storage.records import Link
+from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.worker.process.lobby import Lobby, Visit
+from varve.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
+from varve.storage.format.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.spark_integration.protocol import TaskRequest
+    from varve.spark_integration.messages.protocol import TaskRequest
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.protocol import Ready
-from varve.spark_integration.worker_wire import (
+from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.transport.wire import (
     Channel,
     FunctionPackage,
     ListWorkers,

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.state_worker_setup import filled
-from varve.changelog.restore import RestoreTarget
-from varve.spark_integration.protocol import OperatorRequest
-from varve.spark_integration.working_stores import WorkingStores
+from varve.changelog.restore.restore import RestoreTarget
+from varve.spark_integration.messages.protocol import OperatorRequest
+from varve.spark_integration.worker.state.stores import WorkingStores
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ import itertools
 import msgspec
 import pytest
 
-from varve.storage import layout
-from varve.storage.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
-from varve.storage.layout import SnapshotName
-from varve.storage.line_view import LineView
-from varve.storage.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
+from varve.storage.format import layout
+from varve.changelog.commit.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
+from varve.storage.format.layout import SnapshotName
+from varve.changelog.chain.view import LineView
+from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
 
 JOB = "j"
 

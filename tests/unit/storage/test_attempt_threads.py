@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage import attempt_threads
-from varve.storage.attempt_threads import AttemptThreads
+from varve.storage.transfer import attempt_threads
+from varve.storage.transfer.attempt_threads import AttemptThreads
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:

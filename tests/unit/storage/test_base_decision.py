@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from varve.storage.base_decision import (
+from varve.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
     Execute,
@@ -13,7 +13,7 @@ from varve.storage.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.storage.cut import Cut
+from varve.changelog.chain.cut import Cut
 from varve.storage.errors import (
     GapError,
     InvariantError,
@@ -22,7 +22,7 @@ from varve.storage.errors import (
     StartError,
     StateMissingError,
 )
-from varve.storage.records import ORIGIN, Commit, Link, StateSource
+from varve.storage.format.records import ORIGIN, Commit, Link, StateSource
 
 
 def commit(batch: int, seq: int, parent: Commit | None = None, query: str = "q", needs_from: int = 2) -> Commit:

@@ -8,13 +8,13 @@ import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, CountingTokens, results_of
 from tests.manual_clock import ManualClock
-from varve.storage import layout
-from varve.storage.base_decision import Adopt, Execute, SinkCommit
-from varve.storage.chain import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
-from varve.storage.chain_reader import ChainReader
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.collector import Collector
-from varve.storage.cut import Retained
+from varve.storage.format import layout
+from varve.changelog.commit.base_decision import Adopt, Execute, SinkCommit
+from varve.changelog.commit.ownership import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.retention.collector import Collector
+from varve.changelog.chain.cut import Retained
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -28,11 +28,11 @@ from varve.storage.errors import (
     MissingObjectError,
     RewindError,
 )
-from varve.storage.job import open_or_create_job, read_job
-from varve.storage.line_view import LineView
-from varve.storage.memory_store import MemoryStore
-from varve.storage.object_store import ObjectMeta
-from varve.storage.records import ORIGIN, Fence, Link, encode_entry
+from varve.storage.job.record import open_or_create_job, read_job
+from varve.changelog.chain.view import LineView
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.format.records import ORIGIN, Fence, Link, encode_entry
 
 
 class InterruptedStore(MemoryStore):

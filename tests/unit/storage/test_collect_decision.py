@@ -5,8 +5,8 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from varve.storage import layout
-from varve.storage.collect_decision import (
+from varve.storage.format import layout
+from varve.changelog.retention.collect_decision import (
     EntryNames,
     UploadGroup,
     collect_chain,
@@ -17,11 +17,11 @@ from varve.storage.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.storage.cut import Cut, cut_of
-from varve.storage.layout import SnapshotName
-from varve.storage.object_store import ObjectMeta
-from varve.storage.protocol_rules import ProtocolRules
-from varve.storage.records import (
+from varve.changelog.chain.cut import Cut, cut_of
+from varve.storage.format.layout import SnapshotName
+from varve.storage.object_stores.contract import ObjectMeta
+from varve.changelog.commit.rules import ProtocolRules
+from varve.storage.format.records import (
     ORIGIN,
     Commit,
     Fence,

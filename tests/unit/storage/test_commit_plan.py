@@ -6,20 +6,21 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
-from varve.storage import commit_plan, layout
-from varve.storage.batch_result import (
+from varve.changelog.commit import plan as commit_plan
+from varve.storage.format import layout
+from varve.changelog.commit.batch_result import (
     INLINE_BYTES_MAX,
     BatchFacts,
     PartitionResult,
     entry_time,
     files_to_rewrite,
 )
-from varve.storage.chain_state import REFERENCES_MAX, CommitPolicy
-from varve.storage.commit_plan import Adoption, adopts_now, plan_commit
-from varve.storage.cut import cut_of
+from varve.changelog.commit.state import REFERENCES_MAX, CommitPolicy
+from varve.changelog.commit.plan import Adoption, adopts_now, plan_commit
+from varve.changelog.chain.cut import cut_of
 from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.pack import Pack, PackHeader, plan_pack
-from varve.storage.records import (
+from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varve.storage.format.records import (
     ORIGIN,
     Link,
     ObjectSlice,
@@ -28,7 +29,7 @@ from varve.storage.records import (
     Tile,
     decode_entry,
 )
-from varve.storage.slice_reader import read_slice
+from varve.storage.transfer.slice_reader import read_slice
 
 
 def changed(results: tuple[PartitionResult, ...], number: int, **fields: object) -> tuple[PartitionResult, ...]:

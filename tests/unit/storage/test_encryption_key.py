@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage.encryption_key import (
+from varve.storage.object_stores.encrypted.keys import (
     KEY_FILE_VARIABLE,
     KEY_VARIABLE,
     PROVIDER_VARIABLE,

@@ -8,17 +8,18 @@ import msgspec
 import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, results_of
-from varve.storage import commit_plan, layout
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.commit_plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
+from varve.changelog.commit import plan as commit_plan
+from varve.storage.format import layout
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
 from varve.storage.errors import InvalidRequestError
-from varve.storage.pack import PackHeader, plan_pack
-from varve.storage.records import ObjectSlice, SnapshotFloor, Tile
-from varve.storage.slice_reader import read_slice
+from varve.changelog.commit.pack import PackHeader, plan_pack
+from varve.storage.format.records import ObjectSlice, SnapshotFloor, Tile
+from varve.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
-    from varve.storage.batch_result import PartitionResult
-    from varve.storage.pack import Pack
+    from varve.changelog.commit.batch_result import PartitionResult
+    from varve.changelog.commit.pack import Pack
 
 POLICY = CommitPolicy(full_every=8, path_max=12)
 

@@ -8,16 +8,17 @@ import msgspec
 import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, layout_of, results_of
-from varve.storage import image_refs, layout
-from varve.storage.batch_result import PartitionResult
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.collector import Collector
-from varve.storage.commit_plan import plan_commit
+from varve.changelog.chain import images as image_refs
+from varve.storage.format import layout
+from varve.changelog.commit.batch_result import PartitionResult
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.retention.collector import Collector
+from varve.changelog.commit.plan import plan_commit
 from varve.storage.errors import InvariantError
-from varve.storage.image_refs import images_to_copy
-from varve.storage.pack_upload import PackUpload
-from varve.storage.records import ImageRef, ObjectSlice, decode_entry
-from varve.storage.slice_reader import read_slice
+from varve.changelog.chain.images import images_to_copy
+from varve.changelog.commit.pack_upload import PackUpload
+from varve.storage.format.records import ImageRef, ObjectSlice, decode_entry
+from varve.storage.transfer.slice_reader import read_slice
 
 POLICY = CommitPolicy(full_every=3, path_max=6)
 

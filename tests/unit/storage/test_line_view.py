@@ -6,13 +6,14 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, results_of
-from varve.storage import layout, line_view
-from varve.storage.chain_state import CommitPolicy
-from varve.storage.commit_plan import Adoption
+from varve.storage.format import layout
+from varve.changelog.chain import view as line_view
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.commit.plan import Adoption
 from varve.storage.errors import CorruptDataError
-from varve.storage.layout import object_slot
-from varve.storage.line_view import LineView, StoredCommit, advance, resolve
-from varve.storage.records import ORIGIN, Link, Tile
+from varve.storage.format.layout import object_slot
+from varve.changelog.chain.view import LineView, StoredCommit, advance, resolve
+from varve.storage.format.records import ORIGIN, Link, Tile
 
 
 def commits(count: int, policy: CommitPolicy | None = None) -> list[StoredCommit]:

@@ -4,9 +4,9 @@ import zlib
 
 import pytest
 
-from varve.storage import layout
+from varve.storage.format import layout
 from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.pack import (
+from varve.changelog.commit.pack import (
     JOINED_BYTES_MAX,
     Pack,
     PackHeader,
@@ -16,7 +16,7 @@ from varve.storage.pack import (
     plan_pack,
     replace_packed,
 )
-from varve.storage.records import ObjectSlice, SegmentRef
+from varve.storage.format.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="tok", slot=20)
 Run = tuple[int, int, int, int, bytes]

@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from varve.storage.encryption_key import EncryptionKey
+from varve.storage.object_stores.encrypted.keys import EncryptionKey
 from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.sealed_object import (
+from varve.storage.object_stores.encrypted.sealed_object import (
     HEADER_BYTES,
     ObjectCipher,
     is_sealed,

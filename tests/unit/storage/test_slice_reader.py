@@ -4,11 +4,11 @@ import zlib
 
 import pytest
 
-from varve.storage import slice_reader
+from varve.storage.transfer import slice_reader
 from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.memory_store import MemoryStore
-from varve.storage.records import ObjectSlice
-from varve.storage.slice_reader import GAP_BYTES_MAX, plan_reads, read_slice, read_slices
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.format.records import ObjectSlice
+from varve.storage.transfer.slice_reader import GAP_BYTES_MAX, plan_reads, read_slice, read_slices
 
 DATA = bytes(range(256)) * 1000
 

@@ -3,9 +3,9 @@ from __future__ import annotations
 import pytest
 
 from varve.storage.errors import FencedError
-from varve.storage.protocol_rules import ProtocolRules
-from varve.storage.records import ORIGIN, Commit, Fence, Link, SnapshotFloor
-from varve.storage.start_decision import Own, Retry, decide_ownership, head_seq, newest_commit, plan_fence
+from varve.changelog.commit.rules import ProtocolRules
+from varve.storage.format.records import ORIGIN, Commit, Fence, Link, SnapshotFloor
+from varve.changelog.commit.start_decision import Own, Retry, decide_ownership, head_seq, newest_commit, plan_fence
 
 FLOORS = (SnapshotFloor("op", 0, 8, 3),)
 

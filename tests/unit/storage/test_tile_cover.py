@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 
 from varve.storage.errors import InvariantError
-from varve.storage.records import Link, Tile
-from varve.storage.tile_cover import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+from varve.storage.format.records import Link, Tile
+from varve.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
 
 
 def tile(low: int, high: int, seq: int = 0, operator: str = "op") -> Tile:

@@ -1,0 +1,56 @@
+"""From where on a chain is kept, and so which of its commits are complete; pure.
+
+Invariants: I7 (what a complete commit needs is not deleted; both bounds only rise along the chain).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.storage.format.records import Commit, Entry, Pin
+
+
+class Retained(NamedTuple):
+    """What of a commit says whether it is complete."""
+
+    seq: int
+    needs_from: int
+
+
+class Cut(NamedTuple):
+    """What an entry, and perhaps pins, say of what is kept."""
+
+    keep_from: int = 0
+    """Objects of lower slots may be deleted."""
+    retained_from: int = 0
+    """Snapshots may be deleted that only commits of lower seqs need."""
+
+    @property
+    def complete_from(self) -> int:
+        """No commit of a lower seq is complete: what a commit needs is of its own slot or of lower ones."""
+        return max(self.keep_from, self.retained_from)
+
+    def is_complete(self, commit: Commit | Retained) -> bool:
+        """Whether everything is kept that a restore of the commit reads."""
+        return commit.needs_from >= self.keep_from and commit.seq >= self.retained_from
+
+    def missing(self, commit: Commit) -> str:
+        """Why a commit is not complete, for an error."""
+        if commit.needs_from < self.keep_from:
+            return f"it needs objects from seq {commit.needs_from} on, and those below {self.keep_from} may be deleted"
+        return f"what only commits below seq {self.retained_from} need may be deleted"
+
+    def down_to(self, seq: int) -> Cut:
+        """Everything from this seq on is kept, too."""
+        return Cut(min(self.keep_from, seq), min(self.retained_from, seq))
+
+
+def cut_of(entry: Entry, pins: Iterable[Pin] = ()) -> Cut:
+    """The cut of a head; pins must have been listed after it was read."""
+    cut = Cut(entry.keep_from, entry.retained_from)
+    for pin in pins:
+        cut = cut.down_to(pin.needs_from)
+    return cut

@@ -1,0 +1,84 @@
+"""Which images of non-keyed state count after a commit; pure.
+
+An image is the whole non-keyed state of one (operator, partition) as of the commit whose batch wrote it, and counts
+until the partition writes another one. When the parallelism of an operator changes, the images of its old partitions
+count no more: the first batch has written those of the new ones.
+
+Invariants: I5 (the images that count are a function of the line), I7 (what counts is named by every full entry).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.format import layout
+from varve.storage.format.records import ImageRef, ObjectSlice
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.format.records import Commit
+
+COPY_BYTES: Final = 16 << 20
+"""Images that one full entry copies, about; the oldest come first, and one larger image is copied alone."""
+
+
+def own_images(commit: Commit, blob_offset: int) -> tuple[ImageRef, ...]:
+    """What the commit's own batch wrote; inline images are slices of the chain object.
+
+    Args:
+        commit: The commit.
+        blob_offset: Where in its object the blob begins, bytes.
+    """
+    name = layout.chain(commit.seq)
+    parallelism = {operator.uid: operator.parallelism for operator in commit.operators}
+    found: list[ImageRef] = []
+    for part in commit.parts:
+        data = part.image_uploaded
+        if part.image is not None:
+            data = ObjectSlice(name, blob_offset + part.image.offset, part.image.length, part.image.crc32)
+        if data is not None:
+            found.append(ImageRef(part.operator, part.partition, parallelism[part.operator], commit.seq, data))
+    return tuple(found)
+
+
+def kept_images(images: Sequence[ImageRef], commit: Commit) -> tuple[ImageRef, ...]:
+    """Those images of the commit's base that still count after it."""
+    if not images:
+        return ()
+    parallelism = {operator.uid: operator.parallelism for operator in commit.operators}
+    written = {(p.operator, p.partition) for p in commit.parts if p.image is not None or p.image_uploaded is not None}
+    return tuple(
+        image
+        for image in images
+        if parallelism.get(image.operator) == image.parallelism and (image.operator, image.partition) not in written
+    )
+
+
+def joined_images(kept: Iterable[ImageRef], own: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
+    """Both, by operator and partition."""
+    return tuple(sorted((*kept, *own), key=lambda image: (image.operator, image.partition)))
+
+
+def images_to_copy(images: Iterable[ImageRef]) -> tuple[ImageRef, ...]:
+    """Which images a full entry takes into its own pack: the oldest, about `COPY_BYTES` of them, at least one.
+
+    A reference to an object of an old slot keeps everything since then from being collected. So none stays old for ever
+    (I7, I10); and as long as all images together are small, a full entry needs nothing of what was before it.
+    """
+    chosen: list[ImageRef] = []
+    slices: set[ObjectSlice] = set()
+    size_bytes = 0
+    for image in sorted(images, key=lambda i: (_age_slot(i), i.operator, i.partition)):
+        if image.data not in slices:
+            size_bytes += image.data.length
+            if chosen and size_bytes > COPY_BYTES:
+                break
+            slices.add(image.data)
+        chosen.append(image)
+    return tuple(chosen)
+
+
+def _age_slot(image: ImageRef) -> int:
+    """The slot that the image's object is of; what is another job's is older than all, so that its hold can go."""
+    return 0 if layout.is_shared(image.data.name) else layout.object_slot(image.data.name)

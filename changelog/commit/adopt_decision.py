@@ -1,0 +1,250 @@
+"""ADOPT: which published snapshots the driver takes over with its next commit (design 7a), as a pure decision.
+
+A snapshot may replace tiles if all of this holds:
+
+* it is of this job, published, and its number is above the floor of its range;
+* it was built on exactly the tiles it replaces (`base` is the `at` of each of them), so that it contains all that they
+  do; a tile that was replaced meanwhile makes it useless;
+* its own `at` is on the base's line (same seq *and* token) and newer than those tiles;
+* it replaces whole tiles: its range is one tile's, or exactly that of several; or several snapshots together cover
+  exactly one tile (after the parallelism grew). Nothing is clipped, because a snapshot is named by its whole range;
+* each of its files is its own upload or is named by the snapshot of a tile that it replaces. Only those are safe from
+  a stalled collector: a tile of the base entry can never have been given up.
+
+Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them. Of
+thousands of snapshots that are published together one commit takes some, those of the oldest tiles first. What it
+leaves is then older than what is published later for the ranges that it took, so no range waits for ever.
+
+Invariants: I5, I7, I10 (`ADOPTED_MAX`; the log of every range becomes shorter in turn).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections import defaultdict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.format import layout
+from varve.changelog.commit.plan import Adoption
+from varve.storage.format.layout import SnapshotName
+from varve.changelog.chain.view import cover_of
+from varve.storage.format.records import RANGE_OF, SnapshotFloor, Tile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from varve.changelog.chain.view import LineView
+    from varve.storage.format.records import SnapshotDescriptor
+    from varve.changelog.chain.tiles import TileCover
+
+
+TileSnapshot = SnapshotName
+"""The snapshot that a tile names."""
+ADOPTED_MAX: Final = 128
+"""Snapshots that one commit takes over, but for those of the last tiles that it replaces."""
+
+
+_FEW_BITS: Final = 3
+"""An eighth of the floors is few enough to look each up."""
+
+
+class _Choice(NamedTuple):
+    snapshots: tuple[SnapshotDescriptor, ...]
+    replaced: tuple[Tile, ...]
+
+
+class _Group(NamedTuple):
+    """What is decided together: it shares tiles, and so excludes one another or needs one another."""
+
+    base_seq: int
+    looked_at: list[SnapshotDescriptor]
+    """The possible ones, and others that are of the same ranges or possible nowhere."""
+    possible: list[SnapshotDescriptor]
+
+
+def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
+    """The snapshots that the view's tiles name; their descriptors are an input of the decision."""
+    return tuple(SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in view.tiles if t.snapshot is not None)
+
+
+def shared_files(d: SnapshotDescriptor) -> frozenset[str]:
+    """Names of its files that were not uploaded for it: ADOPT demands that a snapshot that it replaces names them."""
+    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
+    return frozenset(f.name for f in d.files if not f.name.startswith(own))
+
+
+def decide_adoption(
+    view: LineView,
+    floors: Sequence[SnapshotFloor],
+    candidates: Iterable[SnapshotDescriptor],
+    tile_files: Mapping[SnapshotName, frozenset[str]],
+    job_id: str,
+    adopted_max: int = ADOPTED_MAX,
+) -> Adoption:
+    """Choose among the published snapshots, the newest for each range.
+
+    Args:
+        view: Of the base that the next batch is executed on.
+        floors: The chain's, in order of their ranges.
+        candidates: Descriptors whose number is above their range's floor, in any order.
+        tile_files: Object names that the descriptors of `tile_snapshots(view)` name; one that is left out shares none.
+        job_id: This job's.
+        adopted_max: From so many on nothing more is looked at, so what is left is for later commits, which look at it
+            first: the tiles that it replaces are older.
+
+    Returns:
+        New tiles, and the floors to raise.
+    """
+    own = [c for c in candidates if c.job_id == job_id]
+    floor_of = _floors_of(own, floors)
+    new = [c for c in own if c.number > floor_of.get((c.operator, c.low, c.high), 0)]
+    cover = cover_of(view)
+    taken: list[SnapshotDescriptor] = []
+    looked_at: list[SnapshotDescriptor] = []
+    for group in _groups(new, view, cover, tile_files):
+        looked_at += group.looked_at
+        taken += _best(group.possible, cover)
+        if len(taken) >= adopted_max:
+            looked_at += _of_ranges(looked_at, new, group.base_seq)
+            break
+    tiles = (_tile(d) for d in taken)
+    return Adoption(tuple(sorted(tiles, key=lambda t: (t.operator, t.low))), _raised_floors(looked_at, taken, cover))
+
+
+def _floors_of(
+    candidates: Sequence[SnapshotDescriptor], floors: Sequence[SnapshotFloor]
+) -> dict[tuple[str, int, int], int]:
+    """The floors of these ranges at least; those that have none are missing."""
+    if len(candidates) > len(floors) >> _FEW_BITS:
+        return {(floor.operator, floor.low, floor.high): floor.number for floor in floors}
+    places = ((c, bisect_left(floors, RANGE_OF(c), key=RANGE_OF)) for c in candidates)
+    found = (floors[place] for c, place in places if place < len(floors) and RANGE_OF(floors[place]) == RANGE_OF(c))
+    return {RANGE_OF(floor): floor.number for floor in found}
+
+
+def _tile(d: SnapshotDescriptor) -> Tile:
+    return Tile(operator=d.operator, low=d.low, high=d.high, at=d.at, snapshot=d.number)
+
+
+def _groups(
+    new: Sequence[SnapshotDescriptor],
+    view: LineView,
+    cover: TileCover,
+    tile_files: Mapping[SnapshotName, frozenset[str]],
+) -> Iterator[_Group]:
+    """The groups, those of the oldest tiles first, then by operator and range; only what is asked for is looked at.
+
+    What is possible was built on exactly the tiles that it replaces. So all of a group has one base, and what has the
+    lowest one replaces the oldest tiles; what cannot be adopted any more is mostly older still.
+    """
+    by_base: dict[int, list[SnapshotDescriptor]] = defaultdict(list)
+    for c in new:
+        by_base[c.base.seq].append(c)
+    for base_seq in sorted(by_base):
+        group, operator, reach = _Group(base_seq, [], []), "", 0
+        for c in sorted(by_base[base_seq], key=RANGE_OF):
+            if c.operator != operator or c.low >= reach:
+                if group.looked_at:
+                    yield group
+                group, operator, reach = _Group(base_seq, [], []), c.operator, c.low + 1
+            group.looked_at.append(c)
+            if _is_possible(c, view, cover, tile_files):
+                group.possible.append(c)
+                reach = max(reach, cover.over(c.operator, c.low, c.high)[-1].high)
+        yield group
+
+
+def _of_ranges(
+    looked_at: Sequence[SnapshotDescriptor], new: Sequence[SnapshotDescriptor], base_seq: int
+) -> list[SnapshotDescriptor]:
+    """Those above the base whose ranges were looked at: all numbers of a range have one floor."""
+    ranges, lows = {RANGE_OF(c) for c in looked_at}, {c.low for c in looked_at}  # of thousands few have such a low
+    return [c for c in new if c.low in lows and c.base.seq > base_seq and RANGE_OF(c) in ranges]
+
+
+def _best(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[SnapshotDescriptor]:
+    """What is taken of a group; nothing if only parts of tiles are there."""
+    if not possible:
+        return []
+    taken: list[SnapshotDescriptor] = []
+    replaced: set[Tile] = set()
+    for choice in sorted(_choices(possible, cover), key=_merit, reverse=True):
+        if replaced.isdisjoint(choice.replaced):
+            taken += choice.snapshots
+            replaced.update(choice.replaced)
+    return taken
+
+
+def _is_possible(
+    d: SnapshotDescriptor, view: LineView, cover: TileCover, tile_files: Mapping[SnapshotName, frozenset[str]]
+) -> bool:
+    """Everything that can be said of one snapshot alone."""
+    tiles = cover.over(d.operator, d.low, d.high)
+    if d.status != "published" or not tiles or any(t.at != d.base or d.at.seq <= t.at.seq for t in tiles):
+        return False
+    if not view.holds(d.at):
+        return False
+    shared = shared_files(d)
+    allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
+    return not shared or shared <= frozenset[str]().union(*allowed)
+
+
+def _choices(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[_Choice]:
+    """All ways to replace whole tiles: one snapshot for one or several tiles, or several for one tile."""
+    found: list[_Choice] = []
+    parts: dict[Tile, list[SnapshotDescriptor]] = defaultdict(list)
+    for d in possible:
+        tiles = cover.over(d.operator, d.low, d.high)
+        if (tiles[0].low, tiles[-1].high) == (d.low, d.high):
+            found.append(_Choice((d,), tiles))
+        elif len(tiles) == 1:
+            parts[tiles[0]].append(d)
+    for tile, snapshots in parts.items():
+        tiling = _tiling(snapshots, tile.low, tile.high)
+        if tiling:
+            found.append(_Choice(tiling, (tile,)))
+    return found
+
+
+def _tiling(snapshots: Sequence[SnapshotDescriptor], low: int, high: int) -> tuple[SnapshotDescriptor, ...]:
+    """Snapshots that cover `[low, high)` exactly, at each place the newest that fits; empty if there is no such set."""
+    follows: dict[int, SnapshotDescriptor] = {}
+    for d in sorted(snapshots, key=lambda s: (-s.low, s.at.seq, s.number)):
+        if d.high == high or d.high in follows:
+            follows[d.low] = d
+    found: list[SnapshotDescriptor] = []
+    while low in follows:
+        found.append(follows[low])
+        low = follows[low].high
+    return tuple(found) if low == high else ()
+
+
+def _merit(choice: _Choice) -> tuple[int, int, int]:
+    """Newest first, then what replaces more tiles, then the higher number."""
+    return min(d.at.seq for d in choice.snapshots), len(choice.replaced), max(d.number for d in choice.snapshots)
+
+
+def _raised_floors(
+    new: Sequence[SnapshotDescriptor], taken: Sequence[SnapshotDescriptor], cover: TileCover
+) -> tuple[SnapshotFloor, ...]:
+    """Per range: past what was taken, and past what is hopeless with nothing hopeful below it."""
+    by_range: dict[tuple[str, int, int], list[SnapshotDescriptor]] = defaultdict(list)
+    for d in new:
+        by_range[d.operator, d.low, d.high].append(d)
+    taken_numbers = {(d.operator, d.low, d.high): d.number for d in sorted(taken, key=lambda s: s.number)}
+    floors: list[SnapshotFloor] = []
+    for key, snapshots in sorted(by_range.items()):
+        number = taken_numbers.get(key, 0)
+        for d in sorted(snapshots, key=lambda s: s.number):
+            if d.number > number and not _is_hopeless(d, cover):
+                break
+            number = max(number, d.number)
+        if number:
+            floors.append(SnapshotFloor(*key, number))
+    return tuple(floors)
+
+
+def _is_hopeless(d: SnapshotDescriptor, cover: TileCover) -> bool:
+    """Given up by its writer, of an operator that the job no longer has, or built on a tile that the line has left."""
+    tiles = cover.over(d.operator, d.low, d.high)
+    return d.status == "aborted" or not tiles or any(t.at.seq > d.base.seq for t in tiles)

@@ -1,0 +1,249 @@
+"""BASE: which commit a batch is executed on, given Spark's progress and the chain (design 7a), as a pure decision.
+
+Invariants: I11 (whatever does not match Spark's progress is an error that says what happened and what to do, never
+the empty state), I3 (a batch that is executed again starts from the same base).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
+from varve.changelog.commit.rules import ALL_RULES
+from varve.storage.format.records import ORIGIN
+
+if TYPE_CHECKING:
+    from varve.changelog.chain.cut import Cut
+    from varve.changelog.commit.rules import ProtocolRules
+    from varve.storage.format.records import Commit
+
+
+@dataclass(frozen=True, slots=True)
+class SparkProgress:
+    """What Spark's checkpoint location says."""
+
+    batch: int
+    """The batch N that Spark wants executed now."""
+    query_id: str
+    source_hash: str
+    """sha256, hex, of the end offsets in `offsets/<N>`."""
+    previous_source_hash: str | None
+    """The same of `offsets/<N-1>`; None if N is 0 or the file is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChainProgress:
+    """What the chain says on the line of this run's fence."""
+
+    newest: Commit | None
+    """H: the newest commit on the line."""
+    parent: Commit | None
+    """The commit that H was executed on, if `needs_parent`; None if H is the first."""
+    cut: Cut
+    """The fence's: which commits are complete."""
+
+
+class SinkCommit(NamedTuple):
+    """The last output that the sink says it holds."""
+
+    batch: int
+    seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreRequest:
+    """The operator's explicit choice of a commit to start from."""
+
+    seq: int
+    commit: Commit | None
+    """The commit with that seq; None if the chain has none."""
+    ahead: bool = False
+    """Chosen by `varve restore` since the newest commit: a batch after it is executed, whatever the sink holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Execute:
+    """Execute the batch on this commit; None is the empty state."""
+
+    base: Commit | None
+
+
+@dataclass(frozen=True, slots=True)
+class Adopt:
+    """State and output of the batch are already durable: do not execute it, go on from this commit."""
+
+    commit: Commit
+
+
+def needs_parent(spark: SparkProgress, newest: Commit | None) -> bool:
+    """Whether the decision needs the newest commit's parent: Spark may ask for the newest batch again."""
+    return newest is not None and newest.query_id == spark.query_id and newest.batch == spark.batch
+
+
+def decide_base(
+    spark: SparkProgress,
+    chain: ChainProgress,
+    sink: SinkCommit | None = None,
+    restore: RestoreRequest | None = None,
+    rules: ProtocolRules = ALL_RULES,
+) -> Execute | Adopt:
+    """Choose the base of batch `spark.batch`, the first of this run.
+
+    An explicit restore counts only where the ordinary rules have no answer: for batch 0 of a query that has no commit
+    yet (lineage is then not checked), and for a query that was rewound to just after the chosen commit.
+
+    Raises:
+        StateMissingError: Spark has progress or a commit was chosen, but the state is not there (any more).
+        RewindError: Spark is behind the state.
+        GapError: Spark is ahead of the state.
+        LineageError: the state is of another query or other offsets.
+    """
+    newest = chain.newest
+    if newest is not None and newest.query_id == spark.query_id:
+        decision = _continue(spark, newest, chain.parent, sink, restore, rules)
+    elif restore is not None:
+        decision = Execute(_restored(spark, restore))
+    else:
+        decision = _begin(spark, newest)
+    if isinstance(decision, Execute) and decision.base is not None:
+        _check_complete(decision.base, chain.cut)
+    return decision
+
+
+def _begin(spark: SparkProgress, newest: Commit | None) -> Execute:
+    """No commit of this query is on the line."""
+    if newest is not None:
+        raise LineageError(
+            f"the state was made by query {newest.query_id} up to its batch {newest.batch}, and Spark runs batch "
+            f"{spark.batch} of query {spark.query_id}; use the checkpoint location that belongs to this state, or "
+            f"other storage; or, with a new location, choose the state (`varve restore`): an explicit restore from seq "
+            f"{newest.seq}, say",
+            batch=spark.batch,
+        )
+    if spark.batch != 0:
+        raise StateMissingError(
+            f"Spark wants batch {spark.batch}, and the storage holds no state of this job; point the job at the "
+            "storage that it used before, or start a new query with a new checkpoint location",
+            batch=spark.batch,
+        )
+    return Execute(None)
+
+
+def _continue(
+    spark: SparkProgress,
+    newest: Commit,
+    parent: Commit | None,
+    sink: SinkCommit | None,
+    restore: RestoreRequest | None,
+    rules: ProtocolRules,
+) -> Execute | Adopt:
+    """The newest commit is this query's."""
+    if spark.batch == newest.batch + 1:
+        _check_lineage(spark, newest)
+        return Execute(newest)
+    if spark.batch == newest.batch:
+        chosen = restore.commit if restore is not None and restore.ahead else None
+        if chosen is not None and spark.batch == 0 and chosen.query_id != spark.query_id:
+            return Execute(chosen)  # the query begins, with whatever state the operator wants
+        return _redo(spark, newest, parent, None if chosen is not None and chosen == parent else sink)
+    if spark.batch > newest.batch:
+        raise GapError(
+            f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "
+            f"{newest.batch + 1} to {spark.batch - 1} are missing from it; bring the newer storage back, or set "
+            f"Spark's checkpoint location back to batch {newest.batch} with `varve restore --spark-checkpoint`",
+            batch=spark.batch,
+        )
+    if not rules.rewind_check:
+        return Execute(newest)
+    return _rewound(spark, newest, restore)
+
+
+def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: SinkCommit | None) -> Execute | Adopt:
+    """The batch has a commit that Spark has not acknowledged."""
+    if newest.parent != (parent.link if parent else ORIGIN):
+        raise InvariantError(f"the base decision was given another parent than {newest.parent} for the newest commit")
+    if newest.source is not None:
+        raise StateMissingError(
+            f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that "
+            "batch, so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an "
+            "older state",
+            batch=spark.batch,
+        )
+    if spark.batch > 0:
+        _check_lineage(spark, parent)
+    if sink != SinkCommit(newest.batch, newest.seq):
+        return Execute(parent)
+    if newest.source_hash != spark.source_hash:
+        raise LineageError(
+            f"state and output of batch {newest.batch} (seq {newest.seq}) were made from other source offsets than "
+            f"Spark's offsets/{spark.batch} says; use the checkpoint location that belongs to this state and output",
+            batch=spark.batch,
+        )
+    return Adopt(newest)
+
+
+def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | None) -> Execute:
+    """Spark is behind the chain: only right if the operator chose the commit just before the batch."""
+    chosen = restore.commit if restore else None
+    if chosen is not None and spark.batch > 0 and chosen.batch == spark.batch - 1:
+        _check_lineage(spark, chosen)
+        return Execute(chosen)
+    raise RewindError(
+        f"Spark wants batch {spark.batch}, and the state already holds batch {newest.batch} (seq {newest.seq}): "
+        "Spark's checkpoint location was set back; bring the newer location back, or choose the commit of batch "
+        f"{spark.batch - 1} with `varve restore --spark-checkpoint`",
+        batch=spark.batch,
+    )
+
+
+def _restored(spark: SparkProgress, restore: RestoreRequest) -> Commit:
+    """The chosen commit, for the first batch of a new query."""
+    if restore.commit is None:
+        raise StateMissingError(
+            f"there is no commit with seq {restore.seq} to restore; choose one that the chain still has",
+            batch=spark.batch,
+        )
+    if spark.batch != 0:
+        raise LineageError(
+            f"only batch 0 of a new query can start from a chosen commit, and Spark wants batch {spark.batch} of query "
+            f"{spark.query_id}; start with a new checkpoint location",
+            batch=spark.batch,
+        )
+    return restore.commit
+
+
+def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
+    """The base is of this query, of the batch before, and made from the offsets that Spark has for it."""
+    if base is None:
+        raise StateMissingError(
+            f"the commit of batch {spark.batch} has no parent, so there is no state to execute the batch on; restore "
+            "an older checkpoint",
+            batch=spark.batch,
+        )
+    if base.query_id != spark.query_id:
+        raise LineageError(
+            f"the base of batch {spark.batch} (seq {base.seq}) was made by query {base.query_id}, not "
+            f"{spark.query_id}; use the checkpoint location that belongs to this state",
+            batch=spark.batch,
+        )
+    if base.batch != spark.batch - 1:
+        raise LineageError(
+            f"the base of batch {spark.batch} (seq {base.seq}) is of batch {base.batch}; restore an older checkpoint",
+            batch=spark.batch,
+        )
+    if base.source_hash != spark.previous_source_hash:
+        raise LineageError(
+            f"the state after batch {base.batch} (seq {base.seq}) was made from other source offsets than Spark's "
+            f"offsets/{base.batch} says; use the checkpoint location that belongs to this state",
+            batch=spark.batch,
+        )
+
+
+def _check_complete(base: Commit, cut: Cut) -> None:
+    if not cut.is_complete(base):
+        raise StateMissingError(
+            f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {cut.missing(base)}; choose a "
+            "newer commit, or go back to this one with `varve restore`, which copies it if `--retention` keeps it",
+            batch=base.batch,
+        )

@@ -1,0 +1,227 @@
+"""A driver run's hold on the chain: take it over, find the base, append commits. Thin I/O around pure decisions.
+
+```python
+job = open_or_create_job(store, name="flights", max_parallelism=128, clock=clock, tokens=tokens)
+chain = Chain(ChainReader(store, job.job_id), job.max_parallelism, clock, tokens)
+chain.take_over()  # before query.start()
+decision = chain.choose_base(spark, sink)  # in the first foreachBatch
+state = chain.begin(decision, policy)
+plan = plan_commit(state, facts, policy, tokens.token())
+sent_s = chain.append(plan)  # durable, or FencedError
+chain.still_owner(sent_s)  # before and after the sink
+state = state.after(plan.stored, policy, plan.kept)
+```
+
+Invariants: I1 (a plan counts only when `append` has returned), I6 (lost slot, or a late reply and the next slot taken:
+`FencedError`), I11.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from varve.changelog.commit import state as chain_state
+from varve.storage.format import layout
+from varve.changelog.commit.base_decision import (
+    Adopt,
+    ChainProgress,
+    Execute,
+    RestoreRequest,
+    SinkCommit,
+    SparkProgress,
+    decide_base,
+    needs_parent,
+)
+from varve.storage.transfer.claim import claim
+from varve.changelog.chain.cut import cut_of
+from varve.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarveError
+from varve.storage.format.frame import PREFIX_BYTES
+from varve.storage.format.records import ORIGIN, Fence, Link, decode_entry, encode_entry
+from varve.changelog.commit.start_decision import Own, decide_ownership, head_seq, plan_fence
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.changelog.chain.reader import ChainReader
+    from varve.changelog.commit.state import ChainState, CommitPolicy
+    from varve.storage.transfer.claim import Claim
+    from varve.storage.clock import Clock, TokenSource
+    from varve.changelog.commit.plan import CommitPlan
+    from varve.storage.transfer.hedged_claim import HedgedClaims
+    from varve.storage.format.records import Commit
+
+OWNER_CHECK_AFTER_S: Final = 5.0
+"""A commit whose sending lies longer back is believed only if the next slot is still free."""
+TAKE_OVER_TRIES: Final = 64
+"""Claims of a fence before giving up; each lost one means that somebody else wrote an entry."""
+TAKE_OVER_PAUSE_S: Final = 0.02
+"""Longest pause between two tries; grows up to it."""
+
+
+class Chain:
+    """One run's chain; for one thread at a time. A run that failed must be followed by a new `Chain`."""
+
+    def __init__(
+        self,
+        reader: ChainReader,
+        max_parallelism: int,
+        clock: Clock,
+        tokens: TokenSource,
+        begins_after: int = 0,
+        claims: HedgedClaims | None = None,
+    ) -> None:
+        """`claims` are those of commits, where one that hangs is to be joined by another request."""
+        self._reader = reader
+        self._store = reader.store
+        self._max_parallelism = max_parallelism
+        self._begins_after = begins_after
+        self._clock = clock
+        self._tokens = tokens
+        self._claims = claims
+        self._fence: Fence | None = None
+        self._last_seq = 0
+        self._is_unclear = False
+
+    @property
+    def reader(self) -> ChainReader:
+        """For reading the same chain."""
+        return self._reader
+
+    @property
+    def fence(self) -> Fence:
+        """This run's fence. Raises `InvariantError` before `take_over`."""
+        if self._fence is None:
+            raise InvariantError("the chain was not taken over")
+        return self._fence
+
+    def take_over(self, restore: int | Callable[[], int] | None = None, *, chosen_ahead: bool = False) -> Fence:
+        """Become the chain's owner (START): every older run loses the next slot.
+
+        Args:
+            restore: Seq of a commit that the operator explicitly wants a new query to start from; or what reads the
+                chain and chooses one. That is asked again if another entry came in between, so that the choice is of
+                the chain that the fence stands on.
+            chosen_ahead: That is for the runs that follow this one, see `plan_fence`.
+
+        Raises:
+            FencedError: a newer run took over meanwhile.
+            DidNotHappenError: other writers were faster every time.
+        """
+        for number in range(TAKE_OVER_TRIES):
+            if number:
+                self._clock.sleep(TAKE_OVER_PAUSE_S * min(number, 8) / 8)
+            fence = self._claim_fence(restore, chosen_ahead=chosen_ahead)
+            if fence is None:
+                continue
+            decision = decide_ownership(fence, self._reader.read_all(self._reader.list_seqs(fence.seq)))
+            if isinstance(decision, Own):
+                self._fence, self._last_seq = fence, fence.seq
+                return fence
+        raise DidNotHappenError(f"the chain could not be taken over in {TAKE_OVER_TRIES} tries; stop the other writers")
+
+    def choose_base(self, spark: SparkProgress, sink: SinkCommit | None = None) -> Execute | Adopt:
+        """Read what BASE needs and decide; errors as `decide_base` and `ChainReader.read_commit`."""
+        fence = self.fence
+        newest = None if fence.commit == ORIGIN else self._reader.read_commit(fence.commit).commit
+        parent = None
+        if newest is not None and needs_parent(spark, newest) and newest.parent != ORIGIN:
+            parent = self._reader.read_commit(newest.parent).commit
+        restore = None
+        if fence.restore is not None:
+            restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
+        try:
+            return decide_base(spark, ChainProgress(newest, parent, cut_of(fence)), sink, restore)
+        except VarveError as error:
+            raise error.with_context(epoch=fence.epoch) from None
+
+    def begin(self, decision: Execute | Adopt, policy: CommitPolicy) -> ChainState:
+        """The state to go on from: the executed batch's base, or the adopted commit."""
+        line = self._reader.load_line(base_link(decision), self._max_parallelism)
+        # A run of few batches would never know as many commits as are retained, and so never raise the cut.
+        older = self._reader.retained_before(line, policy.retained - len(line.commits), cut_of(self.fence))
+        return chain_state.begin(self.fence, line.view, line.commits, policy, older)
+
+    def append(self, plan: CommitPlan) -> float:
+        """Put the planned entry at its slot; when this returns, it is durable and this run's.
+
+        Returns:
+            When it was sent first, for `still_owner`.
+
+        Raises:
+            FencedError: another run has the slot.
+            DidNotHappenError, MayHaveHappenedError: the storage failed; this run is over, take over anew.
+        """
+        return self.append_entry(plan.commit, plan.body)
+
+    def append_entry(self, commit: Commit, body: bytes) -> float:
+        """The same for a commit that was not made by `plan_commit`."""
+        if self._is_unclear or (commit.epoch, commit.seq) != (self.fence.epoch, self._last_seq + 1):
+            raise InvariantError(
+                f"commit {commit.seq} does not follow entry {self._last_seq} of this run, or that entry failed",
+                epoch=self.fence.epoch,
+                batch=commit.batch,
+            )
+        sent_s = self._clock.monotonic_s()
+        self._is_unclear = True
+        outcome = self._claim_commit(layout.chain(commit.seq), body, commit.token)
+        if not outcome.won:
+            raise self._fenced(commit.seq, outcome.body)
+        self._is_unclear = False
+        self._last_seq = commit.seq
+        return sent_s
+
+    def _claim_commit(self, name: str, body: bytes, token: str) -> Claim:
+        if self._claims is not None:
+            return self._claims.claim(name, body, token)
+        return claim(self._store, name, body, token, self._clock)
+
+    def still_owner(self, since_s: float) -> None:
+        """Raise `FencedError` if more than 5 s passed since `since_s` and another run has this run's next slot.
+
+        Call it after `append` and before and after the sink, with the time that `append` returned: a run that was
+        stopped for long must not call the sink again (I6).
+        """
+        if self._clock.monotonic_s() - since_s > OWNER_CHECK_AFTER_S:
+            self.check_owner()
+
+    def check_owner(self) -> None:
+        """Raise `FencedError` if another run has this run's next slot, however little time has passed."""
+        name = layout.chain(max(self._last_seq, self.fence.seq) + 1)
+        try:
+            self._store.get_range(name, 0, PREFIX_BYTES)
+        except MissingObjectError:
+            return
+        raise self._fenced(self._last_seq + 1, self._store.get(name))
+
+    def _claim_fence(self, restore: int | Callable[[], int] | None, *, chosen_ahead: bool) -> Fence | None:
+        """LIST, read the head, claim the slot above it; None if the slot or the head is gone."""
+        seq = head_seq(self._reader.list_seqs())
+        head = self._reader.read_all([seq])[0] if seq else None
+        if seq and head is None:
+            return None
+        fence = plan_fence(
+            head,
+            job_id=self._reader.job_id,
+            token=self._tokens.token(),
+            now_ms=self._clock.now_ms(),
+            restore=restore() if callable(restore) else restore,
+            chosen_ahead=chosen_ahead,
+            begins_after=self._begins_after,
+        )
+        outcome = claim(self._store, layout.chain(fence.seq), encode_entry(fence), fence.token, self._clock)
+        return fence if outcome.won else None
+
+    def _fenced(self, seq: int, body: bytes | None) -> FencedError:
+        name = layout.chain(seq)
+        owner = decode_entry(body, name)[0].epoch if body else None
+        return FencedError(
+            f"run {owner} of this job took over at seq {seq}; this run must stop and not retry",
+            epoch=self.fence.epoch,
+            object_name=name,
+        )
+
+
+def base_link(decision: Execute | Adopt) -> Link:
+    """The commit that the state goes on from; `ORIGIN` for the empty beginning."""
+    base = decision.commit if isinstance(decision, Adopt) else decision.base
+    return base.link if base else ORIGIN

@@ -1,0 +1,225 @@
+"""Packs made in the background, between two commits, so that a full entry costs the acknowledgement nothing.
+
+A pack belongs to one slot: it is started right after the commit before, and the commit at its slot takes it if it is
+durable by then. A pack that comes too late is garbage, which the collector deletes (I7); what was not being put by then
+is not put any more. While a late one is still under way no other is begun, which would share the storage with it. After
+`MISSES_MAX` commits without a pack one commit waits, so that full entries do come (I10): its pack is made whatever the
+late one does, which is given up, because it may hang. So are packs that a commit has waited for in vain; of those that
+were given up, or are late, at most `HELD_MAX` are in memory.
+
+An entry that is full even without a pack, for the path is as long as it may be, always waits for it: it would name each
+segment in place, which with many partitions is more than an entry may hold.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import traceback
+from collections.abc import Mapping
+from concurrent.futures import wait
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.format import layout
+from varve.storage.transfer.attempt_threads import AttemptThreads
+from varve.storage.errors import CorruptDataError, MayHaveHappenedError, VarveError
+from varve.changelog.chain.images import images_to_copy
+from varve.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack
+from varve.storage.format.records import SegmentRef
+from varve.storage.transfer.slice_reader import read_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from concurrent.futures import Future
+
+    from varve.changelog.commit.state import ChainState, CommitPolicy
+    from varve.storage.clock import TokenSource
+    from varve.changelog.chain.view import StoredCommit
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import ImageRef, ObjectSlice
+
+_log: Final = logging.getLogger(__name__)
+MISSES_MAX: Final = 3
+"""Commits in a row whose packs come too late before one waits for its own; whatever comes of that, it is so many again
+until the next one waits."""
+WAIT_S: Final = 60.0
+"""So long does a commit wait for a pack. Without one no entry is full, up to the policy's `path_max`."""
+HELD_MAX: Final = 4
+"""Packs that may be in memory at the same time, each held by a call of the storage that perhaps hangs."""
+CLOSE_S: Final = 10.0
+"""So long does the end of a run wait for one that nobody will name any more."""
+
+
+class _Upload(NamedTuple):
+    """A pack that is made."""
+
+    slot: int
+    future: Future[Pack | None]
+    """None if it was late before it was put."""
+    late: threading.Event
+    """Nobody will name it any more."""
+
+
+class PackUpload:
+    """Makes the packs of one driver run. `start` and `take` come from one thread."""
+
+    def __init__(self, store: ObjectStore, tokens: TokenSource, policy: CommitPolicy) -> None:
+        self._store = store
+        self._tokens = tokens
+        self._policy = policy
+        self._threads = AttemptThreads(1, "varve-pack")
+        self._blobs: dict[str, tuple[int, bytes]] = {}
+        """By chain entry of this run that a pack may want: where its blob begins, and the blob. Only ever added to."""
+        self.failure: VarveError | None = None
+        """Why the last pack that was due is not there; None once one was taken."""
+        self._upload: _Upload | None = None
+        """For the next slot."""
+        self._late: _Upload | None = None
+        """The last one, if it was too late and may still be under way."""
+        self._misses = 0
+
+    def remember(self, stored: StoredCommit, body: bytes) -> None:
+        """Keep what is inline in a commit that was just put, so that a pack need not read it back.
+
+        What was kept before a full entry is in its pack by now; if there was none, the next pack reads it back. So it
+        does with what comes when `pack_bytes` are kept already, because packs fail (I10).
+        """
+        if stored.commit.is_full:
+            self._blobs = {}  # a thread that still makes a late pack has the old one
+        kept_bytes = sum([len(blob) for _, blob in self._blobs.values()])
+        if len(body) > stored.blob_offset and kept_bytes < self._policy.pack_bytes:
+            self._blobs[layout.chain(stored.commit.seq)] = stored.blob_offset, body[stored.blob_offset :]
+
+    def start(self, state: ChainState) -> None:
+        """If the next entry should be full, begin to make and upload its pack."""
+        if not state.is_full_due(self._policy):
+            return
+        if not state.packable_bytes and not state.view.images:
+            return
+        if not self._may_begin(state):
+            self._misses += 1
+            return
+        header, late = PackHeader(job_id=state.job_id, token=self._tokens.token(), slot=state.slot), threading.Event()
+        future = self._threads.submit(lambda: self._make(state, header, late))
+        self._upload = _Upload(state.slot, future, late)
+
+    def take(self, state: ChainState) -> Pack | None:
+        """The pack for the state's slot if it is durable; it must be named by `chain/<slot>`."""
+        upload, self._upload = self._upload, None
+        if upload is None:
+            return None
+        slot, is_ready = state.slot, upload.future.done()
+        may_wait = self._misses >= MISSES_MAX or state.must_be_full(self._policy)
+        if upload.slot != slot or not (is_ready or may_wait):
+            self._misses += 1
+            self.failure = MayHaveHappenedError(f"the pack for slot {upload.slot} was not stored in time")
+            upload.late.set()
+            self._late = None if upload.future.cancel() else upload
+            return None
+        if not is_ready:
+            self._misses = 0
+        try:
+            pack = upload.future.result(WAIT_S)
+        except TimeoutError:
+            upload.late.set()
+            self._threads.give_up(upload.future)
+            self.failure = MayHaveHappenedError(f"the pack for slot {slot} was not stored within {WAIT_S:g} s")
+            _log.warning("%s, a later entry will be full", self.failure)
+            return None
+        except VarveError as error:
+            self.failure = _without_frames(error)
+            _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
+            return None
+        self._misses, self.failure = 0, None
+        self._blobs = {}  # should this commit fail, the next pack reads them back
+        return pack
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until the pack for the next slot is stored or has failed, if there is one; None: however long."""
+        if self._upload is not None:
+            wait([self._upload.future], timeout_s)
+
+    def close(self) -> None:
+        """Wait for what is under way, but not for ever."""
+        self.settle(CLOSE_S)
+        if self._upload is not None:
+            self._upload.late.set()
+        self._threads.close()
+
+    def _may_begin(self, state: ChainState) -> bool:
+        """Whether one more pack may be made now. A late one that is still under way is given up if it must be."""
+        if self._late is not None and self._late.future.done():
+            error = None if self._late.future.cancelled() else self._late.future.exception()
+            self.failure = _without_frames(error) if isinstance(error, VarveError) else self.failure
+            self._late = None
+        if self._late is None:
+            return self._threads.lost < HELD_MAX
+        must_begin = self._misses >= MISSES_MAX or state.must_be_full(self._policy)
+        if not must_begin or self._threads.lost + 1 >= HELD_MAX:
+            return False
+        self._threads.give_up(self._late.future)
+        self._late = None
+        return True
+
+    def _make(self, state: ChainState, header: PackHeader, late: threading.Event) -> Pack | None:
+        view, packable = state.view, state.packable()
+        images = images_to_copy(view.images)
+        try:
+            held = self._read(packable, images)
+        except CorruptDataError as error:
+            packable = tuple(ref for ref in packable if is_packable(ref))
+            held = self._read(packable, images)
+            _log.warning("a pack is not joined with the next one, because it is damaged: %s", error)
+        pack = plan_pack(view.segments, held, header, {image: held.at(image.data) for image in images})
+        if late.is_set():
+            return None
+        self._store.put(pack.name, pack.body)
+        return pack._replace(body=b"")  # nobody needs it any more, and it may be large
+
+    def _read(self, packable: tuple[SegmentRef, ...], images: tuple[ImageRef, ...]) -> _HeldBytes:
+        """The bytes of these segments and images."""
+        blobs = self._blobs  # a commit may begin another one meanwhile
+        held = _HeldBytes(packable, blobs)
+        missing = dict.fromkeys([ref.data for ref in (*packable, *images) if ref.data.name not in blobs])
+        for read in read_slices(self._store, list(missing)):
+            held.read[read.slice] = bytes(read.data)
+        return held
+
+
+def _without_frames(error: VarveError) -> VarveError:
+    """The error, without what the frames of its tracebacks hold: the bytes of a pack."""
+    one: BaseException | None = error
+    while one is not None:
+        traceback.clear_frames(one.__traceback__)
+        one = one.__cause__ or one.__context__
+    return error
+
+
+class _HeldBytes(Mapping["SegmentRef", bytes]):
+    """The bytes of segments that are to be packed, cut out of what is held only when they are asked for."""
+
+    def __init__(self, segments: tuple[SegmentRef, ...], blobs: dict[str, tuple[int, bytes]]) -> None:
+        self._segments = segments
+        self._names = {segment.data.name for segment in segments}
+        self._blobs = blobs
+        self.read: dict[ObjectSlice, bytes] = {}
+
+    def at(self, place: ObjectSlice) -> bytes:
+        """The bytes there."""
+        held = self._blobs.get(place.name)
+        if held is None:
+            return self.read[place]
+        begin, blob = held
+        return blob[place.offset - begin : place.offset - begin + place.length]
+
+    def __getitem__(self, ref: SegmentRef) -> bytes:
+        return self.at(ref.data)
+
+    def __contains__(self, ref: object) -> bool:
+        return isinstance(ref, SegmentRef) and ref.data.name in self._names
+
+    def __iter__(self) -> Iterator[SegmentRef]:
+        return iter(self._segments)
+
+    def __len__(self) -> int:
+        return len(self._segments)

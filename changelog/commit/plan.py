@@ -1,0 +1,400 @@
+"""COMMIT: the next chain entry from the run's state and an executed batch (design 7a), as a pure function.
+
+A plan holds the commit, the bytes to put, and what counts after it; nothing is durable until the bytes are. A full
+entry names every tile and every segment that still counts; the others name their own batch and point at the last full
+one.
+
+Invariants: I2 (one tag per partition), I5 (tiles cover exactly; time and watermark never go back), I7 (`keep_from`
+never passes what a retained commit needs; objects carry the slot of the entry), I10 (limits on blob and entry).
+"""
+
+from __future__ import annotations
+
+import zlib
+from bisect import bisect_left
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.changelog.commit.batch_result import (
+    ENTRY_BYTES_MAX,
+    INLINE_BYTES_MAX,
+    BatchFacts,
+    check_operators,
+    check_results,
+    inline_total,
+)
+from varve.changelog.chain.cut import Retained
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarveError
+from varve.changelog.chain.images import kept_images
+from varve.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
+from varve.changelog.commit.pack import is_packable, replace_packed, replace_packed_images
+from varve.storage.format.records import (
+    RANGE_OF,
+    BlobSlice,
+    Commit,
+    Link,
+    PartitionCommit,
+    SegmentRef,
+    SnapshotFloor,
+    Tile,
+    encode_entry,
+)
+from varve.changelog.chain.segment_index import SegmentIndex, counted
+from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from varve.changelog.commit.batch_result import PartitionResult
+    from varve.changelog.commit.state import ChainState, CommitPolicy
+    from varve.changelog.commit.pack import Pack
+
+
+class Adoption(NamedTuple):
+    """What the driver takes over from the materializer with its next commit."""
+
+    tiles: tuple[Tile, ...] = ()
+    floors: tuple[SnapshotFloor, ...] = ()
+
+
+class CommitPlan(NamedTuple):
+    """The next entry, ready to be put."""
+
+    stored: StoredCommit
+    body: bytes
+    """The object `chain/<seq>`."""
+    kept: Kept
+    """What counts after the commit of what was before it, for `ChainState.after`."""
+    put_off: str = ""
+    """Why the entry is not full although it was due, if it would have been too large."""
+
+    @property
+    def commit(self) -> Commit:
+        return self.stored.commit
+
+
+NOTHING_ADOPTED = Adoption()
+LONG_LOG: Final = 1 << 12
+"""References of a full entry that take a few milliseconds to encode."""
+LARGE_LOG_BYTES: Final = ENTRY_BYTES_MAX // 2
+"""Of references, encoded: a full entry with so many of them may be too large unless it adopts snapshots."""
+FEWER_PARTITIONS: Final = "the partitions of all operators are too many for an entry; lower parallelism.default"
+"""Each takes some 140 bytes of an entry, whether it has changed or not."""
+
+
+def adopts_now(state: ChainState, pack: Pack | None) -> bool:
+    """Whether the next commit may adopt snapshots.
+
+    With the pack of a long log the one after it does: what it adopts changes the log, which was encoded with the pack.
+    But a log that may be too large for an entry must become shorter at once: there might be no commit after this one.
+    """
+    if pack is None or len(pack.replaced) < LONG_LOG or not state.commits_since_full:
+        return True
+    return len(pack.replaced_encoded) >= LARGE_LOG_BYTES
+
+
+def plan_commit(
+    state: ChainState,
+    facts: BatchFacts,
+    policy: CommitPolicy,
+    token: str,
+    adoption: Adoption = NOTHING_ADOPTED,
+    pack: Pack | None = None,
+    *,
+    pack_failure: VarveError | None = None,
+) -> CommitPlan:
+    """Plan the commit of an executed batch at `state.slot`.
+
+    Args:
+        state: Where the run stands; its base is what the batch was executed on.
+        facts: The batch and its results.
+        policy: Retention and full entries.
+        token: Fresh; names this entry's writer.
+        adoption: From `adopt_decision`, decided on this very state.
+        pack: An uploaded pack for this very slot, if one is ready; the entry is full then.
+        pack_failure: Why there is none although one was due, for the error about an entry that is too large without.
+
+    A full entry that would exceed 16 MiB is put off, up to the policy's `path_max`, and for longer by a commit that
+    adopts snapshots: these make the log shorter, so that one fits in the end.
+
+    Raises:
+        InvalidRequestError: the operators do not fit, or the entry would exceed 16 MiB.
+        DidNotHappenError: it would, because the storage has not taken the pack; or what else kept it from being made.
+        InvariantError: results are missing, doubled or do not belong to the slot, or exceed the inline budget.
+    """
+    results = _check_facts(state, facts)
+    cover, changed = _next_cover(state, facts, Link(state.slot, token), adoption)
+    parts, blob = _parts(results)
+    draft = _draft(state, facts, token, _raised(state.floors, adoption.floors), parts, changed)
+    full = _full_plan(draft, blob, state, policy, cover, pack) if _is_full(state, policy, draft, cover, pack) else None
+    if full is not None and len(full.body) <= ENTRY_BYTES_MAX:
+        return full
+    if full is not None and state.must_be_full(policy) and (state.base is None or not adoption.tiles):
+        raise _too_large(full, None if pack is not None else pack_failure)
+    kept = kept_after(state.view, draft, cover, state.index)
+    plan = _encoded(_with_needs(draft, kept.needs_from, state, policy), blob, kept)
+    if len(plan.body) > ENTRY_BYTES_MAX:
+        raise _too_large(plan, None)
+    return plan._replace(put_off=_size(full) if full is not None else "")
+
+
+def _draft(
+    state: ChainState,
+    facts: BatchFacts,
+    token: str,
+    floors: tuple[SnapshotFloor, ...],
+    parts: tuple[PartitionCommit, ...],
+    tiles: tuple[Tile, ...],
+) -> Commit:
+    """The entry as if it were not full, but for what it needs."""
+    return Commit(
+        seq=state.slot,
+        token=token,
+        job_id=state.job_id,
+        epoch=state.epoch,
+        parent=state.view.base,
+        keep_from=state.keep_from,
+        retained_from=state.retained_from,
+        floors=floors,
+        batch=facts.batch,
+        query_id=facts.query_id,
+        source_hash=facts.source_hash,
+        time_ms=facts.time_ms,
+        watermark_ms=facts.watermark_ms,
+        watermark_before_ms=facts.watermark_before_ms,
+        max_parallelism=state.view.max_parallelism,
+        operators=facts.operators,
+        needs_from=0,
+        parts=parts,
+        tiles=tiles,
+        full=state.view.full,
+        path=state.view.path,
+    )
+
+
+def _check_facts(state: ChainState, facts: BatchFacts) -> dict[str, list[PartitionResult]]:
+    """The results of each operator, in order of partition; raises if the batch cannot follow."""
+    base = state.base
+    check_operators(base, facts)
+    results = check_results(facts, state.slot, state.view)
+    total = inline_total(facts.results)
+    if total > INLINE_BYTES_MAX:
+        raise InvariantError(f"{total} inline bytes exceed the limit of {INLINE_BYTES_MAX}", batch=facts.batch)
+    if base is None:
+        return results
+    if facts.time_ms < base.time_ms or _is_before(facts.watermark_ms, base.watermark_ms):
+        raise InvariantError("time or watermark of the batch is before its base's", batch=facts.batch)
+    if facts.query_id == base.query_id and facts.batch != base.batch + 1:
+        raise InvariantError(f"the batch does not follow its base, batch {base.batch}", batch=facts.batch)
+    return results
+
+
+def _is_before(watermark_ms: int | None, base_ms: int | None) -> bool:
+    return base_ms is not None and (watermark_ms is None or watermark_ms < base_ms)
+
+
+def _next_cover(
+    state: ChainState, facts: BatchFacts, link: Link, adoption: Adoption
+) -> tuple[TileCover, tuple[Tile, ...]]:
+    """The tiles after the commit, and those of them that it changed.
+
+    New operators begin empty, then come adopted snapshots, then files of the results.
+    """
+    view = state.view
+    before = checked = cover_of(view)
+    uids, known = frozenset(o.uid for o in facts.operators), before.operators()
+    written = [_file_tile(r, link) for r in facts.results if r.files is not None and r.low < r.high]
+    ignored = {t.operator for t in written} | (uids ^ known)
+    adopted = [t for t in adoption.tiles if t.operator not in ignored]
+    begun = [empty_tile(uid, view.max_parallelism, view.base) for uid in uids - known]
+    if uids != known:
+        before = TileCover([*(t for t in view.tiles if t.operator in uids), *begun])
+    elif not written and not adopted:
+        return before, ()
+    cover = replace_tiles(replace_tiles(before, adopted), written)
+    if not cover.has_ranges_of(checked):
+        cover.check(view.max_parallelism)
+    changed = TileCover([*(t for t in begun if cover.has(t)), *adopted, *written])
+    return cover, changed.tiles
+
+
+def _file_tile(result: PartitionResult, link: Link) -> Tile:
+    return Tile(operator=result.operator, low=result.low, high=result.high, at=link, files=result.files or ())
+
+
+def _parts(results: Mapping[str, Sequence[PartitionResult]]) -> tuple[tuple[PartitionCommit, ...], bytes]:
+    """The parts in order of operator and partition, and the blob of their inline segments and images."""
+    blob = _Blob()
+    parts: list[PartitionCommit] = []
+    for operator in sorted(results):
+        own = results[operator]
+        places = blob.add_all([result.inline for result in own])
+        for result, place in zip(own, places, strict=True):
+            part = PartitionCommit(
+                operator=operator,  # one text for thousands of references to it
+                partition=result.partition,
+                low=result.low,
+                high=result.high,
+                tag=result.tag,
+                mutations=result.mutations,
+                inline=place,
+                uploaded=result.uploaded,
+                image_uploaded=result.image_uploaded,
+            )
+            if result.image:
+                part = msgspec.structs.replace(part, image=blob.add_shared(result.image))
+            parts.append(part)
+    return tuple(parts), blob.joined()
+
+
+class _Blob:
+    """The blob of an entry while it is put together."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._length = 0
+        self._shared: dict[bytes, BlobSlice] = {}
+
+    def add_all(self, pieces: Iterable[bytes]) -> list[BlobSlice | None]:
+        """Where these stand now; nowhere if they are empty."""
+        places: list[BlobSlice | None] = []
+        length = self._length
+        for data in pieces:  # thousands: no call for each
+            if data:
+                places.append(BlobSlice(length, len(data), zlib.crc32(data)))
+                self._pieces.append(data)
+                length += len(data)
+            else:
+                places.append(None)
+        self._length = length
+        return places
+
+    def add_shared(self, data: bytes) -> BlobSlice:
+        """Where the data stands; equal data stands there once. Broadcast state makes equal images of all partitions."""
+        if data not in self._shared:
+            self._shared[data] = BlobSlice(self._length, len(data), zlib.crc32(data))
+            self._pieces.append(data)
+            self._length += len(data)
+        return self._shared[data]
+
+    def joined(self) -> bytes:
+        return b"".join(self._pieces)
+
+
+def _raised(floors: tuple[SnapshotFloor, ...], raised: Sequence[SnapshotFloor]) -> tuple[SnapshotFloor, ...]:
+    """Both, the higher number where they meet, in order; `floors` are thousands and in order, and few are raised."""
+    merged = list(floors)
+    for floor in raised:
+        key = RANGE_OF(floor)
+        at = bisect_left(merged, key, key=RANGE_OF)
+        if at == len(merged) or RANGE_OF(merged[at]) != key:
+            merged.insert(at, floor)
+        elif merged[at].number < floor.number:
+            merged[at] = floor
+    return tuple(merged)
+
+
+def _is_full(state: ChainState, policy: CommitPolicy, draft: Commit, cover: TileCover, pack: Pack | None) -> bool:
+    if pack is not None or state.must_be_full(policy):
+        return True
+    if state.view.images or not state.is_full_due(policy):
+        return False  # images wait for a pack, which copies them
+    return not any(is_packable(ref) for ref in _log(state, draft, cover, None)[0])
+
+
+def _log(
+    state: ChainState, draft: Commit, cover: TileCover, pack: Pack | None
+) -> tuple[tuple[SegmentRef, ...], SegmentIndex]:
+    """Every segment before the entry that still counts for some key group; `draft` is the entry as if not full."""
+    segments, index = state.view.segments, state.index
+    if pack is not None:
+        segments = replace_packed(segments, pack)
+        known = pack.replaced_index if segments is pack.replaced else None
+        index = SegmentIndex.of(segments) if known is None else known
+    if cover.tiles is state.view.tiles:
+        return segments, index
+    return counted(segments, index, cover_of(state.view), cover, draft.tiles)
+
+
+def _made_full(draft: Commit, state: ChainState, cover: TileCover, pack: Pack | None) -> tuple[Commit, SegmentIndex]:
+    """The entry as a full one, and the index of its log."""
+    if pack is not None and pack.slot != state.slot:
+        raise InvariantError(f"the pack is for slot {pack.slot}, the entry for {state.slot}", object_name=pack.name)
+    planned_here = pack is not None and pack.planned_from is state.view.segments
+    if pack is not None and not planned_here and not frozenset(pack.packed) <= frozenset(state.view.segments):
+        raise InvariantError("the pack holds segments that are not on the base's line", object_name=pack.name)
+    if pack is not None and not {old for old, _ in pack.images} <= frozenset(state.view.images):
+        raise InvariantError("the pack holds images that are not on the base's line", object_name=pack.name)
+    images = state.view.images if pack is None else replace_packed_images(state.view.images, pack)
+    oldest = cover.oldest()
+    log, index = _log(state, draft, cover, pack)
+    full = msgspec.structs.replace(
+        draft,
+        tiles=cover.tiles,
+        full=draft.link,
+        path=(),
+        log=log,
+        images=kept_images(images, draft),
+        line=tuple(link for link in state.view.line if link.seq >= oldest),
+    )
+    return full, index
+
+
+def _full_plan(
+    draft: Commit, blob: bytes, state: ChainState, policy: CommitPolicy, cover: TileCover, pack: Pack | None
+) -> CommitPlan:
+    """The plan of a full entry, however large it is; `draft` is the entry as if not full."""
+    full, index = _made_full(draft, state, cover, pack)
+    kept = kept_after(state.view, full, cover, index)
+    commit = _with_needs(full, kept.needs_from, state, policy)
+    is_encoded = pack is not None and commit.log is pack.replaced
+    return _encoded(commit, blob, kept, pack.replaced_encoded if pack is not None and is_encoded else b"")
+
+
+def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:
+    """Fill in `needs_from`, `keep_from` and `retained_from`."""
+    draft = msgspec.structs.replace(draft, needs_from=needs_from)
+    retained = (*state.retained, Retained(draft.seq, needs_from))[-policy.retained :]
+    if len(retained) < policy.retained:  # what is retained besides is not known
+        return draft
+    return msgspec.structs.replace(
+        draft,
+        keep_from=max(state.keep_from, min(one.needs_from for one in retained)),
+        retained_from=max(state.retained_from, retained[0].seq),
+    )
+
+
+def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes = b"") -> CommitPlan:
+    body = encode_entry(commit, blob, encoded_log)
+    return CommitPlan(StoredCommit(commit, len(body) - len(blob)), body, kept)
+
+
+def _size(plan: CommitPlan) -> str:
+    return (
+        f"the entry has {len(plan.body)} bytes, {len(plan.commit.log)} log references among them, above the limit of "
+        f"{ENTRY_BYTES_MAX}"
+    )
+
+
+def _too_large(plan: CommitPlan, pack_failure: VarveError | None) -> VarveError:
+    """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
+    size, commit = _size(plan), plan.commit
+    if pack_failure is None or not any(is_packable(ref) for ref in commit.log):
+        has_many_parts = len(commit.parts) > LONG_LOG
+        cures = ["run the materializer, so that the log becomes shorter"] if commit.log or not has_many_parts else []
+        if has_many_parts:
+            cures.append(FEWER_PARTITIONS)
+        problem = f"{size}; {'; if it runs, '.join(cures)}"
+        return InvalidRequestError(problem, batch=commit.batch, epoch=commit.epoch)
+    error = DidNotHappenError(
+        f"{size}, because the log since the last full entry could not be stored as a pack; repair the storage of the "
+        f"log, then start the job again. The last pack failed: {pack_failure}",
+        batch=commit.batch,
+        epoch=commit.epoch,
+    )
+    error.__cause__ = pack_failure
+    if isinstance(pack_failure, RetryableError):
+        return error
+    pack_failure.add_note(str(error))
+    return pack_failure

@@ -1,0 +1,166 @@
+"""What it takes to give a function the state that it declares: a decision over what is stored, and perhaps a migration.
+
+A migration makes every value of the state again, as changes of the batch that the declaration is in: so it is in the
+log, and neither replay nor the materializer need the user's function (I5). All values of the state of one partition are
+in memory until that batch is folded.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from varve.changelog.api.descriptors import schema_of
+from varve.changelog.keyed.list import ListOverlay
+from varve.changelog.keyed.map import MapOverlay
+from varve.changelog.schema.history import change
+from varve.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
+from varve.changelog.types.stamped import unstamped
+from varve.changelog.schema.ttl import record_of, wanted_settings, with_ttl
+from varve.changelog.keyed.value import ValueOverlay
+from varve.storage.errors import InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.api.descriptors import StateDescriptor
+    from varve.changelog.keyed.overlay import Overlay
+    from varve.changelog.types.wire import WireType
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.storage.format.records import StateSchema
+
+
+class Declared(NamedTuple):
+    """A state that the store knows now."""
+
+    schema: StateSchema
+    """Under which it is written."""
+    migrated: bool
+    """The values must be put again: `rewrite`."""
+
+
+def wanted_schema(
+    descriptor: StateDescriptor, stored: StateSchema | None, now: BatchTime | None, operator: str
+) -> StateSchema:
+    """What a descriptor says of a state, with its TTL as it is from this batch on; version 0, without history.
+
+    Args:
+        descriptor: What the user says.
+        stored: What the state is so far; None for a new one.
+        now: The time of the batch; None if none has begun.
+        operator: The operator's uid, for errors.
+    """
+    schema, settings = schema_of(descriptor), wanted_settings(descriptor.get_ttl_config())
+    if settings is None and (stored is None or record_of(stored) is None):
+        return schema
+    if now is None:
+        raise InvariantError(f"state {schema.name!r} has TTL, and no batch has begun", operator=operator)
+    return with_ttl(schema, stored, settings, now, operator)
+
+
+def declare(
+    store: WorkingStore,
+    descriptor: StateDescriptor,
+    wanted: StateSchema,
+    stored: StateSchema | None,
+    operator: str,
+    *,
+    is_opening: bool,
+) -> Declared:
+    """Register the state of a descriptor with the store.
+
+    Args:
+        store: The confirmed state.
+        descriptor: What the user says.
+        wanted: The same as a schema, see `wanted_schema`.
+        stored: What the store knows of the state; None if nothing.
+        operator: The operator's uid, for errors.
+        is_opening: No key is current. Only then may the type change: so every partition takes the new version, and
+            every stored value is migrated, in the same batch. (To switch TTL on is no such change: nothing is migrated,
+            and all partitions come to the same version, sooner or later.)
+
+    Raises:
+        IncompatibleError: the stored state cannot become the declared one; names the operator, the state, both schemas
+            and the ways out.
+        InvalidRequestError: the type changes while a key is current; or what `migrate` returned does not fit the type.
+    """
+    if stored is None:
+        store.register(wanted)
+        return Declared(wanted, migrated=False)
+    stored_type = unstamped(type_of(stored.value_type))
+    migrate = descriptor.migration_from(stored_type)
+    decision = change(stored, wanted, descriptor.defaults, operator, migrates=migrate is not None)
+    if decision.is_new_version and stored_type != descriptor.stored_type and not is_opening:
+        raise InvalidRequestError(
+            f"the type of state {wanted.name!r} has changed: ask for it in open(), before any row is processed",
+            operator=operator,
+        )
+    if decision.migrates and migrate is not None:
+        store.register(decision.schema, stored_migration(descriptor, stored_type, migrate, operator))
+    else:
+        store.register(decision.schema)
+    return Declared(decision.schema, migrated=decision.migrates)
+
+
+def rewrite(overlay: Overlay[Any]) -> None:
+    """Put every confirmed value again, as pending."""
+    pending = overlay.pending
+    if isinstance(overlay, ValueOverlay):
+        for key_group, key, value in overlay.table.items():
+            pending[key_group][key] = value
+    elif isinstance(overlay, MapOverlay):
+        for key_group, key, map_key, value in overlay.table.items():
+            pending[key_group].setdefault(key, {})[map_key] = value
+    elif isinstance(overlay, ListOverlay):
+        for key_group, key, elements in overlay.table.items():
+            overlay.replace(key_group, key, elements)
+    else:
+        raise InvariantError(f"values of state {overlay.schema.name!r} cannot be put again")
+
+
+def overlay_of(store: WorkingStore, schema: StateSchema, operator: str) -> Overlay[Any]:
+    """An overlay of a state that is stored. Raises `InvalidRequestError` for timers."""
+    if schema.kind in VALUE_LIKE:
+        return ValueOverlay(schema, store.value_table(schema))
+    if schema.kind == LIST:
+        return ListOverlay(schema, store.list_table(schema))
+    if schema.kind == MAP:
+        return MapOverlay(schema, store.map_table(schema))
+    raise _not_removable(schema.name, operator)
+
+
+def remove_all(overlay: Overlay[Any], operator: str) -> None:
+    """Remove every value, as pending. Raises `InvalidRequestError` for timers."""
+    if isinstance(overlay, ValueOverlay):
+        remove = overlay.remove
+    elif isinstance(overlay, MapOverlay | ListOverlay):
+        remove = overlay.remove_all
+    else:
+        raise _not_removable(overlay.schema.name, operator)
+    for key_group, key in list(overlay.keys()):
+        remove(key_group, key)
+
+
+def _not_removable(name: str, operator: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"{name!r} holds timers, which cannot be removed as a state; delete them one by one", operator=operator
+    )
+
+
+def stored_migration(
+    descriptor: StateDescriptor, old: WireType, migrate: Callable[[Any], Any], operator: str
+) -> Callable[[Any], Any]:
+    """The user's function as one between stored forms."""
+    thaw, freeze, name = old.thaw, descriptor.stored_type.freeze, descriptor.name
+
+    def convert(stored: Any) -> Any:
+        made = migrate(thaw(stored))
+        if made is None:
+            problem = "migrate returned None; it must return a value for every value"
+            raise InvalidRequestError(f"state {name!r}: {problem}", operator=operator)
+        try:
+            return freeze(made)
+        except InvalidRequestError as error:
+            raise InvalidRequestError(f"state {name!r}: migrate: {error.message}", operator=operator) from error
+
+    return convert

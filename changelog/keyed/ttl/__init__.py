@@ -1,0 +1,1 @@
+"""TODO: one paragraph, and a table of what each module owns."""

@@ -1,0 +1,80 @@
+"""`Expiry`: what has expired in the current batch, and with which stamp the batch writes; one per state with TTL.
+
+Invariants: I5 (stamps come from the batch's time, its watermark and its rows, never from a clock).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from varve.changelog.types.stamped import STAMP_MIN, Stamped, StampedType
+from varve.changelog.api.ttl_config import StateVisibility, UpdateType
+
+if TYPE_CHECKING:
+    from varve.changelog.segments.batch_time import BatchTime, CurrentRow
+    from varve.changelog.api.ttl_config import StateTtlConfig
+    from varve.changelog.schema.ttl import TtlRecord
+    from varve.changelog.types.wire import WireType
+
+
+class Expiry:
+    """The time of one state. Handles read the attributes; `begin_batch` sets them."""
+
+    __slots__ = ("_lowest_ms", "_row", "_untimed_ms", "accesses", "expired_up_to_ms", "record")
+
+    def __init__(self, record: TtlRecord, row: CurrentRow | None, now: BatchTime) -> None:
+        """`row` is asked for event times; None if rows have none."""
+        self.record = record
+        self._row = row if record.time == "event" else None
+        self.accesses = 0
+        """How often handles were used since this was last set to 0."""
+        self.begin_batch(now)
+
+    def begin_batch(self, now: BatchTime) -> None:
+        """A new batch."""
+        clock = self.record.now_ms(now)
+        self.expired_up_to_ms = self.record.expired_up_to(now)
+        """Values with a stamp up to this one have expired."""
+        self._lowest_ms = STAMP_MIN if clock is None else clock
+        self._untimed_ms = now.time_ms if clock is None else clock
+
+    def stamp_ms(self) -> int:
+        """The stamp of what is written now.
+
+        Processing time: the batch's. Event time: the row's, but not before the watermark, or a late row would write
+        what has expired already. A row without event time has the watermark's, and before there is one, processing
+        time.
+        """
+        row = self._row
+        if row is None:
+            return self._untimed_ms
+        event_time = row.element_timestamp
+        return self._untimed_ms if event_time is None else max(event_time, self._lowest_ms)
+
+
+class StampingType(StampedType):
+    """Stamps the user's values as they are written."""
+
+    def __init__(self, inner: WireType, expiry: Expiry) -> None:
+        super().__init__(inner)
+        self._stamp_ms = expiry.stamp_ms
+        self._freeze_value = inner.freeze
+
+    def freeze(self, value: Any) -> Stamped:
+        return self._stamp_ms(), self._freeze_value(value)
+
+
+class ReadRules:
+    """How handles of a state treat what they read."""
+
+    __slots__ = ("refreshes", "shows_expired")
+
+    def __init__(self, config: StateTtlConfig | None) -> None:
+        """None: TTL is off; what expired while it was on stays hidden."""
+        self.refreshes = False
+        """A read renews the life of what it reads."""
+        self.shows_expired = False
+        """A read returns what has expired, once: it also removes it."""
+        if config is not None and config.is_enabled():
+            self.refreshes = config.get_update_type() is UpdateType.OnReadAndWrite
+            self.shows_expired = config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp

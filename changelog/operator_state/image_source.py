@@ -1,0 +1,46 @@
+"""Reading the images that a restore needs: verified, and each slice once, however many partitions share it.
+
+Invariants: I8 (CRC of every slice; an image must be of the operator that its reference says).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from varve.changelog.operator_state.image import decode_image
+from varve.storage.errors import CorruptDataError
+from varve.storage.transfer.slice_reader import read_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.changelog.operator_state.section import StateSection
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import ImageRef, ObjectSlice
+
+
+def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef, tuple[StateSection, ...]]:
+    """The sections of each image.
+
+    Raises:
+        MissingObjectError: an object is gone; names it.
+        CorruptDataError: a slice fails its CRC, or is not what its reference says.
+        IncompatibleError: written by a newer varve.
+    """
+    by_slice: dict[ObjectSlice, list[ImageRef]] = {}
+    for image in images:
+        by_slice.setdefault(image.data, []).append(image)
+    found: dict[ImageRef, tuple[StateSection, ...]] = {}
+    for place, data in read_slices(store, by_slice):
+        image = decode_image(data, place.name)
+        for ref in by_slice[place]:
+            if image.operator != ref.operator:  # the job may be another one, whose state this job began with
+                raise CorruptDataError(
+                    f"the image is of operator {image.operator!r} of job {image.job_id}, but is referred to as "
+                    f"{ref.operator!r}; see `varve verify JOB --repair`",
+                    object_name=place.name,
+                    operator=ref.operator,
+                    partition=ref.partition,
+                )
+            found[ref] = image.sections
+    return found

@@ -1,0 +1,101 @@
+"""List state of one instance of a function: the cells, and the user's handle."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from varve.changelog.api.state import ListState
+from varve.changelog.operator_state.section import StateSection, section_of
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.changelog.operator_state.section import SectionKind
+    from varve.changelog.types.wire import WireType
+
+T = TypeVar("T")
+
+
+class ListCells:
+    """The elements of one list state, as stored forms."""
+
+    def __init__(self, name: str, operator: str, kind: SectionKind, element_type: WireType) -> None:
+        self.name = name
+        self.kind: SectionKind = kind
+        self.operator = operator
+        self.element_type = element_type
+        self.stored: list[Any] = []
+        """Whoever changes it must `forget` the section."""
+        self._section: StateSection | None = None
+
+    @property
+    def types(self) -> tuple[None, WireType]:
+        """No map key, and the element's type."""
+        return None, self.element_type
+
+    def section(self) -> StateSection | None:
+        """The state as it is now; None if it is empty."""
+        if self._section is None and self.stored:
+            wire = list(map(self.element_type.to_wire, self.stored))
+            self._section = section_of(self.name, self.kind, wire, self.element_type.type_string())
+        return self._section
+
+    def remember(self, section: StateSection) -> None:
+        """The state is what this section says, if it is of the state's type."""
+        if section.value_type == self.element_type.type_string():
+            self._section = section
+
+    def forget(self) -> None:
+        """The state changes."""
+        self._section = None
+
+
+class OperatorListState(ListState[T]):
+    """The user's handle."""
+
+    __slots__ = ("_cells", "_freeze", "_immutable", "_thaw")
+
+    def __init__(self, cells: ListCells) -> None:
+        self._cells = cells
+        self._immutable = cells.element_type.immutable
+        self._freeze = cells.element_type.freeze
+        self._thaw = cells.element_type.thaw
+
+    def get(self) -> list[T]:
+        stored = self._cells.stored
+        return list(stored) if self._immutable else list(map(self._thaw, stored))
+
+    def add(self, value: T) -> None:
+        self.add_all((value,))
+
+    def add_all(self, values: Sequence[T]) -> None:
+        stored = self._frozen(values)
+        if stored:
+            self._cells.forget()
+            self._cells.stored += stored
+
+    def update(self, values: Sequence[T]) -> None:
+        stored = self._frozen(values)
+        self._cells.forget()
+        self._cells.stored = stored
+
+    def clear(self) -> None:
+        self._cells.forget()
+        self._cells.stored = []
+
+    def _frozen(self, values: Sequence[T]) -> list[Any]:
+        """All or none."""
+        if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise self._refused(f"a list of values is needed, not {values!r}")
+        elements = list(values)
+        if any(element is None for element in elements):
+            raise self._refused("an element of a ListState cannot be None")
+        try:
+            return list(map(self._freeze, elements))
+        except InvalidRequestError as error:
+            raise self._refused(error.message) from error
+
+    def _refused(self, problem: str) -> InvalidRequestError:
+        return InvalidRequestError(f"state {self._cells.name!r}: {problem}", operator=self._cells.operator)

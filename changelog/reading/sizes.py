@@ -1,0 +1,55 @@
+"""How large the states of a store are, per key group, from the raw rows: nothing is decoded.
+
+Rows count as they are stored, so what has expired and is not removed yet counts; bytes are those of keys and values
+before compression.
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, prefix, successor
+from varve.changelog.segments.columns import TIMERS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+
+
+class GroupSize(NamedTuple):
+    """One state in one key group that has any of it."""
+
+    state: str
+    key_group: int
+    keys: int | None
+    """Keys that have state; None for timers, which are ordered by time."""
+    rows: int
+    size_bytes: int
+
+
+def group_sizes(store: RocksDBStore) -> Iterator[GroupSize]:
+    """The sizes of all states of a store, by state and key group."""
+    for state in store.states:
+        is_timers = state.schema.kind == TIMERS
+        for key_group in store.key_groups:
+            start = prefix(key_group, state.id)
+            keys = rows = size_bytes = 0
+            # The rows of one key stand side by side.
+            for _, of_key in groupby(store.scan(start, successor(start)), _timer if is_timers else _key):
+                keys += 1
+                for row, value in of_key:
+                    rows += 1
+                    size_bytes += len(row) + len(value)
+            if rows:
+                yield GroupSize(state.schema.name, key_group, None if is_timers else keys, rows, size_bytes)
+
+
+def _key(row: tuple[bytes, bytes]) -> bytes:
+    return row[0][PREFIX_BYTES : end_of(row[0], PREFIX_BYTES)]
+
+
+def _timer(_: tuple[bytes, bytes]) -> bytes:
+    return b""

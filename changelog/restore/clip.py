@@ -1,0 +1,215 @@
+"""A RocksDB store for any key-group range, from the snapshots that cover it: what a restore begins with.
+
+One snapshot of just this range is opened as it is, so its SST files stay shared with the tile. Otherwise, if one
+snapshot's rows are mostly wanted, it becomes the base: the other key groups are deleted from it, and the rows of the
+other snapshots are added. If none is, all wanted rows are copied. States are matched by name, ids may differ.
+
+Invariants: I5 (each key group comes from exactly one source, at the commit that the source must be at), I8 (whose state
+a directory holds, and its version, are checked against what the caller expects), I9 (until it is whole the directory
+carries a mark, with which it cannot be opened).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+from rocksdict import WriteBatch
+
+from varve.changelog.working_stores.rocksdb.bulk import SstBuilder
+from varve.changelog.working_stores.rocksdb.database import Database
+from varve.changelog.working_stores.rocksdb.keys import (
+    KEY_GROUP_END,
+    PREFIX_BYTES,
+    key_group_start,
+    prefix,
+    successor,
+)
+from varve.changelog.working_stores.rocksdb.metadata import (
+    MARKER_KEY,
+    STATES_KEY,
+    VERSION_KEY,
+    RegisteredState,
+    StoreVersion,
+    marker,
+)
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.rocksdb.registry import StateRegistry
+from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
+from varve.storage.format.records import ORIGIN, Link
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from pathlib import Path
+
+BASE_FRACTION: Final = 0.5
+"""A snapshot becomes the base if at least this part of its key groups is wanted."""
+_NEVER: Final = (1 << 63) - 1
+
+
+class SnapshotSource(NamedTuple):
+    """The state of key groups `[low, high)` after commit `at`: what a tile says."""
+
+    directory: Path | None
+    """A fetched snapshot, whose range may be larger; None: the state is empty. Moved or removed in the end."""
+    low: int
+    high: int
+    at: Link
+
+
+def open_clipped(
+    directory: Path,
+    sources: Sequence[SnapshotSource],
+    *,
+    operator: str,
+    key_type: str,
+    low: int,
+    high: int,
+    options: RocksDBOptions | None = None,
+) -> RocksDBStore:
+    """A store of key groups `[low, high)` in `directory`, which must not exist, on the same filesystem.
+
+    If the sources are at one commit, that is the store's version. Otherwise the oldest one is, `is_complete` is False,
+    and a replay with the sources' floors must follow (`varve.changelog.segments.replay`).
+
+    Args:
+        directory: Where the store is to be.
+        sources: Cover `[low, high)` exactly once; what they cover besides is left out.
+        operator: The operator's uid.
+        key_type: Type string of its keys.
+        low: First key group, inclusive.
+        high: Last key group, exclusive.
+        options: Memory, disk and threads; None for the defaults.
+
+    Raises:
+        CorruptDataError: a directory is damaged, or is not at the commit that it must be at.
+        IncompatibleError: a directory is of another operator or key type; or two snapshots hold a state of one name
+            with different types.
+    """
+    own = options or RocksDBOptions()
+    clipped = _clip(sources, low, high, operator)
+    filled = [_inspect(source, operator, key_type, own) for source in clipped if source.directory is not None]
+    if len(clipped) == 1 and filled and filled[0].key_groups == range(low, high):
+        filled[0].directory.rename(directory)
+        return RocksDBStore.open(directory, operator, key_type, low, high, own)
+    base = _base(filled)
+    if base is not None:
+        base.directory.rename(directory)
+    registry = StateRegistry(() if base is None else base.states, operator)
+    for snapshot in sorted(filled, key=lambda f: f.source.at.seq):
+        for state in snapshot.states:
+            registry.register(state.schema)
+    database = Database(directory, own, create=True)
+    try:
+        _put(database, {VERSION_KEY: StoreVersion(at=ORIGIN, complete_from=_NEVER)}, base)
+        _copy_rows(database, [snapshot for snapshot in filled if snapshot is not base], registry, own)
+        wanted = marker(operator, key_type, low, high)
+        _put(database, {MARKER_KEY: wanted, STATES_KEY: registry.states, VERSION_KEY: _version(clipped)})
+        for snapshot in filled:
+            shutil.rmtree(snapshot.directory, ignore_errors=True)
+        return RocksDBStore(database, wanted, own)
+    except BaseException:
+        database.close()
+        raise
+
+
+class _Snapshot(NamedTuple):
+    """A source that has rows, and what its directory says of itself."""
+
+    source: SnapshotSource
+    directory: Path
+    key_groups: range
+    states: tuple[RegisteredState, ...]
+    size_bytes: int
+
+    @property
+    def wanted_fraction(self) -> float:
+        """Which part of its key groups is wanted."""
+        return (self.source.high - self.source.low) / len(self.key_groups)
+
+
+def _clip(sources: Sequence[SnapshotSource], low: int, high: int, operator: str) -> list[SnapshotSource]:
+    """The parts of the sources within `[low, high)`, in order."""
+    parts = [s._replace(low=max(s.low, low), high=min(s.high, high)) for s in sources]
+    clipped = sorted((part for part in parts if part.low < part.high), key=lambda part: part.low)
+    edges = [low, *(part.high for part in clipped)]
+    if [part.low for part in clipped] != edges[:-1] or edges[-1] != high:
+        raise InvariantError(f"{[s[1:] for s in sources]} do not cover [{low}, {high}) once each", operator=operator)
+    return clipped
+
+
+def _inspect(source: SnapshotSource, operator: str, key_type: str, options: RocksDBOptions) -> _Snapshot:
+    """Check that a directory is what the source says."""
+    if source.directory is None:
+        raise InvariantError("no directory to inspect")
+    place = str(source.directory)
+    store = RocksDBStore.open_existing(source.directory, options, read_only=True)
+    try:
+        if (store.operator, store.key_type) != (operator, key_type):
+            raise IncompatibleError(
+                f"the snapshot is of operator {store.operator!r} with keys of {store.key_type}, not of {operator!r} "
+                f"with keys of {key_type}; give the operator another uid, or keep its key type",
+                operator=operator,
+                object_name=place,
+            )
+        held = store.key_groups
+        if store.version != source.at or not held.start <= source.low < source.high <= held.stop:
+            raise CorruptDataError(
+                f"the snapshot holds [{held.start}, {held.stop}) at {store.version}, not [{source.low}, "
+                f"{source.high}) at {source.at}; see `varve verify JOB --repair`",
+                operator=operator,
+                object_name=place,
+            )
+        size_bytes = sum(file.stat().st_size for file in source.directory.glob("*.sst"))
+        return _Snapshot(source, source.directory, held, store.states, size_bytes)
+    finally:
+        store.close()
+
+
+def _base(filled: Sequence[_Snapshot]) -> _Snapshot | None:
+    """The snapshot to build on: the one that brings most, if enough of it is wanted."""
+    fitting = [snapshot for snapshot in filled if snapshot.wanted_fraction >= BASE_FRACTION]
+    return max(fitting, key=lambda snapshot: snapshot.size_bytes * snapshot.wanted_fraction, default=None)
+
+
+def _put(database: Database, metadata: dict[bytes, object], base: _Snapshot | None = None) -> None:
+    """Write metadata and flush; delete what is outside of the wanted key groups of the base."""
+    batch = WriteBatch(raw_mode=True)
+    if base is not None:
+        batch.delete_range(key_group_start(0), key_group_start(base.source.low))
+        batch.delete_range(key_group_start(base.source.high), key_group_start(KEY_GROUP_END))
+    for key, record in metadata.items():
+        batch.put(key, msgspec.json.encode(record))
+    database.write(batch)
+    database.flush()
+
+
+def _copy_rows(
+    database: Database, snapshots: Sequence[_Snapshot], registry: StateRegistry, options: RocksDBOptions
+) -> None:
+    """Add the wanted rows of these snapshots, with the state ids of the registry. The database must be flushed."""
+    builder = SstBuilder(database.directory, options)
+    for snapshot in snapshots:
+        target_ids = {state.schema.name: state.id for state in registry.states}
+        ids = sorted((target_ids[state.schema.name], state.id) for state in snapshot.states)
+        copied = Database(snapshot.directory, options, create=False, read_only=True)
+        try:
+            for key_group in range(snapshot.source.low, snapshot.source.high):
+                for target_id, source_id in ids:
+                    start, target = prefix(key_group, source_id), prefix(key_group, target_id)
+                    for row, value in copied.scan(start, successor(start)):
+                        builder.add(target + row[PREFIX_BYTES:], value)
+        finally:
+            copied.close()
+        builder.finish()
+    if builder.files:
+        database.ingest(builder.files)
+
+
+def _version(clipped: Sequence[SnapshotSource]) -> StoreVersion:
+    """The version of what the sources make together."""
+    oldest = min((source.at for source in clipped), key=lambda at: at.seq)
+    newest = max(source.at.seq for source in clipped)
+    return StoreVersion(at=oldest, complete_from=newest if newest > oldest.seq else 0)

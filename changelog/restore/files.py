@@ -1,0 +1,152 @@
+"""The files of a RocksDB snapshot: telling what they are after writing, and fetching them for a restore.
+
+A snapshot is `CURRENT`, one `MANIFEST-*`, `rocksdict-config.json` and SST files; all but the SST files are small. An
+SST file never changes, and a later snapshot of the same store has it under the same name while it is part of the state.
+Two stores may use one name for different files: only name, size and CRC together say that a file is the same.
+
+Invariants: I8 (size and CRC of each fetched file are checked), I9 (a fetch that fails leaves nothing behind).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
+from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varve.storage.object_stores.local.errors import happened_not
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import SnapshotFile
+
+DOWNLOADS: Final = DownloadPolicy()
+"""For those whom nobody has told how much to download at the same time."""
+# Not part of the state: the lock, the info log, RocksDB's own record of its options (we open with ours).
+_LEFT_OUT: Final = ("LOCK", "LOG", "IDENTITY", "OPTIONS-")
+
+
+class LocalFile(NamedTuple):
+    """A file of a snapshot on local disk."""
+
+    file: str
+    path: Path
+    size_bytes: int
+    crc32: int
+
+
+class FileChecksums:
+    """CRCs of files that are hard links of each other are computed once; for the snapshots of one store."""
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, int, int, int], int] = {}
+
+    def crc32(self, path: Path) -> int:
+        """The CRC-32 of a file that never changes."""
+        status = path.stat()
+        identity = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
+        if identity not in self._known:
+            self._known[identity] = file_crc32(path)
+        return self._known[identity]
+
+
+def describe_snapshot(directory: Path, checksums: FileChecksums | None = None) -> tuple[LocalFile, ...]:
+    """The files of a snapshot that belong to the state, by name.
+
+    Args:
+        directory: What `WorkingStore.write_snapshot` wrote.
+        checksums: What is known from earlier snapshots of the same store.
+    """
+    known = checksums or FileChecksums()
+    found: list[LocalFile] = []
+    for path in sorted(directory.iterdir()):
+        size_bytes = path.stat().st_size
+        # The write-ahead log is off, so its file is empty; one that is not would be state.
+        if path.name.startswith(_LEFT_OUT) or (path.suffix == ".log" and size_bytes == 0):
+            continue
+        found.append(LocalFile(path.name, path, size_bytes, known.crc32(path)))
+    if not any(file.file == "CURRENT" for file in found):
+        raise InvalidRequestError("the directory is not a RocksDB snapshot", object_name=str(directory))
+    return tuple(found)
+
+
+def fetch_snapshot(
+    store: ObjectStore, files: Sequence[SnapshotFile], directory: Path, policy: DownloadPolicy = DOWNLOADS
+) -> None:
+    """Fetch a snapshot into `directory`, which must not exist; see `fetch_snapshots`."""
+    fetch_snapshots(store, [(files, directory)], policy)
+
+
+def check_file(store: ObjectStore, file: SnapshotFile) -> None:
+    """Fetch one file to see whether it is whole. Raises as `fetch_snapshots`."""
+    with TemporaryDirectory(prefix="varve-") as scratch:
+        fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
+
+
+def fetch_snapshots(
+    store: ObjectStore,
+    wanted: Sequence[tuple[Sequence[SnapshotFile], Path]],
+    policy: DownloadPolicy = DOWNLOADS,
+    reuse: Sequence[Path] = (),
+) -> int:
+    """Fetch several snapshots at the same time, each into a directory that must not exist.
+
+    Args:
+        store: Where the files are.
+        wanted: The files of a snapshot, and the directory to make.
+        policy: How much at the same time.
+        reuse: Directories of older states: SST files in them that are the wanted ones are linked, not downloaded. They
+            may be in use meanwhile.
+
+    Returns:
+        How many bytes were not downloaded, because they were there.
+
+    Raises:
+        MissingObjectError, CorruptDataError: names the object; the directories are then removed.
+    """
+    for file in (file for files, _ in wanted for file in files):
+        if "/" in file.file or file.file in ("", ".", ".."):
+            raise CorruptDataError(f"a snapshot lists a file called {file.file!r}", object_name=file.name)
+    try:
+        missing: list[WantedFile] = []
+        reused_bytes = 0
+        for files, directory in wanted:
+            try:
+                directory.mkdir(parents=True)
+            except OSError as error:
+                raise happened_not(error, f"making {directory} for a snapshot") from error
+            for file in files:
+                path = directory / file.file
+                if any(_is_linked(old / file.file, path, file) for old in reuse):
+                    reused_bytes += file.size_bytes
+                else:
+                    missing.append(WantedFile(file.name, path, file.size_bytes, file.crc32, _never_changes(path)))
+        download(store, missing, policy)
+    except BaseException:
+        for _, directory in wanted:
+            shutil.rmtree(directory, ignore_errors=True)
+        raise
+    return reused_bytes
+
+
+def _is_linked(old: Path, path: Path, file: SnapshotFile) -> bool:
+    """Whether the old file is the wanted one, and now is at `path` as well."""
+    if not _never_changes(old):
+        return False
+    try:
+        if old.stat().st_size != file.size_bytes or file_crc32(old) != file.crc32:
+            return False
+        os.link(old, path)
+    except OSError:  # not there, or on another filesystem
+        return False
+    return True
+
+
+def _never_changes(path: Path) -> bool:
+    """Whether a store that is opened on it never writes to the file: it only deletes its name."""
+    return path.suffix == ".sst"

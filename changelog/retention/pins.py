@@ -1,0 +1,179 @@
+"""Pins: a reader, a savepoint copy or another job keeps a commit complete while it needs it (design 7a, PIN).
+
+A pin is written first and the head is read afterwards. A collector reads the head first and the pins afterwards. So
+either it sees the pin, or it works with a `keep_from` that the pin's owner has already found to be low enough (I7).
+
+What only a pin keeps can be pinned, too: by the pin of an older commit whose owner has said that it is checked, and
+which is still there after the new one was written. A collector that listed the pins before has seen the older one, or
+works with a cut that its owner has found to be low enough.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.storage.format import layout
+from varve.storage.object_stores.backoff import Backoff
+from varve.changelog.chain.reader import in_parallel
+from varve.changelog.chain.cut import cut_of
+from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
+from varve.storage.format.records import Pin, decode_record, encode_record
+
+if TYPE_CHECKING:
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.changelog.chain.cut import Cut
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit
+
+PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
+
+
+def create_pin(
+    reader: ChainReader, commit: Commit, holder: str, clock: Clock, tokens: TokenSource, *, for_others: bool = False
+) -> Pin:
+    """Keep everything that `commit` needs until `release_pin`.
+
+    Args:
+        reader: Of the job's chain.
+        commit: What to keep.
+        holder: For people: who needs it, and why.
+        clock: For the creation time and pauses.
+        tokens: For the pin's name.
+        for_others: Others may pin what only this pin keeps; costs a second PUT.
+
+    Raises `DidNotHappenError` if the commit was truncated before it was pinned: take a newer one.
+    """
+    pin = Pin(
+        token=tokens.token(),
+        holder=holder,
+        needs_from=commit.needs_from,
+        commit=commit.link,
+        created_ms=clock.now_ms(),
+    )
+    try:
+        _put(reader, pin, clock)
+        _check(reader, commit, pin)
+        if for_others:
+            pin = msgspec.structs.replace(pin, is_checked=True)
+            _put(reader, pin, clock)
+    except VarveError:
+        release_pin(reader, pin, clock)
+        raise
+    return pin
+
+
+def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
+    """Raise `DidNotHappenError` if the commit was not complete when its pin was written."""
+    head = reader.head(commit.seq)
+    if head is not None and cut_of(head).is_complete(commit):
+        return
+    if any(_keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
+        return
+    raise DidNotHappenError(
+        f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
+        f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; choose a newer checkpoint",
+        batch=commit.batch,
+    )
+
+
+def _keeps(pin: Pin, commit: Commit) -> bool:
+    """Whether a pin keeps this commit for sure: it is checked, and of an older commit, or this one."""
+    return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
+
+
+class Kept(NamedTuple):
+    """What says which commits are complete for sure, so that one can go back to them and pin them.
+
+    That is less than a collector leaves alone because of the pins: everything from their `needs_from` on, also what was
+    garbage already when the pins were written, such as the bases of commits before the pinned one.
+    """
+
+    cut: Cut
+    """The head's."""
+    pins: tuple[Pin, ...]
+    """Listed after the head was read."""
+
+    @property
+    def complete_from(self) -> int:
+        """No commit of a lower seq is complete."""
+        checked = (pin.commit.seq for pin in self.pins if pin.is_checked)
+        return min((self.cut.complete_from, *checked))
+
+    def is_complete(self, commit: Commit) -> bool:
+        """Whether everything is kept that a restore of the commit reads."""
+        return self.cut.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)
+
+
+def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:
+    """Let go of what the pin keeps. Doing it twice is fine. A pin that cannot be deleted only keeps too much."""
+    for pause_s in PIN_BACKOFF.pauses():
+        clock.sleep(pause_s)
+        try:
+            reader.store.delete([layout.pin(pin.token)])
+        except RetryableError:
+            continue
+        return
+
+
+class ListedPin(NamedTuple):
+    """A pin, or what is wrong with it."""
+
+    name: str
+    """What its holder calls it: the pin's token."""
+    pin: Pin | CorruptDataError
+
+
+def list_pins(reader: ChainReader) -> tuple[Pin, ...]:
+    """All pins. Raises `CorruptDataError` if one cannot be read: then nothing may be deleted."""
+    found: list[Pin] = []
+    for one in list_all_pins(reader):
+        if isinstance(one.pin, CorruptDataError):
+            raise one.pin
+        found.append(one.pin)
+    return tuple(found)
+
+
+def list_all_pins(reader: ChainReader) -> tuple[ListedPin, ...]:
+    """All pins, damaged ones included."""
+    names = [meta.name for meta in reader.store.list(layout.PINS)]
+    found = in_parallel(partial(_listed, reader.store), names)
+    return tuple(one for one in found if one is not None)
+
+
+def _listed(store: ObjectStore, object_name: str) -> ListedPin | None:
+    name = layout.text_of(object_name)
+    try:
+        return ListedPin(name, decode_record(store.get(object_name), Pin, object_name))
+    except MissingObjectError:
+        return None
+    except CorruptDataError as error:
+        return ListedPin(name, _damaged(name, error))
+
+
+def _damaged(name: str, error: CorruptDataError) -> CorruptDataError:
+    damaged = CorruptDataError(
+        f"the pin cannot be read ({error.message}), and nothing is deleted as long as it is there, for nobody knows "
+        "what it keeps; when no reader is left that may have made it, `varve pins release JOB "
+        f"{name} --damaged` removes it",
+        **error.context,
+    )
+    damaged.__cause__ = error
+    return damaged
+
+
+def _put(reader: ChainReader, pin: Pin, clock: Clock) -> None:
+    """PUT, repeated while it fails: the same bytes under a name of one's own."""
+    last: RetryableError | None = None
+    for pause_s in PIN_BACKOFF.pauses():
+        clock.sleep(pause_s)
+        try:
+            reader.store.put(layout.pin(pin.token), encode_record(pin))
+        except RetryableError as error:
+            last = error
+            continue
+        return
+    raise DidNotHappenError(f"the pin could not be written; try again ({last})", object_name=layout.pin(pin.token))

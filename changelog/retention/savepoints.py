@@ -1,0 +1,233 @@
+"""Savepoints: checkpoints under names, kept until somebody deletes them (docs/formats/savepoints.md). Thin I/O.
+
+A native savepoint names every object that a restore reads, and a collector keeps just these, not the log after them.
+Made in this order: a pin, then the head (the pin counts), then the manifest, then the pin goes. A collector reads the
+head, then the pins, then the savepoints: it sees the pin or the manifest, or it works with a `keep_from` that was low
+enough. What takes long, a copy, works under a *hold*: a native savepoint under a name of its own.
+
+Invariants: I7 (above), I8 (a savepoint that cannot be read stops every collection).
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.storage.format import layout
+from varve.changelog.chain.reader import in_parallel
+from varve.storage.transfer.claim import claim
+from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.changelog.retention.pins import create_pin, release_pin
+from varve.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
+from varve.changelog.retention.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit
+
+
+LIST_TRIES: Final = 16
+"""LISTs of savepoints before giving up; each that differs means that somebody made or deleted one."""
+
+
+def create_native(
+    reader: ChainReader, commit: Commit, name: str, *, job: str, holder: str, clock: Clock, tokens: TokenSource
+) -> Savepoint:
+    """A native savepoint of a commit, or a hold.
+
+    Args:
+        reader: Of the job's chain.
+        commit: What to keep.
+        name: A free name, checked by the caller, or of `layout.hold_name`.
+        job: Name of the job, for people.
+        holder: For people: who needs it.
+        clock: For the creation time and pauses.
+        tokens: For the savepoint's own.
+
+    Raises:
+        DidNotHappenError: the commit was truncated meanwhile; take a newer one.
+        InvalidRequestError: there is a savepoint of that name.
+    """
+    pin = create_pin(reader, commit, f"savepoint {name}", clock, tokens)
+    try:
+        view = reader.load_line(commit.link, commit.max_parallelism).view
+        savepoint = Savepoint(
+            token=tokens.token(),
+            name=name,
+            format="native",
+            job=job,
+            commit=bare(commit),
+            objects=objects_of(view, SnapshotReader(reader.store, reader.job_id)),
+            holder=holder,
+            created_ms=clock.now_ms(),
+        )
+        publish_savepoint(reader.store, savepoint, clock)
+    finally:
+        release_pin(reader, pin, clock)
+    return savepoint
+
+
+def publish_savepoint(store: ObjectStore, savepoint: Savepoint, clock: Clock) -> None:
+    """Write the manifest. Raises `InvalidRequestError` if the name is taken."""
+    name = layout.savepoint(savepoint.name)
+    if not claim(store, name, encode_record(savepoint), savepoint.token, clock).won:
+        raise InvalidRequestError(
+            f"there is a savepoint {savepoint.name!r} already; choose another name, or delete it first",
+            job=savepoint.job,
+            object_name=name,
+        )
+
+
+def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
+    """A savepoint of the job whose root the store is at. Raises `InvalidRequestError` if there is none."""
+    found = _find(store, layout.savepoint(name))
+    if found is None:
+        raise _no_savepoint(store, name)
+    return found
+
+
+def _no_savepoint(store: ObjectStore, name: str) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"there is no savepoint {name!r} at {store.url}; see `varve savepoint list`",
+        object_name=layout.savepoint(name),
+    )
+
+
+def list_savepoints(store: ObjectStore) -> tuple[Savepoint, ...]:
+    """All savepoints, holds included, by name.
+
+    While it is read, one may pass on what it keeps to another: a copy to its result, a savepoint to a hold. So the list
+    is read until it stays the same, and the last of a line of such is never missed (I7).
+
+    Raises:
+        CorruptDataError: one cannot be read.
+        DidNotHappenError: they changed all the time; try again.
+    """
+    before: list[tuple[str, str | None]] | None = None
+    for _ in range(LIST_TRIES):
+        names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
+        listed = list(zip(names, in_parallel(partial(_find, store), names), strict=True))
+        tokens = [(name, found and found.token) for name, found in listed]  # a name may be another savepoint's by now
+        if tokens == before:
+            return tuple(found for _, found in listed if found is not None)
+        before = tokens
+    raise DidNotHappenError("the savepoints changed all the time while they were listed; try again")
+
+
+class ListedSavepoint(NamedTuple):
+    """A savepoint, or what is wrong with its manifest."""
+
+    name: str
+    savepoint: Savepoint | CorruptDataError
+
+
+def list_all_savepoints(store: ObjectStore) -> tuple[ListedSavepoint, ...]:
+    """All savepoints, by name, holds and damaged ones included; for people."""
+    names = [meta.name for meta in store.list(layout.SAVEPOINTS)]
+    listed = zip(names, in_parallel(partial(_find_or_error, store), names), strict=True)
+    return tuple(ListedSavepoint(layout.text_of(name), found) for name, found in listed if found is not None)
+
+
+def _find_or_error(store: ObjectStore, name: str) -> Savepoint | CorruptDataError | None:
+    try:
+        return _find(store, name)
+    except CorruptDataError as error:
+        return error
+
+
+def _find(store: ObjectStore, name: str) -> Savepoint | None:
+    try:
+        return decode_record(store.get(name), Savepoint, name)
+    except MissingObjectError:
+        return None
+    except CorruptDataError as error:
+        raise CorruptDataError(
+            f"the savepoint cannot be read ({error.message}), and nothing is deleted as long as it is there, for "
+            "nobody knows what it keeps; bring the object back from a copy, or give the savepoint up: `varve savepoint "
+            f"delete JOB {layout.text_of(name)} --damaged`",
+            **error.context,
+        ) from error
+
+
+def hold_savepoint(
+    store: ObjectStore, savepoint: Savepoint, name: str, holder: str, clock: Clock, token: str
+) -> Savepoint:
+    """A hold of what a native savepoint keeps. Raises `InvalidRequestError` if that is deleted meanwhile."""
+    hold = msgspec.structs.replace(savepoint, token=token, name=name, holder=holder, created_ms=clock.now_ms())
+    publish_savepoint(store, hold, clock)
+    try:
+        if read_savepoint(store, savepoint.name).token == savepoint.token:
+            return hold
+    except InvalidRequestError:
+        pass
+    release_savepoint(store, hold)
+    raise InvalidRequestError(f"savepoint {savepoint.name!r} was deleted; choose another one", job=savepoint.job)
+
+
+def release_clone(source: ObjectStore, job_id: str) -> int:
+    """Let go of everything that is held in `source` for the clone with this id; how many holds there were."""
+    held = [meta.name for meta in source.list(layout.savepoint(layout.clone_hold_name(job_id, "")))]
+    source.delete(held)
+    return len(held)
+
+
+def delete_savepoint(store: ObjectStore, name: str) -> Savepoint:
+    """Forget a savepoint; what only it needed is collected. Errors as `read_savepoint`."""
+    savepoint = read_savepoint(store, name)
+    release_savepoint(store, savepoint)
+    return savepoint
+
+
+def delete_damaged_savepoint(store: ObjectStore, name: str) -> None:
+    """Forget a savepoint whose manifest need not be readable; what only it needed is collected, its files as well.
+
+    Raises `InvalidRequestError` if there is none.
+    """
+    object_name = layout.savepoint(name)
+    if all(meta.name != object_name for meta in store.list(object_name)):
+        raise _no_savepoint(store, name)
+    store.delete([object_name])
+
+
+def release_savepoint(store: ObjectStore, savepoint: Savepoint) -> None:
+    """Delete the manifest, then the files of its own. Doing it twice is fine."""
+    store.delete([layout.savepoint(savepoint.name)])
+    if files := own_files(savepoint):
+        store.delete(files)
+
+
+def own_files(savepoint: Savepoint) -> list[str]:
+    """Names of the files that belong to the savepoint alone; a native one has none."""
+    files = {file.name for file in (*savepoint.files, *savepoint.tables)}
+    return sorted(files | {image.data.name for image in savepoint.images})
+
+
+def bare(commit: Commit) -> Commit:
+    """What a commit says besides the names of objects."""
+    return msgspec.structs.replace(
+        commit, parent=ORIGIN, parts=(), tiles=(), floors=(), full=commit.link, path=(), log=(), images=(), line=()
+    )
+
+
+def objects_of(view: LineView, snapshots: SnapshotReader) -> tuple[str, ...]:
+    """Every object that a restore of the view's commit reads, in order. Errors as `SnapshotReader.read`."""
+    entries = {link.seq for link in (view.full, *view.path, view.base)}
+    names = {layout.chain(seq) for seq in entries}
+    names |= {ref.data.name for ref in (*view.segments, *view.images)}
+    for tile in view.tiles:
+        names |= {file.name for file in tile.files}
+        if tile.snapshot is not None:
+            descriptor = snapshots.read(layout.SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot))
+            if descriptor.status != "published":
+                raise CorruptDataError(
+                    f"snapshot {tile.snapshot} of {tile.operator} was given up; choose another checkpoint",
+                    object_name=layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot),
+                )
+            names.add(layout.snapshot(tile.operator, tile.low, tile.high, tile.snapshot))
+            names |= {file.name for file in descriptor.files}
+    return tuple(sorted(names))

@@ -1,0 +1,174 @@
+"""Publishing snapshot descriptors and reading them (design 7a, ADOPT). Thin I/O.
+
+Rules for who builds a snapshot: its number is `next_number`; its files are uploaded under
+`snapdata/<op>/<lo>-<hi>/<number>-<uid>/`, or are named by the descriptor of the tile that it is built on, and by no
+other; then the descriptor is published. Whoever loses the number has built garbage and begins again.
+
+Invariants: I7 (a number is claimed once; descriptors never change), I8.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.format import layout
+from varve.changelog.commit.adopt_decision import tile_snapshots
+from varve.changelog.chain.reader import in_parallel
+from varve.storage.transfer.claim import claim
+from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.format.layout import SnapshotName
+from varve.storage.format.records import SnapshotDescriptor, decode_record, encode_record
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.storage.clock import Clock
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import SnapshotFloor
+
+
+_log: Final = logging.getLogger(__name__)
+
+
+class Publication(NamedTuple):
+    """The outcome of publishing."""
+
+    won: bool
+    other: SnapshotDescriptor | None
+    """Who has the number instead: another snapshot, or the mark that it was given up."""
+
+
+def descriptor_name(d: SnapshotDescriptor | SnapshotName) -> str:
+    """The object of a descriptor."""
+    return layout.snapshot(d.operator, d.low, d.high, d.number)
+
+
+def next_number(floors: Iterable[SnapshotFloor], listed: Iterable[SnapshotName], wanted: SnapshotName) -> int:
+    """The number for the next snapshot of `wanted`'s operator and range: above its floor and all that are listed."""
+    key = wanted[:3]
+    taken = [f.number for f in floors if (f.operator, f.low, f.high) == key]
+    taken += [n.number for n in listed if (n.operator, n.low, n.high) == key]
+    return max(taken, default=0) + 1
+
+
+def publish(store: ObjectStore, descriptor: SnapshotDescriptor, clock: Clock) -> Publication:
+    """Claim the descriptor's number. Raises `MayHaveHappenedError` if the storage gives no clear answer."""
+    name = descriptor_name(descriptor)
+    outcome = claim(store, name, encode_record(descriptor), descriptor.token, clock)
+    if outcome.won:
+        return Publication(won=True, other=None)
+    other = decode_record(outcome.body, SnapshotDescriptor, name) if outcome.body else None
+    return Publication(won=False, other=other)
+
+
+def list_snapshots(store: ObjectStore, operator: str | None = None) -> tuple[SnapshotName, ...]:
+    """The names of all descriptors, aborted ones included, of one operator or of all."""
+    prefix = layout.SNAPSHOTS if operator is None else layout.snapshot(operator, 0, 0, 0).rsplit("/", 2)[0] + "/"
+    return tuple(layout.snapshot_name(meta.name) for meta in store.list(prefix))
+
+
+class SnapshotReader:
+    """Reads descriptors and remembers them, since they never change; for one thread at a time."""
+
+    def __init__(self, store: ObjectStore, job_id: str) -> None:
+        """`store` is rooted at `<root>/<job>`."""
+        self._store = store
+        self._job_id = job_id
+        self._known: dict[SnapshotName, SnapshotDescriptor] = {}
+        self._said: set[SnapshotName] = set()
+
+    def candidates(self, floors: Sequence[SnapshotFloor]) -> tuple[SnapshotDescriptor, ...]:
+        """All descriptors whose number is above their range's floor, aborted ones included: one LIST, one GET each.
+
+        One that is damaged is left out, and said once: it can never be adopted, and the next snapshot has a higher
+        number.
+        """
+        floor_of = {(f.operator, f.low, f.high): f.number for f in floors}
+        listed = list_snapshots(self._store)
+        self._forget_all_but(listed)
+        return self.readable([n for n in listed if n.number > floor_of.get(n[:3], 0)])
+
+    def tile_snapshots(self, view: LineView) -> dict[SnapshotName, SnapshotDescriptor]:
+        """The descriptors that the view's tiles name; those that are gone or damaged are left out, and said once.
+
+        The next snapshot of such a tile may be adopted if all of its files are its own.
+        """
+        wanted = tile_snapshots(view)
+        found = {SnapshotName(d.operator, d.low, d.high, d.number): d for d in self.readable(wanted)}
+        for name in wanted:
+            if name not in found:
+                self._say(name, "the base of the job is gone or damaged: `varve verify --repair` says what can be done")
+        return found
+
+    def tile_files(self, view: LineView) -> dict[SnapshotName, frozenset[str]]:
+        """The object names in the descriptors of `tile_snapshots`."""
+        found = self.tile_snapshots(view)
+        return {name: frozenset(file.name for file in one.files) for name, one in found.items()}
+
+    def list_all(self) -> tuple[SnapshotDescriptor, ...]:
+        """Every descriptor that exists."""
+        listed = list_snapshots(self._store)
+        self._forget_all_but(listed)
+        return self.read_all(listed)
+
+    def read(self, wanted: SnapshotName) -> SnapshotDescriptor:
+        """One descriptor. Raises `MissingObjectError`, `CorruptDataError`, `IncompatibleError`."""
+        if wanted not in self._known:
+            self._known[wanted] = self._fetch(wanted)
+        return self._known[wanted]
+
+    def read_all(self, wanted: Sequence[SnapshotName]) -> tuple[SnapshotDescriptor, ...]:
+        """Those of the descriptors that still exist, in order."""
+        missing = [name for name in wanted if name not in self._known]
+        found = zip(missing, in_parallel(self._find, missing), strict=True)
+        self._known.update({name: d for name, d in found if d is not None})
+        return tuple(self._known[name] for name in wanted if name in self._known)
+
+    def readable(
+        self, wanted: Sequence[SnapshotName], damaged: list[SnapshotName] | None = None
+    ) -> tuple[SnapshotDescriptor, ...]:
+        """Those of the descriptors that exist and are not damaged, in order; `damaged` is given the others' names."""
+        missing = [name for name in wanted if name not in self._known]
+        for name, found in zip(missing, in_parallel(self._find_or_error, missing), strict=True):
+            if isinstance(found, CorruptDataError):
+                self._say(name, f"it is passed over: {found}")
+                if damaged is not None:
+                    damaged.append(name)
+            elif found is not None:
+                self._known[name] = found
+        return tuple(self._known[name] for name in wanted if name in self._known)
+
+    def _find_or_error(self, key: SnapshotName) -> SnapshotDescriptor | CorruptDataError | None:
+        try:
+            return self._find(key)
+        except CorruptDataError as error:
+            return error
+
+    def _say(self, key: SnapshotName, text: str) -> None:
+        if key not in self._said:
+            self._said.add(key)
+            _log.warning("snapshot %d of %s %d-%d: %s", key.number, key.operator, key.low, key.high, text)
+
+    def _forget_all_but(self, listed: Sequence[SnapshotName]) -> None:
+        """What is remembered is never more than what exists (I10)."""
+        self._known = {name: self._known[name] for name in listed if name in self._known}
+        self._said.intersection_update(listed)
+
+    def _find(self, key: SnapshotName) -> SnapshotDescriptor | None:
+        try:
+            return self._fetch(key)
+        except MissingObjectError:
+            return None
+
+    def _fetch(self, key: SnapshotName) -> SnapshotDescriptor:
+        name = layout.snapshot(*key)
+        found = decode_record(self._store.get(name), SnapshotDescriptor, name)
+        if (found.operator, found.low, found.high, found.number) != key or found.job_id != self._job_id:
+            raise CorruptDataError(
+                f"the descriptor is of snapshot {found.number} of {found.operator} {found.low}-{found.high}, job id "
+                f"{found.job_id}; repair or delete the object",
+                object_name=name,
+            )
+        return found

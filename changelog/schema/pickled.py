@@ -1,0 +1,72 @@
+"""Generic types: those of which a value, or a part of one, is pickled; and their refusal where a job allows none.
+
+Reading such a value runs code of whoever wrote it. With `pipeline.generic-types` off a state is refused by its type, as
+declared or as stored, before a value of it is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from varve.changelog.types.collections import MapType, PickledType, SequenceType
+from varve.changelog.types.composites import CompositeType
+from varve.changelog.segments.columns import type_of
+from varve.changelog.types.stamped import StampedType
+from varve.storage.errors import IncompatibleError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.changelog.api.descriptors import StateDescriptor
+    from varve.changelog.operator_state.section import StateSection
+    from varve.changelog.types.contract import TypeInformation
+    from varve.storage.format.records import StateSchema
+
+OPTION: Final = "pipeline.generic-types"
+
+
+def is_generic(kind: TypeInformation) -> bool:
+    """Whether values of this type, or parts of them, are pickled."""
+    if isinstance(kind, StampedType):
+        return is_generic(kind.inner)
+    if isinstance(kind, CompositeType):
+        return any(map(is_generic, kind.types))
+    if isinstance(kind, SequenceType):
+        return is_generic(kind.element)
+    if isinstance(kind, MapType):
+        return is_generic(kind.value)  # its keys have canonical bytes, which no pickle has
+    return isinstance(kind, PickledType)
+
+
+def refuse_declared(descriptor: StateDescriptor, operator: str) -> None:
+    """Raise `InvalidRequestError` if the state would be of a generic type."""
+    if is_generic(descriptor.stored_type):
+        raise InvalidRequestError(
+            f"state {descriptor.name!r} is declared as {descriptor.type_info}, whose values are pickled, but {OPTION} "
+            "is false; declare it with another type",
+            operator=operator,
+        )
+
+
+def refuse_stored(schemas: Iterable[StateSchema], operator: str) -> None:
+    """Raise `IncompatibleError` if a state is stored in a generic type, or values of an older version may be."""
+    for schema in schemas:
+        for value_type in (schema.value_type, *(version.value_type for version in schema.earlier)):
+            _refuse(schema.name, value_type, operator)
+
+
+def refuse_sections(sections: Iterable[StateSection], operator: str) -> None:
+    """The same of non-keyed states; raw state has no type."""
+    for section in sections:
+        if section.value_type:
+            _refuse(section.name, section.value_type, operator)
+
+
+def _refuse(name: str, value_type: str, operator: str) -> None:
+    if is_generic(type_of(value_type)):
+        raise IncompatibleError(
+            f"state {name!r} is stored as {value_type}, whose values are pickled, but {OPTION} is false; nothing of it "
+            "was read. Give the operator a new uid, which starts without it; or, if nobody else can have written the "
+            "storage, set the option to true, and give the state's descriptor another type and migrate=",
+            operator=operator,
+        )

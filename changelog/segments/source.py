@@ -1,0 +1,154 @@
+"""Reading the segments that a replay needs: ranged reads, several at once, checked against what refers to them.
+
+Reading runs ahead of the replay, and may begin before the replay can: while the snapshot is still being fetched.
+
+Invariants: I2, I5 (a segment must be of the operator, key groups and seqs that its reference says), I8 (CRC of every
+slice; a missing object is `MissingObjectError` with its name), I10 (bytes read ahead are bounded).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.changelog.segments.replay import FlooredSegment
+from varve.changelog.segments.segment import decode_segments
+from varve.storage.transfer.download import PART_BYTES
+from varve.storage.errors import CorruptDataError
+from varve.storage.transfer.slice_reader import plan_reads, read_slices
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator, Sequence
+    from concurrent.futures import Future
+
+    from varve.changelog.segments.segment import Segment
+    from varve.storage.transfer.download import DownloadPolicy
+    from varve.changelog.chain.view import ReplaySegment
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import SegmentRef
+
+READ_THREADS: Final = 8
+BYTES_AHEAD_MAX: Final = 64 << 20
+"""Bytes requested and not yet given out; one larger read goes alone."""
+
+
+class SegmentSource:
+    """Reads segments of one job from its store.
+
+    Args:
+        store: Rooted at `<root>/<job>`.
+        threads: Reads at the same time.
+        bytes_ahead_max: Bytes requested and not yet given out.
+    """
+
+    def __init__(self, store: ObjectStore, threads: int = READ_THREADS, bytes_ahead_max: int = BYTES_AHEAD_MAX) -> None:
+        self._store = store
+        self._threads = threads
+        self._bytes_ahead_max = bytes_ahead_max
+
+    @classmethod
+    def within(cls, policy: DownloadPolicy, store: ObjectStore) -> SegmentSource:
+        """A source that keeps the limits of a restore."""
+        return cls(store, policy.requests, policy.in_flight_bytes)
+
+    def read(self, wanted: Sequence[ReplaySegment]) -> Iterator[FlooredSegment]:
+        """The segments of these references, in order, with their floors.
+
+        Raises:
+            MissingObjectError: an object is gone; names it.
+            CorruptDataError: a slice fails its CRC, or is not what the reference says.
+            IncompatibleError: written by a newer varve.
+        """
+        with self.ahead(wanted) as segments:
+            yield from segments
+
+    @contextmanager
+    def ahead(self, wanted: Sequence[ReplaySegment]) -> Generator[Iterator[FlooredSegment]]:
+        """What `read` gives, of which reading begins now, as far as the limits allow."""
+        with ThreadPoolExecutor(self._threads, "varve-read") as pool:
+            try:
+                reads = _Reads(self._store, self._groups(wanted), pool, self._threads, self._bytes_ahead_max)
+                reads.begin()
+                yield reads.segments()
+            finally:
+                pool.shutdown(wait=True, cancel_futures=True)
+
+    def _groups(self, wanted: Sequence[ReplaySegment]) -> deque[tuple[ReplaySegment, ...]]:
+        """What shares a ranged read."""
+        rest = iter(wanted)
+        bytes_max = min(PART_BYTES, self._bytes_ahead_max)
+        return deque(
+            tuple(islice(rest, len(group))) for group in plan_reads([one.ref.data for one in wanted], bytes_max)
+        )
+
+
+class _Read(NamedTuple):
+    size_bytes: int
+    segments: Future[list[FlooredSegment]]
+
+
+class _Reads:
+    """The reads of one replay, in order; some of them run."""
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        waiting: deque[tuple[ReplaySegment, ...]],
+        pool: ThreadPoolExecutor,
+        at_once: int,
+        bytes_max: int,
+    ) -> None:
+        self._store = store
+        self._waiting = waiting
+        self._pool = pool
+        self._at_once = at_once
+        self._bytes_max = bytes_max
+        self._running: deque[_Read] = deque()
+        self._running_bytes = 0
+
+    def begin(self) -> None:
+        """Ask for what the limits allow."""
+        while self._waiting and len(self._running) < self._at_once:
+            size_bytes = sum(one.ref.data.length for one in self._waiting[0])
+            if self._running_bytes and self._running_bytes + size_bytes > self._bytes_max:
+                return
+            read = self._pool.submit(_read_group, self._store, self._waiting.popleft())
+            self._running.append(_Read(size_bytes, read))
+            self._running_bytes += size_bytes
+
+    def segments(self) -> Iterator[FlooredSegment]:
+        """All segments, in order."""
+        while self._running:
+            size_bytes, read = self._running.popleft()
+            found = read.result()
+            self._running_bytes -= size_bytes
+            self.begin()  # its thread is free
+            yield from found
+
+
+def _read_group(store: ObjectStore, group: Sequence[ReplaySegment]) -> list[FlooredSegment]:
+    """Read, verify and open; the rows are decoded by the replay."""
+    slices = read_slices(store, [one.ref.data for one in group])
+    found: list[FlooredSegment] = []
+    for one, (_, data) in zip(group, slices, strict=True):
+        for segment in decode_segments(data, one.ref.data.name, is_verified=True):
+            check_reference(segment, one.ref)
+            found.append(FlooredSegment(segment, one.floors))
+    return found
+
+
+def check_reference(segment: Segment, ref: SegmentRef) -> None:
+    """Raises `CorruptDataError` unless the segment is what the reference says."""
+    header = segment.header
+    same = (header.operator, header.low, header.high) == (ref.operator, ref.low, ref.high)
+    if not same or not ref.seq_first <= header.seq <= ref.seq_last:
+        raise CorruptDataError(
+            f"the segment is of operator {header.operator!r}, key groups [{header.low}, {header.high}), seq "
+            f"{header.seq}, but is referred to as {ref.operator!r}, [{ref.low}, {ref.high}), seqs {ref.seq_first} to "
+            f"{ref.seq_last}; see `varve verify JOB --repair`",
+            object_name=segment.name,
+            operator=ref.operator,
+        )

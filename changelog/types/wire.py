@@ -1,0 +1,186 @@
+"""Base of all types of varve: one value, its MessagePack form, and the two ways of keeping it.
+
+A subclass says how a value becomes its *plain* form (what MessagePack encodes) and back; this module makes the four
+forms of `TypeInformation` from that. An immutable type keeps the canonical Python object as its stored form, a mutable
+one keeps the wire bytes. Inside composites every element may be None, which is MessagePack's nil.
+
+Canonical: for hashable types equal values have equal wire bytes, whatever process or store made them (I5). MessagePack
+is self-delimiting, so no wire form is a prefix of another.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import pyarrow as pa
+
+from varve.changelog.types.contract import TypeInformation
+from varve.storage.errors import CorruptDataError, InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+TYPE_STRING_VERSION: Final = 1
+_SHORT_REPR: Final = reprlib.Repr()
+_SHORT_REPR.maxstring = _SHORT_REPR.maxother = 80
+
+encode: Final = msgspec.msgpack.Encoder().encode
+NIL: Final = b"\xc0"
+"""Wire form of None."""
+
+
+class WireType(TypeInformation):
+    """A type with a plain form. Subclasses are `ImmutableType` and `MutableType`."""
+
+    packs_itself: bool = False
+    """True: the stored form is the plain form."""
+    loads_itself: bool = False
+    """True: the plain form, once decoded, is the value."""
+
+    @abstractmethod
+    def notation(self) -> str:
+        """The type string without its version."""
+
+    @property
+    @abstractmethod
+    def wire_schema(self) -> Any:
+        """Annotation from which msgspec makes the decoder of the plain form."""
+
+    @abstractmethod
+    def dump(self, value: Any) -> Any:
+        """Plain form of a user's value (not None). Raises `InvalidRequestError`."""
+
+    @abstractmethod
+    def load(self, plain: Any) -> Any:
+        """The user's value of a decoded plain form (not None); fresh if mutable."""
+
+    def load_all(self, plain: Sequence[Any]) -> list[Any]:
+        """The same of many."""
+        return [self.load(one) for one in plain]
+
+    @abstractmethod
+    def arguments(self) -> tuple[Any, ...]:
+        """Constructor arguments that make an equal type."""
+
+    def type_string(self) -> str:
+        return f"{TYPE_STRING_VERSION}:{self.notation()}"
+
+    def reject(self, value: Any, why: str) -> InvalidRequestError:
+        """The error for a value that is not of this type."""
+        kind = type(value).__name__
+        return InvalidRequestError(
+            f"{_SHORT_REPR.repr(value)} (of type {kind}) is not a value of type {self.notation()}: {why}"
+        )
+
+    def corrupt(self, error: Exception) -> CorruptDataError:
+        """The error for bytes that are not a wire form of this type."""
+        return CorruptDataError(f"stored bytes are not a value of type {self.notation()}: {error}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WireType) and self.notation() == other.notation()
+
+    def __hash__(self) -> int:
+        return hash(self.notation())
+
+    def __repr__(self) -> str:
+        return self.notation()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.arguments()
+
+
+class ImmutableType(WireType):
+    """A type whose canonical values are kept as they are."""
+
+    immutable = True
+    hashable = True
+    canonical_test: str | None = None
+    """An expression that is true only if the value `{0}` is canonical, see `canonical_freezer`; None: there is none."""
+
+    def __init__(self) -> None:
+        self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode
+
+    def arguments(self) -> tuple[Any, ...]:
+        return ()
+
+    def pack(self, stored: Any) -> Any:
+        """Plain form of a stored form."""
+        return stored
+
+    def dump(self, value: Any) -> Any:
+        return self.pack(self.freeze(value))
+
+    def load(self, plain: Any) -> Any:
+        return plain
+
+    def thaw(self, stored: Any) -> Any:
+        return stored
+
+    def to_wire(self, stored: Any) -> bytes:
+        return encode(self.pack(stored))
+
+    def from_wire(self, data: bytes) -> Any:
+        try:
+            return self.load(self._decode(data))
+        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+            raise self.corrupt(error) from error
+
+
+class PlainType(ImmutableType):
+    """An immutable type whose values are their own MessagePack form."""
+
+    packs_itself = True
+    loads_itself = True
+
+    def to_wire(self, stored: Any) -> bytes:
+        return encode(stored)
+
+    def from_wire(self, data: bytes) -> Any:
+        try:
+            return self._decode(data)
+        except msgspec.MsgspecError as error:
+            raise self.corrupt(error) from error
+
+
+class MutableType(WireType):
+    """A type whose values are kept as wire bytes, so that changing an object never changes state."""
+
+    immutable = False
+    hashable = False
+
+    def __init__(self) -> None:
+        self._decode = msgspec.msgpack.Decoder(self.wire_schema).decode
+
+    def arguments(self) -> tuple[Any, ...]:
+        return ()
+
+    def freeze(self, value: Any) -> bytes:
+        return encode(self.dump(value))
+
+    def thaw(self, stored: bytes) -> Any:
+        try:
+            return self.load(self._decode(stored))
+        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+            raise self.corrupt(error) from error
+
+    def to_wire(self, stored: bytes) -> bytes:
+        return stored
+
+    def from_wire(self, data: bytes) -> bytes:
+        return data
+
+    @property
+    def arrow_type(self) -> pa.DataType:
+        return pa.binary()
+
+    def to_arrow(self, stored: Sequence[Any]) -> pa.Array[Any]:
+        return pa.array(stored, self.arrow_type)
+
+    def from_arrow(self, column: pa.Array[Any]) -> list[Any]:
+        return column.to_pylist()
+
+    def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
+        return column

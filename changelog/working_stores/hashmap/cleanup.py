@@ -1,0 +1,72 @@
+"""Cleaning up state with TTL in memory: `cleanup_incrementally`, and full snapshots without what has expired.
+
+Every access to a state pays for the check of a few values, wherever they are; the checks are made together, after the
+batch was answered. They go over the table again and again, key group by key group.
+
+Invariants: I5 (only what has expired for every later batch is removed, so the state reads as before; nothing is
+logged), I10 (the work is bounded by the accesses; the keys of one key group are copied at a time).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from varve.changelog.segments.columns import LIST
+from varve.changelog.schema.ttl import record_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.working_stores.cleanup import StateActivity
+    from varve.changelog.working_stores.hashmap.tables import HashMapTable
+    from varve.storage.format.records import StateSchema
+
+
+class HashMapCleanup:
+    """Where the checks of one table have come to."""
+
+    def __init__(self, table: HashMapTable[Any]) -> None:
+        self.table = table
+        """The table."""
+        self._keys: Iterator[tuple[int, Any]] = iter(())
+
+    def run(self, schema: StateSchema, now: BatchTime, activity: StateActivity) -> int:
+        """Check as many values as the accesses pay for, at most all; how many were removed."""
+        record = record_of(schema)
+        settings = None if record is None else record.cleanup.incremental
+        if record is None or settings is None:
+            return 0
+        uses = activity.accesses + (activity.records if settings.every_record else 0)
+        expired_up_to = record.expired_up_to(now)
+        budget, removed, rounds = uses * settings.size_entries, 0, 0
+        while budget > 0 and rounds <= 1:  # the rest of a round and one more see everything
+            for key_group, key in self._keys:
+                looked_at, gone = self.table.remove_values(key_group, key, lambda value: value[0] <= expired_up_to)
+                budget -= looked_at
+                removed += gone
+                if budget <= 0:
+                    break
+            else:
+                self._keys = self._round()
+                rounds += 1
+        return removed
+
+    def _round(self) -> Iterator[tuple[int, Any]]:
+        for key_group, cells in self.table.all_groups():
+            for key in list(cells):
+                yield key_group, key
+
+
+def without_expired(
+    schema: StateSchema, rows: Iterable[tuple[Any, ...]], now: BatchTime | None
+) -> Iterable[tuple[Any, ...]]:
+    """The rows of a table that a full snapshot holds; all of them unless the state's TTL says otherwise."""
+    record = record_of(schema)
+    if now is None or record is None or not record.cleanup.full_snapshot:
+        return rows
+    expired_up_to = record.expired_up_to(now)
+    if schema.kind == LIST:
+        kept = ((group, key, [e for e in elements if e[0] > expired_up_to]) for group, key, elements in rows)
+        return (row for row in kept if row[2])
+    return (row for row in rows if row[-1][0] > expired_up_to)

@@ -1,0 +1,177 @@
+"""From the columns of a replayed log to rows of RocksDB, without objects for what does not become a row.
+
+Keys and values are made as binary columns. Of several rows of a cell only the last is kept, and the rows are put in
+order of key, as `varve.changelog.working_stores.rocksdb.batch` does with those that it makes one by one.
+
+Invariants: I5 (the rows are those that `RowBuilder` makes of the lists of the same changes, in the same order).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from varve.changelog.segments.changes import Op
+from varve.changelog.segments.decoded_changes import DecodedChanges
+from varve.changelog.segments.columns import LIST, MAP, TIMERS, pc
+from varve.changelog.types.wire_columns import (
+    Column,
+    element_wires,
+    fixed_width,
+    joined,
+    parts_or_else,
+    timer_time_wires,
+)
+from varve.changelog.types.wire import NIL
+from varve.storage.errors import InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rocksdict import WriteBatch
+
+    from varve.changelog.segments.batch import Batch
+    from varve.changelog.segments.changes import StateChanges
+    from varve.changelog.working_stores.rocksdb.batch import StateForm
+
+ROWS_MIN: Final = 256
+"""Fewer rows of a state are made sooner one by one."""
+_ELEMENT: Final = "element"
+_ARROW: Final[Any] = pa
+
+
+def states_by_column(batches: Iterable[Batch]) -> frozenset[str]:
+    """The states whose changes in these batches, which are written together, may all be taken as columns."""
+    rows: dict[str, int] = {}
+    others: set[str] = set()
+    for batch in batches:
+        for change in batch.changes:
+            if not len(change):
+                continue
+            rows[change.schema.name] = rows.get(change.schema.name, 0) + len(change)
+            if batch.accepts is not None or not _has_plain_columns(change):
+                others.add(change.schema.name)
+    return frozenset(name for name, count in rows.items() if count >= ROWS_MIN and name not in others)
+
+
+def _has_plain_columns(change: StateChanges) -> bool:
+    """Whether these are columns of which each row stands for itself, so that nothing is cleared."""
+    if not isinstance(change, DecodedChanges):
+        return False
+    return change.schema.kind not in (MAP, LIST) or change.ops is None or Op.CLEAR not in change.ops
+
+
+class _Added(NamedTuple):
+    form: StateForm
+    change: DecodedChanges
+    seq: int
+    first: int
+
+
+class ColumnRows:
+    """The rows of one state that are written together."""
+
+    def __init__(self) -> None:
+        self._added: list[_Added] = []
+
+    def add(self, form: StateForm, change: DecodedChanges, seq: int, first: int) -> None:
+        """Take over changes; later ones replace what earlier ones left.
+
+        Args:
+            form: Of the state, at the version of these changes.
+            change: What was changed.
+            seq: Of the batch.
+            first: Position of the first row among the batch's rows of a list state.
+        """
+        self._added.append(_Added(form, change, seq, first))
+
+    def put_into(self, batch: WriteBatch) -> None:
+        """Add the rows to a write batch, in order of key.
+
+        Raises:
+            InvariantError: a key group is not one of the store's.
+        """
+        put, delete = batch.put, batch.delete
+        keys, values = self._rows()
+        for key, value in zip(keys.to_pylist(), values.to_pylist(), strict=True):
+            if value is None:
+                delete(key)
+            else:
+                put(key, value)
+
+    def _rows(self) -> tuple[Column, Column]:
+        """Keys, distinct and ascending, and values, null for what is to be deleted."""
+        runs = [(form, _together(list(run))) for form, run in groupby(self._added, key=attrgetter("form"))]
+        parts = [(_keys(form, columns), _values(form, columns)) for form, columns in runs]
+        keys, values = (_concat(columns) for columns in zip(*parts, strict=True))
+        order = pc.array_sort_indices(keys)  # stable: of equal keys the last is the newest
+        keys = keys.take(order)
+        changes_after = pc.not_equal(keys[:-1], keys[1:])
+        if not pc.all(changes_after, min_count=0).as_py():
+            is_newest = _concat([changes_after, pa.array([True])])
+            keys, order = keys.filter(is_newest), order.filter(is_newest)
+        return keys, values.take(order)
+
+
+def _keys(form: StateForm, columns: dict[str, Column]) -> Column:
+    """The rows' keys (`varve.changelog.working_stores.rocksdb.keys`)."""
+    parts = [_prefixes(form, columns["key_group"])]
+    if form.schema.kind == TIMERS:
+        parts.append(timer_time_wires(columns["time"]))
+    parts += parts_or_else(form.key, columns["key"], NIL)
+    if form.map_key is not None:
+        parts += form.map_key.wire_parts(columns["map_key"])
+    if form.schema.kind == TIMERS and form.namespace is not None:
+        parts += parts_or_else(form.namespace, columns["namespace"], NIL)
+    if form.schema.kind == LIST:
+        parts.append(columns[_ELEMENT])
+    return joined(parts)
+
+
+def _prefixes(form: StateForm, key_groups: Column) -> Column:
+    """The bytes that begin the row of each key group."""
+    found: list[int] = pc.unique(key_groups).to_pylist()
+    table = np.zeros((max(found) + 1, len(form.prefixes[found[0]])), np.uint8)
+    for key_group in found:
+        table[key_group] = np.frombuffer(form.prefixes[key_group], np.uint8)
+    return fixed_width(table[key_groups.to_numpy()])
+
+
+def _values(form: StateForm, columns: dict[str, Column]) -> Column:
+    kind, head = form.schema.kind, pa.scalar(form.head, pa.binary())
+    if kind == TIMERS:
+        values = _ARROW.repeat(head, len(columns["time"]))
+    else:
+        values = joined([head, *parts_or_else(form.value, columns["value"], b"" if kind == MAP else NIL)])
+    if "op" not in columns or kind == LIST:
+        return values
+    is_put = pc.equal(columns["op"], pa.scalar(int(Op.PUT), pa.uint8()))
+    return pc.if_else(is_put, values, pa.scalar(None, pa.binary()))
+
+
+def _together(added: Sequence[_Added]) -> dict[str, Column]:
+    """The columns of changes of one schema; of a list state also the end of each row's key."""
+    names = dict.fromkeys(name for one in added for name in one.change.columns)
+    columns = {name: _concat([_column(one.change, name) for one in added]) for name in names}
+    if added[0].change.schema.kind == LIST:
+        columns[_ELEMENT] = element_wires(
+            np.concatenate([np.full(len(one.change), one.seq, np.uint64) for one in added]),
+            np.concatenate([np.arange(one.first, one.first + len(one.change), dtype=np.uint32) for one in added]),
+        )
+    return columns
+
+
+def _column(change: DecodedChanges, name: str) -> Column:
+    if name in change.columns:
+        return change.columns[name]
+    if name != "op":
+        raise InvariantError(f"changes of state {change.schema.name!r} have no column {name}")
+    return pa.array(np.full(len(change), Op.PUT, np.uint8))
+
+
+def _concat(columns: Sequence[Column]) -> Column:
+    return columns[0] if len(columns) == 1 else _ARROW.concat_arrays(columns)

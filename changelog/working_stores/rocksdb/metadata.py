@@ -1,0 +1,116 @@
+"""The metadata that a RocksDB store keeps of itself: whose it is, which states it has, and at which version it is.
+
+Invariants: I5 (the version is in the same write batch as the data), I8 and I9 (a directory that is not what the caller
+thinks is never used: it is an error that says so).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import msgspec
+
+from varve.changelog.working_stores.rocksdb.keys import metadata_key
+from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.format.records import ORIGIN, Link, Record, StateSchema
+
+if TYPE_CHECKING:
+    from varve.changelog.working_stores.rocksdb.database import Database
+
+MAGIC: Final = "varve-rocksdb"
+FORMAT: Final = 1
+MARKER_KEY: Final = metadata_key("marker")
+STATES_KEY: Final = metadata_key("states")
+VERSION_KEY: Final = metadata_key("version")
+
+R = TypeVar("R")
+
+
+class StoreMarker(Record, frozen=True, kw_only=True):
+    """Whose state a directory holds; written when it is made."""
+
+    magic: str
+    format: int
+    operator: str
+    key_type: str
+    low: int
+    """First key group, inclusive."""
+    high: int
+    """Last key group, exclusive."""
+
+    def expect(self, wanted: StoreMarker, directory: str) -> None:
+        """Raises `IncompatibleError` unless the directory is for this operator, key type and key-group range."""
+        for field in ("operator", "key_type", "low", "high"):
+            found, needed = getattr(self, field), getattr(wanted, field)
+            if found != needed:
+                raise IncompatibleError(
+                    f"the local state is of {field} {found!r}, not {needed!r}; remove the directory, the state is "
+                    "restored from storage",
+                    operator=wanted.operator,
+                    object_name=directory,
+                )
+
+
+class StoreVersion(Record, frozen=True, kw_only=True):
+    """The version of the state."""
+
+    at: Link
+    complete_from: int = 0
+    """While `at.seq` is below this, some key groups are newer than `at` (see `varve.changelog.restore.clip`): the
+    directory is only good for the replay that is under way, and useless after a crash."""
+
+
+class RegisteredState(Record, frozen=True, kw_only=True):
+    """A state and its number in keys."""
+
+    id: int
+    schema: StateSchema
+
+
+def marker(operator: str, key_type: str, low: int, high: int) -> StoreMarker:
+    """The marker of a new directory."""
+    return StoreMarker(magic=MAGIC, format=FORMAT, operator=operator, key_type=key_type, low=low, high=high)
+
+
+def read_marker(database: Database) -> StoreMarker | None:
+    """The marker, None if the database is empty (made, but nothing of it reached the disk).
+
+    Raises `IncompatibleError` for another format, `CorruptDataError` for data without a marker.
+    """
+    data = database.get(MARKER_KEY)
+    directory = str(database.directory)
+    if data is None:
+        if next(database.scan(b"", b"\xff" * 64), None) is not None:
+            raise CorruptDataError("varve did not write this database; use another directory", object_name=directory)
+        return None
+    found = _decode(data, dict[str, Any], "marker", directory)
+    if found.get("magic") != MAGIC:
+        raise CorruptDataError("the marker of the store is not varve's", object_name=directory)
+    if found.get("format") != FORMAT:
+        raise IncompatibleError(
+            f"the store has format {found.get('format')}, this varve reads {FORMAT}; "
+            "use the varve that wrote it, or remove the directory: the state is restored from storage",
+            object_name=directory,
+        )
+    return _decode(data, StoreMarker, "marker", directory)
+
+
+def read_states(database: Database) -> tuple[RegisteredState, ...]:
+    """The registered states, in order of registration."""
+    data = database.get(STATES_KEY)
+    return () if data is None else _decode(data, tuple[RegisteredState, ...], "states", str(database.directory))
+
+
+def read_version(database: Database) -> StoreVersion:
+    """The version; `ORIGIN` for the empty store."""
+    data = database.get(VERSION_KEY)
+    if data is None:
+        return StoreVersion(at=ORIGIN)
+    return _decode(data, StoreVersion, "version", str(database.directory))
+
+
+def _decode(data: bytes, record_type: type[R], what: str, directory: str) -> R:
+    try:
+        return msgspec.json.decode(data, type=record_type)
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise CorruptDataError(f"the store's {what} record does not parse: {error}", object_name=directory) from error

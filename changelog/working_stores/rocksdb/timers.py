@@ -1,0 +1,69 @@
+"""The timer table of a RocksDB store: due timers are a range of rows in each key group.
+
+For each key group the table knows a bound below which it has no timers. So a batch in which nothing is due reads
+nothing, and a scan begins after the rows of timers that fired long ago, whose tombstones it would else pass over again.
+
+Invariants: I5 (the bounds only save work), I10 (a bound per key group; rows are read one by one).
+"""
+
+from __future__ import annotations
+
+import heapq
+from typing import TYPE_CHECKING
+
+from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, successor
+from varve.changelog.working_stores.timer_form import TimerForm, due_end
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from varve.changelog.working_stores.rocksdb.batch import StateForm
+    from varve.changelog.working_stores.rocksdb.database import Database
+
+
+class RocksDBTimerTable:
+    """See `TimerTable`."""
+
+    def __init__(self, form: StateForm, database: Database) -> None:
+        self.form = TimerForm(form.key, form.namespace)
+        self._prefixes = form.prefixes
+        self._database = database
+        self._first: dict[int, bytes | None] = dict.fromkeys(form.prefixes, b"")
+        """Key group → no timer's bytes are below these; None: there is no timer."""
+
+    def due(self, until_ms: int) -> Iterator[tuple[bytes, int]]:
+        """See `TimerTable.due`."""
+        end = due_end(until_ms)
+        waiting = [g for g, first in self._first.items() if first is not None and (end is None or first < end)]
+        return heapq.merge(*(self._due(key_group, end) for key_group in waiting))
+
+    def contains(self, key_group: int, packed: bytes) -> bool:
+        """See `TimerTable.contains`."""
+        return self._database.get(self._prefixes[key_group] + packed) is not None
+
+    def items(self) -> Iterator[tuple[int, bytes]]:
+        """See `TimerTable.items`."""
+        for key_group, start in self._prefixes.items():
+            for row, _ in self._database.scan(start, successor(start)):
+                yield key_group, row[PREFIX_BYTES:]
+
+    def added(self, firsts: Mapping[int, bytes]) -> None:
+        """A batch has set timers: key group → the first of them."""
+        for key_group, packed in firsts.items():
+            known = self._first[key_group]
+            if known is None or packed < known:
+                self._first[key_group] = packed
+
+    def _due(self, key_group: int, end: bytes | None) -> Iterator[tuple[bytes, int]]:
+        start = self._prefixes[key_group]
+        is_first = True
+        for row, _ in self._database.scan(start + (self._first[key_group] or b""), successor(start)):
+            packed = row[PREFIX_BYTES:]
+            if is_first:
+                self._first[key_group] = packed
+                is_first = False
+            if end is not None and packed >= end:
+                return
+            yield packed, key_group
+        if is_first:
+            self._first[key_group] = None

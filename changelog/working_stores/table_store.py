@@ -1,0 +1,312 @@
+"""`TableStore`: the base class of a working store of one's own; a subclass only says how rows are kept.
+
+What every working store must get right besides is here: which states there are, the version, that a batch counts as a
+whole or not at all, which rows of a batch count, timers, values of older schemas, and snapshots in the one format that
+all stores share.
+
+A table holds values of one version of its state's schema: those of a newer version are converted into a table of their
+own, and the older table stays until the newer version is confirmed. Timers are kept in memory, about 100 bytes each.
+
+Invariants: I4, I5 (see `WorkingStore`), I9 (a store is always made empty; what it needs is restored).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from varve.changelog.segments.batch import Batch
+from varve.changelog.working_stores.hashmap.timers import HashMapTimerTable
+from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
+from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
+from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
+from varve.changelog.working_stores.rocksdb.registry import StateRegistry
+from varve.changelog.working_stores.table_rows import changes_of
+from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.format.records import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+    from pathlib import Path
+
+    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.changes import StateChanges
+    from varve.changelog.working_stores.cleanup import StateActivity
+    from varve.changelog.working_stores.contract import ListTable, MapTable, StoreSize, ValueTable
+    from varve.storage.format.records import Link, StateSchema
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoreTarget:
+    """Whose state a working store is to hold; what the factory of a custom state backend gets."""
+
+    operator: str
+    """The operator's uid."""
+    key_type: str
+    """Type string of its keys; `varve.changelog.types.factory.parse_type_string` reads it."""
+    low: int
+    """First key group, inclusive."""
+    high: int
+    """Last key group, exclusive."""
+    directory: Path
+    """On the executor's local disk, for this store alone. It does not exist, its parent does; it is deleted before the
+    next store of this state is made."""
+    options: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What the user gave to the backend: `CustomStateBackend(..., options=...)`."""
+
+
+class TableChanges(NamedTuple):
+    """Rows to write to one table."""
+
+    table: Any
+    """What `make_table` made."""
+    changes: StateChanges
+    """Every row counts."""
+
+
+class _Kept(NamedTuple):
+    """A table, and the schema at the version that its values are of."""
+
+    schema: StateSchema
+    table: Any
+
+
+class TableStore(ABC):
+    """A `WorkingStore` of tables; empty and at `ORIGIN` when made.
+
+    Raises:
+        InvalidRequestError: `target` names no key groups.
+    """
+
+    keeps_wire_forms = False
+
+    def __init__(self, target: StoreTarget) -> None:
+        if not 0 <= target.low < target.high:
+            raise InvalidRequestError(
+                f"[{target.low}, {target.high}) is not a range of key groups", operator=target.operator
+            )
+        self.target = target
+        self.key_groups = range(target.low, target.high)
+        """The key groups of the store."""
+        self._registry = StateRegistry((), target.operator)
+        self._kept: dict[str, _Kept] = {}
+        self._confirmed: dict[str, _Kept] = {}
+        """What is kept if the schemas that are registered but not confirmed are forgotten."""
+        self._version = ORIGIN
+        self._torn = False
+        self._folding = False
+
+    # --- what a subclass says ---
+
+    @abstractmethod
+    def make_table(self, schema: StateSchema) -> ValueTable | MapTable | ListTable:
+        """A new empty table, of the kind of `schema.kind`, which is never that of timers.
+
+        For a state with a new version of its value type there are two for a while: one is filled from the other.
+        Reads of a key group outside of the store raise `InvariantError`; `check_key_group` does.
+        """
+
+    @abstractmethod
+    def drop_table(self, table: Any) -> None:
+        """Forget a table that `make_table` made, and its rows; it is not used any more."""
+
+    @abstractmethod
+    def write(self, rows: Sequence[TableChanges]) -> None:
+        """Write all these rows or, if it raises, none; of two rows for one cell the later one counts.
+
+        An APPEND goes to the end of the key's list, whatever was written before it.
+        """
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and memory."""
+
+    # --- what follows from it ---
+
+    def check_key_group(self, key_group: int) -> None:
+        """Raises `InvariantError` if the key group is not one of the store's."""
+        if key_group not in self.key_groups:
+            raise InvariantError(
+                f"key group {key_group} is not one of the store's; it has [{self.target.low}, {self.target.high})",
+                operator=self.target.operator,
+            )
+
+    @property
+    def version(self) -> Link:
+        """See `WorkingStore`. Raises `InvariantError` if the state is a part of a batch or of a replay."""
+        self._check_whole()
+        return self._version
+
+    @property
+    def schemas(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.schemas
+
+    @property
+    def changed_ttls(self) -> tuple[StateSchema, ...]:
+        """See `WorkingStore`."""
+        return self._registry.changed_ttls
+
+    def value_table(self, schema: StateSchema) -> ValueTable:
+        """See `WorkingStore`."""
+        return self._table_of(schema, VALUE_LIKE)
+
+    def map_table(self, schema: StateSchema) -> MapTable:
+        """See `WorkingStore`."""
+        return self._table_of(schema, (MAP,))
+
+    def list_table(self, schema: StateSchema) -> ListTable:
+        """See `WorkingStore`."""
+        return self._table_of(schema, (LIST,))
+
+    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+        """See `WorkingStore`; in memory."""
+        return self._table_of(schema, (TIMERS,))
+
+    def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
+        """See `WorkingStore`. Values of an older version are converted now."""
+        self._table(schema, migrate)
+
+    def revert(self) -> None:
+        """See `WorkingStore`."""
+        if self._registry.revert():
+            pending, self._kept = self._kept, dict(self._confirmed)
+            self._drop_those(pending, not_of=self._kept)
+
+    def apply(
+        self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
+    ) -> None:
+        """See `WorkingStore`."""
+        self._check_whole()
+        self.fold([Batch(changes, version.seq, accepts)], version, last=True)
+
+    def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
+        """See `WorkingStore`. What can be wrong with the changes is found before the first is written."""
+        if not self._folding:
+            self._check_whole()
+        if version.seq < self._version.seq:
+            raise InvariantError(f"version {version} is below {self._version}", operator=self.target.operator)
+        counting = [change for batch in batches for change in self._counting(batch)]
+        for change in counting:
+            self._table(change.schema)
+        newest = {schema.name: schema for schema in self.schemas}
+        converted = [changes_at(newest[change.schema.name], change) for change in counting]
+        rows = [TableChanges(self._kept[c.schema.name].table, c) for c in converted if c is not None]
+        self._torn, self._folding = True, False
+        self._write(rows)
+        self._folding = not last
+        if last:
+            self._version, self._torn = version, False
+            self._confirm()
+
+    def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
+        """See `WorkingStore`: a hint, which a subclass may use."""
+        _ = changes, version_seq
+
+    def work_ahead(self) -> None:  # noqa: B027  most stores put nothing off
+        """See `WorkingStore`; a subclass may have something to do."""
+
+    def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
+        """See `WorkingStore`; removes nothing unless a subclass does: what has expired is never read anyway."""
+        del now, activity
+        return 0
+
+    def size_estimate(self) -> StoreSize | None:
+        """See `WorkingStore`; a subclass that knows may say so."""
+        return None
+
+    def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
+        """See `WorkingStore`; from the `items` of all tables, expired ones included."""
+        del now
+        self._check_whole()
+        write_table_snapshot(
+            directory,
+            operator=self.target.operator,
+            key_type=self.target.key_type,
+            low=self.target.low,
+            high=self.target.high,
+            version=self._version,
+            tables=[(schema, self._table(schema).items()) for schema in self.schemas],
+        )
+
+    def _table_of(self, schema: StateSchema, kinds: Sequence[str]) -> Any:
+        table = self._table(schema)
+        if schema.kind not in kinds:
+            problem = f"state {schema.name!r} is of kind {schema.kind}, not {kinds}"
+            raise InvariantError(problem, operator=self.target.operator)
+        return table
+
+    def _table(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> Any:
+        newest = self._registry.register(schema).schema
+        before = self._kept.get(schema.name)
+        if before is not None and before.schema.version == newest.version:
+            return before.table
+        made = _Kept(newest, self._new_table(newest))
+        try:
+            if before is not None:
+                self._convert(before, made, migrate)
+        except BaseException:
+            self._drop(made)
+            raise
+        self._kept[schema.name] = made
+        if before is not None and self._confirmed.get(schema.name) is not before:
+            self._drop(before)
+        return made.table
+
+    def _new_table(self, schema: StateSchema) -> Any:
+        if schema.kind != TIMERS:
+            return self.make_table(schema)
+        key_type, namespace_type = type_of(self.target.key_type), namespace_type_of(schema)
+        return HashMapTimerTable(self.target.low, self.target.high, key_type, namespace_type)
+
+    def _convert(self, old: _Kept, new: _Kept, migrate: Callable[[Any], Any] | None) -> None:
+        """Fill a table from that of an older version."""
+        if migrate is None and old.schema.version < first_version(new.schema):
+            return  # the migration is being replayed: it puts every value again
+        if migrate is None:
+            convert = stored_conversion(new.schema, old.schema.version)
+        else:
+            convert = migrating_conversion(old.schema, new.schema, migrate)
+        for changes in changes_of(old.schema, old.table):
+            values = changes.values
+            if convert is not None:
+                values = [convert(value) for value in values]
+            self._write([TableChanges(new.table, changes.but(schema=new.schema, values=values))])
+
+    def _write(self, rows: Sequence[TableChanges]) -> None:
+        self.write([row for row in rows if not isinstance(row.table, HashMapTimerTable)])
+        for table, changes in rows:
+            if isinstance(table, HashMapTimerTable):
+                table.apply(changes, None)
+
+    def _confirm(self) -> None:
+        if not self._registry.is_confirmed:
+            self._registry.confirm()
+            before, self._confirmed = self._confirmed, dict(self._kept)
+            self._drop_those(before, not_of=self._confirmed)
+
+    def _drop_those(self, tables: Mapping[str, _Kept], *, not_of: Mapping[str, _Kept]) -> None:
+        for name, kept in tables.items():
+            if not_of.get(name) is not kept:
+                self._drop(kept)
+
+    def _drop(self, kept: _Kept) -> None:
+        if kept.schema.kind != TIMERS:
+            self.drop_table(kept.table)
+
+    def _counting(self, batch: Batch) -> list[StateChanges]:
+        """The changes of a batch without the rows that are not accepted."""
+        accepts = batch.accepts
+        counting = batch.changes if accepts is None else [change.accepted(accepts) for change in batch.changes]
+        for change in counting:
+            for key_group, _, _ in change.runs:
+                self.check_key_group(key_group)
+        return list(counting)
+
+    def _check_whole(self) -> None:
+        if self._torn:
+            raise InvariantError(
+                "the store holds a part of a batch or of a replay that failed: discard it and restore the state",
+                operator=self.target.operator,
+            )

@@ -1,0 +1,262 @@
+"""The command `varve`: materialize, look at what is stored, package for a cluster.
+
+Exit codes of `materialize`: 0 ended when asked to, or `--once` did everything, or `--now` left its requests; 1 `--once`
+left something undone, or there is no job to do it for, or `--now` could not ask for all; 2 the options, the storage or
+the working directory are wrong; 3 the step that ran when it was asked to stop was abandoned after `--stop-timeout`,
+which harms nothing.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+
+import click
+import msgspec
+
+from varve.materializer.resources.allocator import give_back_large_blocks
+from varve.materializer.service.child_process import decode_config
+from varve.materializer.commands.output.lines import show_lines
+from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
+from varve.materializer.service.demand import ask
+from varve.materializer.options.units import option_duration, option_size
+from varve.materializer.commands.output.errors import Command, Group
+from varve.materializer.commands.inspect import checkpoints, jobs, sweep
+from varve.materializer.commands.package.command import package
+from varve.materializer.commands.output.parameters import DURATION, SIZE
+from varve.materializer.commands.pins import pins
+from varve.materializer.commands.output.progress import ConsoleReporter, CountingBar, EventConsole, JsonReporter, ReporterGroup
+from varve.materializer.commands.restore import restore
+from varve.materializer.commands.savepoints import savepoint
+from varve.materializer.service.loop import run_materializer
+from varve.materializer.commands.standby import standby
+from varve.materializer.commands.state import describe, diff, state
+from varve.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
+from varve.materializer.commands.output.storage_parameters import key_value_pairs, open_root, storage_parameters
+from varve.materializer.commands.verify import verify_command
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.job.listing import job_names, open_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator
+
+    from varve.materializer.monitoring.events import Reporter
+    from varve.storage.object_stores.contract import ObjectStore
+
+FAILED_EXIT_CODE: Final = 1
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
+
+
+@click.group(name="varve", cls=Group, context_settings=CONTEXT)
+@click.version_option(package_name="varve")
+def main() -> None:
+    """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
+
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+_SPELLED: Final[dict[Any, Callable[[Any], str]]] = {DURATION: option_duration, SIZE: option_size}
+
+
+def _configured(
+    option: str, field: str, kind: click.ParamType[Any], told: str, without: str | None = None
+) -> Callable[[_Command], _Command]:
+    """An option that sets a field of the configuration; its help tells the field's default, or `without` it."""
+    default = MaterializerConfig.__dataclass_fields__[field].default
+    shown = without or _SPELLED.get(kind, str)(default)
+    return click.option(option, field, type=kind, help=f"{told} [default: {shown}]")
+
+
+@click.command(cls=Command, context_settings={**CONTEXT, "auto_envvar_prefix": VARIABLE_PREFIX})
+@storage_parameters(required=False)
+@click.option("--job", metavar="NAME", help="The one job to follow; without it, all jobs under the storage.")
+@_configured("--interval", "interval_ms", DURATION, "Time between materializations.")
+@_configured("--log-bytes", "log_bytes", SIZE, "Materialize when the log of a range is this long.")
+@_configured("--log-batches", "log_batches", click.INT, "Materialize when so many batches follow the base.")
+@_configured("--log-ratio", "log_ratio", click.FLOAT, "Materialize when log / base reaches this.")
+@_configured("--replay-time", "replay_ms", DURATION, "Materialize when replaying would take so long.")
+@_configured("--space-ratio", "space_ratio", click.FLOAT, "Rewrite the files of a range at this stored / live.")
+@_configured("--max-failures-allowed", "max_failures_allowed", click.INT, "Failures in a row that count as failing.")
+@_configured("--poll", "poll_ms", DURATION, "Time between two looks at the chain.")
+@_configured("--collect-interval", "collect_ms", DURATION, "Time between garbage collections.")
+@_configured("--grace", "grace_ms", DURATION, "Age of an abandoned upload.")
+@_configured(
+    "--retention",
+    "retention_ms",
+    DURATION,
+    "Keep all checkpoints of the newest so long; 0 lets go of what was kept so.",
+    "what is kept stays",
+)
+@_configured("--parallel", "parallel", click.INT, "Ranges materialized at the same time.")
+@_configured("--memory", "memory_bytes", SIZE, "Memory of all their RocksDB stores.")
+@_configured("--disk", "disk_bytes", SIZE, "Limit of the local copies.", "no limit")
+@_configured("--bandwidth", "bandwidth_bytes_per_s", SIZE, "Bytes per second.", "no limit")
+@_configured(
+    "--metrics-port", "metrics_port", click.INT, "Serve /metrics, /healthz and /readyz; 0 takes a free port.", "none"
+)
+@_configured("--metrics-host", "metrics_host", click.STRING, "Address to serve them on.", "all")
+@click.option("--working-directory", type=click.Path(path_type=Path), help="Where local copies are kept between runs.")
+@click.option("--share", is_flag=True, default=None, help="Share the work with other materializers of this storage.")
+@_configured("--stop-timeout", "stop_ms", DURATION, "Hard end so long after SIGTERM.")
+@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varve.* option, as for spark-submit.")
+@click.option("--once", is_flag=True, help="Materialize whatever has a log, collect garbage, and end.")
+@click.option("--now", is_flag=True, help="Ask the running materializers to materialize everything now, and end.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="JSON lines on standard output, everything else on standard error."
+)
+@click.option("--status-file", type=click.Path(path_type=Path), help="Append the events to this file as JSON lines.")
+@click.option("--config-from-stdin", is_flag=True, hidden=True)
+@click.option("--parent-pid", type=int, hidden=True)
+def materialize(**options: Any) -> None:
+    """Fold changelogs into snapshots and delete what no checkpoint needs any more.
+
+    Runs beside the job and reads only its storage, until SIGTERM or SIGINT. It may start before the job does, and it
+    may be killed at any moment. Options can also be set as VARVE_MATERIALIZE_<OPTION>.
+    """
+    try:
+        sys.exit(_run(options))
+    except InvalidRequestError as error:
+        raise _usage(error) from error
+
+
+def _name_variables(command: click.Command) -> None:
+    """Call each option's variable as the option is called; click would call it as the parameter is."""
+    for option in command.params:
+        if isinstance(option, click.Option) and not option.hidden:
+            long_name = max(option.opts, key=len).lstrip("-")
+            option.envvar = f"{VARIABLE_PREFIX}_{long_name.replace('-', '_').upper()}"
+
+
+_name_variables(materialize)
+
+
+def _run(options: dict[str, Any]) -> int:
+    config = _config(options)
+    if options["now"] and options["once"]:
+        raise InvalidRequestError("--now leaves the work to the materializers that run, --once does it here: give one")
+    if options["now"]:
+        return _ask(config, as_json=options["as_json"])
+    if options["once"]:
+        _check_there(config)
+        config = replace(config, share=False)  # what runs once leaves nothing to others
+    give_back_large_blocks()
+    stop = StopSignal()
+    stop_on_signals(stop)
+    end_late(stop, config.stop_ms / 1_000)
+    if options["parent_pid"] is not None:
+        stop_with_parent(stop, options["parent_pid"])
+    with ExitStack() as stack:
+        reporter = _reporter(stack, options)
+        ok = run_materializer(config, reporter, stop, once=options["once"])
+    return 0 if ok else FAILED_EXIT_CODE
+
+
+def _check_there(config: MaterializerConfig) -> None:
+    """What runs once waits for nothing: the storage must be there, and the named job."""
+    try:
+        root = open_root(config.storage_url, dict(config.storage_options))
+        if config.job is not None:
+            open_job(root, config.job)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+
+
+class AskedLine(msgspec.Struct, frozen=True):
+    """A line of `varve materialize --now --json`."""
+
+    job: str
+    error: str | None = None
+    """Why it could not be asked for."""
+
+    @property
+    def text(self) -> str:
+        """For people."""
+        outcome = "asked for a materialization" if self.error is None else f"not asked: {self.error}"
+        return f"{self.job}: {outcome}"
+
+
+def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
+    """Leave a request for every job; the exit code."""
+    try:
+        root = open_root(config.storage_url, dict(config.storage_options))
+        if config.job is None:
+            lines = [_asked_or_error(root, name) for name in job_names(root)]
+        else:
+            lines = [_asked(root, config.job)]
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json or not lines:
+        show_lines(lines, as_json=as_json)
+    else:
+        click.echo("\n".join(line.text for line in lines))
+    return FAILED_EXIT_CODE if any(line.error for line in lines) else 0
+
+
+def _asked(root: ObjectStore, name: str) -> AskedLine:
+    ask(open_job(root, name).store, SystemClock(), SystemTokens())
+    return AskedLine(name)
+
+
+def _asked_or_error(root: ObjectStore, name: str) -> AskedLine:
+    try:
+        return _asked(root, name)
+    except VarveError as error:
+        return AskedLine(name, str(error.with_context(job=name)))
+
+
+def _config(options: dict[str, Any]) -> MaterializerConfig:
+    """The configuration: standard input, then `--conf`, then the options, each over the one before."""
+    given: dict[str, Any] = {
+        name: options[name]
+        for name in MaterializerConfig.__dataclass_fields__
+        if name in options and options[name] is not None
+    }
+    properties = parse_properties(key_value_pairs(options["conf"], "--conf"))
+    changes = {**properties, **given}
+    if "storage_options" in properties and "storage_options" in given:
+        changes["storage_options"] = {**properties["storage_options"], **given["storage_options"]}
+    if options["config_from_stdin"]:
+        return replace(decode_config(sys.stdin.buffer.read()), **changes)
+    if "storage_url" not in changes:
+        raise InvalidRequestError("there is no storage to work on: give --storage")
+    return MaterializerConfig(**changes)
+
+
+def _reporter(stack: ExitStack, options: dict[str, Any]) -> Reporter:
+    console = EventConsole(stderr=options["as_json"])
+    reporters: list[Reporter] = [ConsoleReporter(console)]
+    if options["once"]:
+        reporters.append(stack.enter_context(CountingBar(console)))
+    if options["as_json"]:
+        reporters.append(JsonReporter(sys.stdout.buffer))
+    if options["status_file"] is not None:
+        reporters.append(JsonReporter(stack.enter_context(_append(options["status_file"]))))
+    return ReporterGroup(reporters)
+
+
+@contextmanager
+def _append(path: Path) -> Generator[BinaryIO]:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("ab")
+    except OSError as error:
+        raise InvalidRequestError(f"the status file cannot be written: {error}") from error
+    try:
+        yield file
+    finally:
+        with suppress(OSError):  # that it could not be written was said
+            file.close()
+
+
+def _usage(error: InvalidRequestError) -> click.ClickException:
+    return click.UsageError(str(error), click.get_current_context(silent=True))
+
+
+for _command in (
+    materialize, standby, jobs, checkpoints, sweep, savepoint, pins, restore, describe, state, diff, verify_command,
+    package,
+):  # fmt: skip
+    main.add_command(_command)

@@ -1,0 +1,296 @@
+"""`varve jobs`, `varve checkpoints` and `varve sweep`: what is stored, as tables or JSON lines."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import click
+import msgspec
+
+from varve.changelog.reading.checkpoints import kept_now, newest_commits
+from varve.materializer.fold.chain_view import ChainFollower
+from varve.materializer.commands.output.lines import show_lines, utc_time
+from varve.materializer.commands.output.parameters import FiniteRange
+from varve.materializer.commands.output.storage_parameters import job_chain, open_root, storage_parameters
+from varve.storage.format import layout
+from varve.changelog.chain.reader import ChainReader, in_parallel
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector
+from varve.storage.errors import VarveError
+from varve.storage.job.store import JobStore
+from varve.storage.job.listing import job_names, open_job
+from varve.changelog.retention.savepoints import release_clone
+from varve.changelog.commit.start_decision import next_restore
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.changelog.retention.collector import CollectReport
+    from varve.storage.job.listing import OpenJob
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.changelog.retention.pins import Kept
+    from varve.storage.format.records import Commit
+
+DEFAULT_LIMIT: Final = 20
+_AREAS: Final = (
+    layout.CHAIN,
+    layout.SEGMENTS,
+    layout.PACKS,
+    layout.SNAPSHOTS,
+    layout.SNAPSHOT_FILES,
+    layout.SAVEPOINT_FILES,
+)
+"""Where a collector deletes."""
+
+
+class JobLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve jobs`."""
+
+    job: str
+    job_id: str | None = None
+    key_groups: int | None = None
+    epoch: int | None = None
+    """The run that owns the chain."""
+    seq: int | None = None
+    """The newest checkpoint."""
+    batch: int | None = None
+    time: str | None = None
+    operators: tuple[str, ...] = ()
+    log_segments: int = 0
+    log_bytes: int = 0
+    """What a restore of the newest checkpoint replays, over all operators."""
+    chosen_seq: int | None = None
+    """The checkpoint that the next start goes on from, if `varve restore` has chosen one and no batch has followed."""
+    chosen_batch: int | None = None
+    error: str | None = None
+    """Why the job cannot be read; then nothing else is known of it."""
+
+
+class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve checkpoints`."""
+
+    seq: int
+    batch: int
+    epoch: int
+    time: str
+    complete: bool
+    """Whether it can be read and gone back to: nobody deletes what it needs. Of others only the log is kept."""
+    full: bool
+    mutations: int
+    log_bytes: int
+    """Stored bytes of the batch's own segments."""
+    snapshots: tuple[str, ...]
+    """Bases that the job took over with this checkpoint; not known of a full one."""
+    needs_from: int
+
+
+class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve sweep`."""
+
+    job: str
+    dry_run: bool
+    cut: int | None = None
+    entries: int | None = None
+    segments: int | None = None
+    snapshot_descriptors: int | None = None
+    snapshot_files: int | None = None
+    savepoint_files: int | None = None
+    size_bytes: int | None = None
+    """Of what is deleted."""
+    aborted: int | None = None
+    unreadable: tuple[str, ...] = ()
+    error: str | None = None
+    """Why nothing was collected, or only a part."""
+
+
+class NamedSweepLine(SweepLine, frozen=True, kw_only=True):
+    """The line of `varve sweep --json`."""
+
+    names: tuple[str, ...]
+    """Of what is deleted, in that order."""
+
+
+class SweptLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A further line of `varve sweep --wide` for each object that is deleted."""
+
+    job: str
+    object_name: str
+    size_bytes: int
+
+
+@click.command()
+@storage_parameters(required=True)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: bool) -> None:
+    """List the jobs of a storage."""
+    try:
+        root = open_root(storage_url, storage_options)
+        lines = in_parallel(partial(_job_line_or_error, root=root), job_names(root))
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    show_lines(lines, as_json=as_json, rare=("chosen_seq", "chosen_batch", "error"))
+    _end_with_errors(lines)
+
+
+@click.command()
+@click.argument("job")
+@storage_parameters(required=True)
+@click.option("--limit", default=DEFAULT_LIMIT, show_default=True, type=click.IntRange(1), help="The newest so many.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def checkpoints(
+    job: str, storage_url: str, storage_options: dict[str, Any] | None, limit: int, *, as_json: bool
+) -> None:
+    """List the checkpoints on the line of JOB's newest one, the newest first."""
+    try:
+        reader = job_chain(job, storage_url, storage_options)
+        kept = kept_now(reader)
+        found = newest_commits(reader, limit)
+        if found.commits or found.damage is None:
+            show_lines([_checkpoint_line(commit, kept) for commit in found.commits], as_json=as_json)
+        if found.damage is not None:
+            raise found.damage.with_context(job=job)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+
+
+@click.command()
+@storage_parameters(required=True)
+@click.option("--job", metavar="NAME", help="The one job to sweep; without it, all.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be deleted.")
+@click.option("--wide", is_flag=True, help="Also the names of all objects.")
+@click.option(
+    "--grace-hours",
+    default=UPLOAD_GRACE_S / 3600,
+    show_default=True,
+    type=FiniteRange(0),
+    help="Age of an abandoned upload.",
+)
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def sweep(
+    storage_url: str,
+    storage_options: dict[str, Any] | None,
+    job: str | None,
+    grace_hours: float,
+    *,
+    dry_run: bool,
+    wide: bool,
+    as_json: bool,
+) -> None:
+    """Delete what no retained checkpoint needs: old log, old bases, what crashed attempts left."""
+    try:
+        root = open_root(storage_url, storage_options)
+        if job is not None:
+            swept = [_sweep(open_job(root, job), job, root, grace_hours * 3600, dry_run=dry_run)]
+        else:
+            one = partial(_sweep_or_error, root=root, grace_s=grace_hours * 3600, dry_run=dry_run)
+            swept = in_parallel(one, job_names(root))
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    if as_json:
+        show_lines([one.named() for one in swept], as_json=True)
+    else:
+        show_lines([one.line for one in swept], as_json=False, rare=("error",))
+    if wide and not as_json:
+        show_lines([line for one in swept for line in one.objects()], as_json=False)
+    _end_with_errors([one.line for one in swept])
+
+
+def _end_with_errors(lines: Iterable[JobLine | SweepLine]) -> None:
+    """Exit code 1 if one of the jobs could not be read; the others were shown all the same."""
+    if any(line.error is not None for line in lines):
+        sys.exit(1)
+
+
+def _job_line_or_error(name: str, root: ObjectStore) -> JobLine:
+    try:
+        return _job_line(name, open_job(root, name))
+    except VarveError as error:
+        return JobLine(job=name, error=str(error.with_context(job=name)))
+
+
+def _sweep_or_error(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
+    try:
+        return _sweep(open_job(root, name), name, root, grace_s, dry_run=dry_run)
+    except VarveError as error:
+        return _Swept(SweepLine(job=name, dry_run=dry_run, error=str(error.with_context(job=name))), {})
+
+
+def _job_line(name: str, job: OpenJob) -> JobLine:
+    record, reader = job.record, ChainReader(job.store, job.record.job_id)
+    line = JobLine(job=name, job_id=record.job_id, key_groups=record.max_parallelism)
+    chain = ChainFollower(reader, record.max_parallelism).read()
+    if chain is None:
+        return line
+    commit, view = chain.newest
+    chosen = next_restore(chain.head)
+    chosen_commit = None if chosen is None else reader.find_commit(chosen)
+    return msgspec.structs.replace(
+        line,
+        epoch=chain.head.epoch,
+        seq=commit.seq,
+        batch=commit.batch,
+        time=utc_time(commit.time_ms),
+        operators=tuple(operator.uid for operator in commit.operators),
+        log_segments=len(view.segments),
+        log_bytes=sum(ref.data.length for ref in view.segments),
+        chosen_seq=chosen,
+        chosen_batch=None if chosen_commit is None else chosen_commit.batch,
+    )
+
+
+def _checkpoint_line(commit: Commit, kept: Kept) -> CheckpointLine:
+    slices = [s for part in commit.parts for s in (part.inline, *part.uploaded) if s is not None]
+    # A full entry names every tile, not only the new ones.
+    adopted = [] if commit.is_full else [t for t in commit.tiles if t.snapshot is not None]
+    return CheckpointLine(
+        seq=commit.seq,
+        batch=commit.batch,
+        epoch=commit.epoch,
+        time=utc_time(commit.time_ms),
+        complete=kept.is_complete(commit),
+        full=commit.is_full,
+        mutations=sum(part.mutations for part in commit.parts),
+        log_bytes=sum(s.length for s in slices),
+        snapshots=tuple(f"{t.operator}[{t.low},{t.high})#{t.snapshot}" for t in adopted),
+        needs_from=commit.needs_from,
+    )
+
+
+class _Swept(NamedTuple):
+    """What a sweep of a job has deleted, or would."""
+
+    line: SweepLine
+    sizes: dict[str, int]
+    """Object → bytes."""
+
+    def named(self) -> NamedSweepLine:
+        return NamedSweepLine(**msgspec.structs.asdict(self.line), names=tuple(self.sizes))
+
+    def objects(self) -> list[SweptLine]:
+        return [SweptLine(job=self.line.job, object_name=name, size_bytes=size) for name, size in self.sizes.items()]
+
+
+def _sweep(job: OpenJob, name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
+    store, record = job
+    reader = ChainReader(store, record.job_id)
+    known = {meta.name: meta.size_bytes for area in _AREAS for meta in store.list(area)}
+    report: CollectReport = Collector(reader, SystemClock(), SystemTokens(), grace_s).collect(dry_run=dry_run)
+    if record.cloned_from is not None and not report.shares and not dry_run:
+        release_clone(JobStore(root, record.cloned_from), record.job_id)
+    sizes = {one: known.get(one, 0) for one in report.names}
+    line = SweepLine(
+        job=name,
+        dry_run=dry_run,
+        cut=report.cut,
+        entries=len(report.entries),
+        segments=len(report.segments),
+        snapshot_descriptors=len(report.descriptors),
+        snapshot_files=len(report.files),
+        savepoint_files=len(report.savepoint_files),
+        size_bytes=sum(sizes.values()),
+        aborted=len(report.aborted),
+        unreadable=report.unreadable,
+    )
+    return _Swept(line, sizes)

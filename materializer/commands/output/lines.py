@@ -1,0 +1,53 @@
+"""What commands print: structs of one type as JSON lines for programs, or as a table for people."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, cast
+
+import click
+import msgspec
+
+from varve.changelog.types.stamped import plain_type_string
+from varve.materializer.options.units import format_size_bytes
+from varve.materializer.commands.output.layout import EMPTY, TableText, print_table
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
+
+def utc_time(time_ms: int) -> str:
+    """A time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def type_name(type_string: str) -> str:
+    """A type string for people: without its version and its stamp."""
+    return plain_type_string(type_string).partition(":")[2]
+
+
+def show_lines(lines: Sequence[msgspec.Struct], *, as_json: bool, rare: Collection[str] = ()) -> None:
+    """JSON lines, or a table whose columns are the fields; "nothing found" if there are none.
+
+    `rare` fields are columns only if a line has them.
+    """
+    if as_json:
+        for line in lines:
+            click.echo(msgspec.json.encode(line).decode())
+        return
+    if not lines:
+        click.echo("nothing found")
+        return
+    fields = [name for name in lines[0].__struct_fields__ if name not in rare or any(getattr(x, name) for x in lines)]
+    rows = tuple(tuple(_cell(name, getattr(line, name)) for name in fields) for line in lines)
+    print_table(TableText(tuple(name.replace("_", " ") for name in fields), rows))
+
+
+def _cell(name: str, value: object) -> str:
+    if value is None:
+        return EMPTY
+    if name.endswith("bytes") and isinstance(value, int):
+        return format_size_bytes(value)
+    if isinstance(value, tuple):
+        return ", ".join(map(str, cast("tuple[object, ...]", value)))
+    return str(value)

@@ -1,0 +1,233 @@
+"""What `varve verify --repair` shows: how each retained checkpoint is, what is lost, what can be and was done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import msgspec
+
+from varve.materializer.commands.output.lines import show_lines, utc_time
+from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.verify.repair import Repair, rebuildable
+from varve.storage.format import layout
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.job.record import read_job
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from varve.materializer.verify.health import CheckpointHealth
+    from varve.materializer.verify.verifier import Verification
+    from varve.storage.object_stores.contract import ObjectStore
+
+
+class RepairChoice(NamedTuple):
+    """What is asked for."""
+
+    applies: bool = False
+    """Repair; otherwise only say what could be done."""
+    stopped: bool = False
+    """By a new entry; otherwise by snapshots."""
+    seq: int | None = None
+    """The checkpoint whose state the entry is to have; None: the newest that is not lost."""
+
+
+class HealthLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line for each retained checkpoint, the newest first."""
+
+    job: str
+    seq: int
+    batch: int | None
+    time: str | None
+    state: str
+    """`whole`, `rebuildable` or `lost`."""
+    detail: str
+    """From what it is rebuilt, or what is lost."""
+
+
+class ActionLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line for each thing that was done, or could be."""
+
+    job: str
+    done: bool
+    action: str
+
+
+def repair_job(store: ObjectStore, found: Verification, choice: RepairChoice, *, as_json: bool) -> None:
+    """Show what can be done about a job's damage, and do it if that is asked for.
+
+    Args:
+        store: Rooted at the job.
+        found: What `verify` says of it.
+        choice: See there.
+        as_json: JSON lines instead of tables.
+
+    Raises `VarveError` if it cannot be done.
+    """
+    try:
+        record = read_job(store)
+    except (CorruptDataError, MissingObjectError) as error:
+        _show(found.job, as_json, [f"nothing can be repaired without job.json: bring it back from a copy ({error})"])
+        return
+    damaged = {problem.object_name for problem in found.problems}
+    with shown_steps("looking for what can be rebuilt"):
+        repair = Repair(store, record, damaged, SystemClock(), SystemTokens())
+    show_lines([_health_line(found.job, one) for one in repair.checkpoints], as_json=as_json)
+    _show(found.job, as_json, advice(found, repair.checkpoints))
+    if not choice.applies:
+        return
+    if not repair.is_needed and repair.checkpoints:
+        show_nothing_repaired(found.job, choice, as_json=as_json)
+    elif repair.is_needed:
+        with shown_steps("repairing"):
+            done = _apply(repair, choice)
+        _show(found.job, as_json, done, done=True)
+
+
+def show_nothing_repaired(job: str, choice: RepairChoice, *, as_json: bool) -> None:
+    """Say that a repair was asked for, and none is needed.
+
+    Raises `InvalidRequestError` if the job was to go on from a checkpoint: it will not.
+    """
+    reason = "nothing that the newest checkpoint needs is damaged"
+    if choice.seq is not None:
+        raise InvalidRequestError(
+            f"nothing was repaired, and the next start does not go on from checkpoint {choice.seq}: {reason}; to go "
+            f"back to it all the same: `varve restore {job} --checkpoint {choice.seq}`"
+        )
+    _show(job, as_json, [f"nothing was repaired: {reason}"])
+
+
+def _apply(repair: Repair, choice: RepairChoice) -> list[str]:
+    if not choice.stopped:
+        return [
+            f"snapshot {one.number} of {one.operator}[{one.low},{one.high}) at checkpoint {one.seq} is published; the "
+            "job adopts it with its next checkpoint"
+            for one in repair.publish_snapshots()
+        ]
+    if choice.seq is None:
+        target = rebuildable(repair.checkpoints)
+    else:
+        target = next((one for one in repair.checkpoints if one.link.seq == choice.seq), None)
+    if target is None or target.commit is None:
+        raise InvalidRequestError("there is no such checkpoint that can be rebuilt; see the list above")
+    fence = repair.write_entry(target)
+    text = (
+        f"entry {fence.restore} has the state of checkpoint {target.link.seq}; the next start goes on from it, with "
+        f"Spark's checkpoint location as it was after batch {target.commit.batch}"
+    )
+    return [text]
+
+
+def advice(found: Verification, checkpoints: Sequence[CheckpointHealth]) -> list[str]:
+    """What can be done, one sentence each."""
+    return [
+        *_about_checkpoints(found.job, checkpoints),
+        *_about_savepoints(found, checkpoints),
+        *_about_unreadable(found),
+    ]
+
+
+def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
+    if not checkpoints:
+        yield "no checkpoint can be read; start from a savepoint, or bring the storage back from a copy"
+        return
+    newest, whole = checkpoints[0], next((one for one in checkpoints if one.is_whole), None)
+    best = rebuildable(checkpoints)
+    if all(one.is_whole for one in checkpoints):
+        yield "every retained checkpoint is whole"
+    elif newest.is_whole:
+        yield "the newest checkpoint is whole; what is damaged of older ones goes with them"
+    elif newest.is_rebuildable:
+        yield (
+            "the newest checkpoint can be rebuilt without loss: while the job runs with --repair --apply, if it is "
+            "stopped with --repair --apply --stopped"
+        )
+    elif best is not None:
+        seq = best.link.seq
+        command = f"varve verify {job} --repair --apply --stopped --checkpoint {seq}"
+        spark = f"varve restore {job} --spark-checkpoint URL"
+        lost = _batches(best, newest)
+        yield f"what came after checkpoint {seq} is lost: {lost}; stop the job, `{command}`, then `{spark}`"
+        if newest.commit is None:
+            yield (
+                f"the newest entry, {layout.chain(newest.link.seq)}, cannot be read, and nothing can be added after "
+                "it: move it out of the storage first, and keep it"
+            )
+    else:
+        yield "no retained checkpoint can be rebuilt; start from a savepoint, or bring the objects back from a copy"
+    if whole is not None and whole is not newest:
+        yield f"the newest checkpoint that is whole as it is: {whole.link.seq}"
+
+
+def _batches(best: CheckpointHealth, newest: CheckpointHealth) -> str:
+    if best.commit is None:
+        return "its batches"
+    last = "" if newest.commit is None else f" to {newest.commit.batch}"
+    return f"batches from {best.commit.batch + 1}{last} must be executed again"
+
+
+def _about_savepoints(found: Verification, checkpoints: Sequence[CheckpointHealth]) -> Iterator[str]:
+    retained = {one.link: one for one in checkpoints}
+    for savepoint in found.damaged_savepoints:
+        same = retained.get(savepoint.commit.link)
+        if same is not None and same.is_whole:
+            command = f"varve savepoint create {found.job} NAME --format {savepoint.format}"
+            yield (
+                f"savepoint {savepoint.name!r} is damaged, and the checkpoint with its state is whole: make a new one "
+                f"with `{command} --checkpoint {same.link.seq}`, then delete the damaged one"
+            )
+        else:
+            yield f"savepoint {savepoint.name!r} is damaged, and no whole checkpoint has its state: it is lost"
+
+
+def _about_unreadable(found: Verification) -> Iterator[str]:
+    """Pins and manifests of savepoints, which stop every collection for as long as they are there."""
+    readable = {layout.savepoint(savepoint.name) for savepoint in found.damaged_savepoints}
+    for name in dict.fromkeys(problem.object_name for problem in found.problems):
+        if name.startswith(layout.PINS):
+            yield (
+                f"{name} cannot be read, so nothing of the job is deleted any more; when no reader is left that may "
+                f"have made it: `varve pins release {found.job} {layout.text_of(name)} --damaged`"
+            )
+        elif name.startswith(layout.SAVEPOINTS) and name not in readable:
+            savepoint = layout.text_of(name)
+            hold = ", on which a copy or a clone of the job may depend" if layout.is_hold(savepoint) else ""
+            yield (
+                f"{name} cannot be read{hold}, so nothing of the job is deleted any more; bring it back from a copy, "
+                f"or give it up: `varve savepoint delete {found.job} {savepoint} --damaged`"
+            )
+
+
+def _health_line(job: str, one: CheckpointHealth) -> HealthLine:
+    if one.is_whole:
+        state, detail = "whole", ""
+    elif one.is_rebuildable:
+        state, detail = "rebuildable", ", ".join(_sources(one))
+    else:
+        state, detail = "lost", ", ".join(one.lost)
+    commit = one.commit
+    return HealthLine(
+        job=job,
+        seq=one.link.seq,
+        batch=None if commit is None else commit.batch,
+        time=None if commit is None else utc_time(commit.time_ms),
+        state=state,
+        detail=detail,
+    )
+
+
+def _sources(one: CheckpointHealth) -> Iterator[str]:
+    for part in one.ranges:
+        if part.way is not None and not part.is_whole:
+            at = min(tile.at.seq for tile in part.way.view.tiles_for(part.operator, part.low, part.high))
+            base = f"the base of checkpoint {at}" if at else "the empty beginning"
+            yield f"{part.operator}[{part.low},{part.high}) from {base} and the log since"
+    if not one.has_own_images:
+        yield "non-keyed state from older copies"
+
+
+def _show(job: str, as_json: bool, texts: Sequence[str], *, done: bool = False) -> None:
+    if texts:
+        show_lines([ActionLine(job=job, done=done, action=text) for text in texts], as_json=as_json)

@@ -1,0 +1,77 @@
+"""`varve restore`: sets a stopped job, and Spark's checkpoint location, to a checkpoint that both have."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+import click
+
+from varve.materializer.commands.output.lines import show_lines
+from varve.materializer.restore.job import CancelLine, JobRestore
+from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.restore.decision import Wanted
+from varve.materializer.restore.origin import find_origin, open_beside
+from varve.materializer.commands.output.storage_parameters import existing_job, storage_parameters
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import InvalidRequestError, VarveError
+
+if TYPE_CHECKING:
+    from varve.materializer.restore.job import RestoreLine
+
+_CHOICES: Final = ("seq", "batch", "location", "cancel")
+
+
+@click.command()
+@click.argument("job")
+@storage_parameters(required=True)
+@click.option("--checkpoint", "seq", type=click.IntRange(1), help="Seq of the checkpoint to go back to.")
+@click.option("--batch", type=click.IntRange(0), help="Batch whose checkpoint to go back to.")
+@click.option("--savepoint", "location", metavar="NAME", help="Savepoint to go back to, by name or location.")
+@click.option("--spark-checkpoint", "spark_url", metavar="URL", help="Spark's checkpoint location, to set it back too.")
+@click.option(
+    "--new-location", is_flag=True, help="Nothing is at Spark's checkpoint location yet: the query begins there."
+)
+@click.option("--cancel", is_flag=True, help="Take an earlier choice back.")
+@click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, **options: Any) -> None:
+    """Choose the checkpoint that the next start of JOB goes on from, which must be stopped.
+
+    Without a choice it is the newest checkpoint that fits Spark's checkpoint location, or simply the newest.
+    """
+    try:
+        if sum(options[name] is not None and options[name] is not False for name in _CHOICES) > 1:
+            raise InvalidRequestError("give one of --checkpoint, --batch, --savepoint and --cancel")
+        store, record = existing_job(job, storage_url, storage_options)
+        spark = None if options["spark_url"] is None else open_beside(options["spark_url"], storage_options)
+        command = JobRestore(
+            job,
+            store,
+            record,
+            spark,
+            clock=SystemClock(),
+            tokens=SystemTokens(),
+            dry_run=options["dry_run"],
+            may_be_new=options["new_location"],
+        )
+        line: RestoreLine | CancelLine
+        if options["cancel"]:
+            line = command.cancel()
+        elif options["location"] is not None:
+            with shown_steps("copying the state"):
+                line = command.to_origin(find_origin(options["location"], store, storage_options))
+        else:
+            line = command.to_checkpoint(Wanted(options["seq"], options["batch"]))
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    if isinstance(line, CancelLine) and not options["as_json"]:
+        click.echo(_told(line))
+        return
+    show_lines([line], as_json=options["as_json"])
+
+
+def _told(line: CancelLine) -> str:
+    if line.cancelled_seq is None:
+        return f"{line.job}: nothing had been chosen for the next start, and nothing was changed"
+    done = "would be" if line.dry_run else "is"
+    return f"{line.job}: the choice of checkpoint {line.cancelled_seq} {done} taken back"

@@ -1,0 +1,378 @@
+"""`varve savepoint`: checkpoints under names, made, listed, described and deleted; the job may run or not."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypedDict
+
+import click
+import msgspec
+
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.materializer.commands.output.lines import show_lines, type_name, utc_time
+from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.restore.origin import open_beside
+from varve.materializer.commands.output.storage_parameters import existing_job, job_chain, open_place, storage_parameters
+from varve.storage.format import layout
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
+from varve.storage.job.record import read_job
+from varve.changelog.retention.savepoints import (
+    create_native,
+    delete_damaged_savepoint,
+    delete_savepoint,
+    list_all_savepoints,
+    own_files,
+    read_savepoint,
+)
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit, Savepoint
+    from varve.changelog.retention.savepoints import ListedSavepoint
+
+
+class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve savepoint list`."""
+
+    job: str
+    name: str
+    format: str | None = None
+    """native, canonical, or hold: what a copy in progress, or one that was killed, keeps."""
+    seq: int | None = None
+    batch: int | None = None
+    time: str | None = None
+    """Of the state."""
+    created: str | None = None
+    operators: tuple[str, ...] = ()
+    objects: int | None = None
+    """Objects of the job that it keeps, or files of its own."""
+    holder: str | None = None
+    error: str | None = None
+    """Why the savepoint cannot be read; then nothing else is known of it, and nothing of the job is deleted."""
+
+
+class StateLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve savepoint describe`: one state. What is not known of a native savepoint is left out."""
+
+    operator: str
+    state: str
+    kind: str
+    value_type: str | None = None
+    """Of non-keyed state only its file tells."""
+    key_type: str | None = None
+    rows: int | None = None
+    stored_bytes: int | None = None
+
+
+class FileLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A further line of `varve savepoint describe`: a file of a canonical savepoint."""
+
+    operator: str
+    state: str
+    rows: int
+    stored_bytes: int
+    file: str
+    """Under the directory that `savepoints/` is in."""
+
+
+class DescribedState(StateLine, frozen=True, kw_only=True):
+    """A state in `varve savepoint describe --json`."""
+
+    files: tuple[str, ...] = ()
+
+
+class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
+    """What `varve savepoint describe --json` prints."""
+
+    savepoint: SavepointLine
+    query_id: str
+    source_hash: str
+    watermark_ms: int | None
+    key_groups: int
+    states: tuple[DescribedState, ...]
+    objects: tuple[str, ...]
+
+
+class _Place(TypedDict):
+    """Where a copy is to be."""
+
+    target_url: str | None
+    unencrypted: bool
+
+
+_AT: Final = click.option("--at", "at_url", metavar="URL", help="Where it was made --to, instead of in the job.")
+
+
+@click.group()
+def savepoint() -> None:
+    """Checkpoints under names, which are kept until they are deleted."""
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@storage_parameters(required=True)
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["native", "canonical"]),
+    default="native",
+    show_default=True,
+    help="native keeps the objects that the checkpoint is made of; canonical copies the state to Parquet files.",
+)
+@click.option("--checkpoint", "seq", type=click.IntRange(1), help="Seq of a retained checkpoint [default: the newest].")
+@click.option("--to", "target_url", metavar="URL", help="Where a canonical savepoint is to be, instead of in the job.")
+@click.option("--unencrypted", is_flag=True, help="With --to, of an encrypted job: the copy may be in the open.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def create(
+    job: str,
+    name: str,
+    storage_url: str,
+    storage_options: dict[str, Any] | None,
+    *,
+    form: str,
+    seq: int | None,
+    as_json: bool,
+    **place: Unpack[_Place],
+) -> None:
+    """Make the savepoint NAME of JOB."""
+    try:
+        layout.check_savepoint_name(name)
+        target_url = place["target_url"]
+        if target_url is not None and form == "native":
+            raise InvalidRequestError("a native savepoint is in its job; give --format canonical with --to")
+        if target_url is None and place["unencrypted"]:
+            raise InvalidRequestError("what is in the job is stored as the job is; --unencrypted goes with --to")
+        reader = job_chain(job, storage_url, storage_options)
+        commit = _commit(reader, seq)
+        if form == "canonical":
+            if target_url is not None and not place["unencrypted"]:
+                _check_not_encrypted(reader.store, target_url)
+            target = reader.store if target_url is None else open_beside(target_url, storage_options)
+            made = _copied(reader, job, commit, name, target)
+        else:
+            made = create_native(
+                reader, commit, name, job=job, holder="varve savepoint", clock=SystemClock(), tokens=SystemTokens()
+            )
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    show_lines([_line(made)], as_json=as_json, rare=("error",))
+
+
+@savepoint.command(name="list")
+@click.argument("job")
+@storage_parameters(required=False)
+@_AT
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def list_(
+    job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None, *, as_json: bool
+) -> None:
+    """List the savepoints of JOB, by name; the exit code is 1 if one cannot be read."""
+    try:
+        store = savepoint_store(job, storage_url, storage_options, at_url)
+        found = [one for one in list_all_savepoints(store) if at_url is None or _is_of(one, job)]
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    lines = [
+        SavepointLine(job=job, name=one.name, error=one.savepoint.message)
+        if isinstance(one.savepoint, CorruptDataError)
+        else _line(one.savepoint)
+        for one in found
+    ]
+    show_lines(lines, as_json=as_json, rare=("error",))
+    if any(line.error for line in lines):
+        sys.exit(1)
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@storage_parameters(required=False)
+@_AT
+@click.option("--json", "as_json", is_flag=True, help="JSON, with the names of all objects.")
+def describe(
+    job: str,
+    name: str,
+    storage_url: str | None,
+    storage_options: dict[str, Any] | None,
+    at_url: str | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Show the savepoint NAME of JOB, its states and, of a canonical one, its files."""
+    try:
+        found = _of_job(savepoint_store(job, storage_url, storage_options, at_url), job, name)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    states = _states(found)
+    if as_json:
+        described = DescribedSavepoint(
+            savepoint=_line(found),
+            query_id=found.commit.query_id,
+            source_hash=found.commit.source_hash,
+            watermark_ms=found.commit.watermark_ms,
+            key_groups=found.commit.max_parallelism,
+            states=states,
+            objects=_objects(found),
+        )
+        click.echo(msgspec.json.encode(described).decode())
+        return
+    show_lines([_line(found)], as_json=False, rare=("error",))
+    show_lines([_without_files(state) for state in states], as_json=False)
+    if found.files or found.tables:
+        show_lines(_files(found), as_json=False)
+
+
+@savepoint.command()
+@click.argument("job")
+@click.argument("name")
+@storage_parameters(required=False)
+@_AT
+@click.option("--damaged", is_flag=True, help="Also if it cannot be read.")
+@click.option("--json", "as_json", is_flag=True, help="JSON lines.")
+def delete(
+    job: str,
+    name: str,
+    storage_url: str | None,
+    storage_options: dict[str, Any] | None,
+    at_url: str | None,
+    *,
+    damaged: bool,
+    as_json: bool,
+) -> None:
+    """Delete the savepoint NAME of JOB; what only it needed goes with the next collection."""
+    try:
+        store = savepoint_store(job, storage_url, storage_options, at_url)
+        line = _deleted(job, name, store, is_shared=at_url is not None, damaged=damaged)
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+    show_lines([line], as_json=as_json, rare=("error",))
+
+
+def _deleted(job: str, name: str, store: ObjectStore, *, is_shared: bool, damaged: bool) -> SavepointLine:
+    """Delete one; a shared place may have those of other jobs."""
+    try:
+        if is_shared:
+            _of_job(store, job, name)
+        return _line(delete_savepoint(store, name))
+    except CorruptDataError as error:
+        if not damaged:
+            raise
+        delete_damaged_savepoint(store, name)
+        return SavepointLine(job=job, name=name, error=error.message)
+
+
+def savepoint_store(
+    job: str, storage_url: str | None, storage_options: dict[str, Any] | None, at_url: str | None
+) -> ObjectStore:
+    """Where savepoints of a job are: in the job, or at a location. Raises `InvalidRequestError` if none is given."""
+    if at_url is not None:
+        return open_place(at_url, storage_options)
+    if storage_url is None:
+        raise InvalidRequestError("say where the savepoints are: give --storage, or --at for a directory of their own")
+    return existing_job(job, storage_url, storage_options).store
+
+
+def _is_of(one: ListedSavepoint, job: str) -> bool:
+    """Whether it may be this job's: of a damaged one nobody knows."""
+    return isinstance(one.savepoint, CorruptDataError) or one.savepoint.job == job
+
+
+def _of_job(store: ObjectStore, job: str, name: str) -> Savepoint:
+    """A savepoint. Raises `InvalidRequestError` if it is another job's: a location may have those of many."""
+    found = read_savepoint(store, name)
+    if found.job != job:
+        raise InvalidRequestError(f"savepoint {name!r} at {store.url} is of job {found.job!r}, not {job!r}")
+    return found
+
+
+def _commit(reader: ChainReader, seq: int | None) -> Commit:
+    found = reader.newest() if seq is None else reader.find_commit(seq)
+    if found is None:
+        raise StateMissingError(
+            "the job has no checkpoint yet" if seq is None else f"there is no checkpoint {seq}; see `varve checkpoints`"
+        )
+    return found
+
+
+def _check_not_encrypted(store: ObjectStore, target_url: str) -> None:
+    storage = read_job(store).storage
+    if storage is not None and storage.encryption is not None:
+        raise InvalidRequestError(
+            f"the job is encrypted, and a copy at {target_url} would be in the open; leave --to out, or give "
+            "--unencrypted if it may be"
+        )
+
+
+def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
+    with tempfile.TemporaryDirectory(prefix="varve-savepoint-") as scratch, shown_steps(name) as tell:
+        writer = CanonicalSavepoints(reader, job, target, Path(scratch), clock=SystemClock(), tokens=SystemTokens())
+        return writer.create(commit, name, "varve savepoint", tell)
+
+
+def _line(found: Savepoint) -> SavepointLine:
+    return SavepointLine(
+        job=found.job,
+        name=found.name,
+        format="hold" if layout.is_hold(found.name) else found.format,
+        seq=found.commit.seq,
+        batch=found.commit.batch,
+        time=utc_time(found.commit.time_ms),
+        created=utc_time(found.created_ms),
+        operators=tuple(operator.uid for operator in found.commit.operators),
+        objects=len(_objects(found)),
+        holder=found.holder,
+    )
+
+
+def _objects(found: Savepoint) -> tuple[str, ...]:
+    return found.objects or tuple(own_files(found))
+
+
+def _without_files(state: DescribedState) -> StateLine:
+    return StateLine(**{name: getattr(state, name) for name in StateLine.__struct_fields__})
+
+
+def _files(found: Savepoint) -> list[FileLine]:
+    return [
+        FileLine(operator=f.operator, state=f.state, rows=f.rows, stored_bytes=f.size_bytes, file=f.name)
+        for f in (*found.files, *found.tables)
+    ]
+
+
+def _states(found: Savepoint) -> tuple[DescribedState, ...]:
+    is_copy = found.format == "canonical"
+    lines: list[DescribedState] = []
+    for operator in found.commit.operators:
+        for state in operator.states:
+            files = [f for f in found.files if (f.operator, f.state) == (operator.uid, state.name)]
+            lines.append(
+                DescribedState(
+                    operator=operator.uid,
+                    state=state.name,
+                    kind=state.kind,
+                    value_type=type_name(state.value_type),
+                    key_type=type_name(operator.key_type),
+                    rows=sum(f.rows for f in files) if is_copy else None,
+                    stored_bytes=sum(f.size_bytes for f in files) if is_copy else None,
+                    files=tuple(f.name for f in files),
+                )
+            )
+    lines += [
+        DescribedState(
+            operator=table.operator,
+            state=table.state,
+            kind=table.kind,
+            rows=table.rows,
+            stored_bytes=table.size_bytes,
+            files=(table.name,),
+        )
+        for table in found.tables
+    ]
+    return tuple(lines)

@@ -1,0 +1,414 @@
+"""`varve describe`, `varve state` and `varve diff`: what a job's checkpoints hold."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from contextlib import closing, contextmanager
+from itertools import islice
+from statistics import median
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from varve.changelog.reading.key_hash import key_group_of_text
+from varve.changelog.reading.operator_state_diff import OperatorStateDifference, diff_operator_states
+from varve.changelog.reading.diff import diff_checkpoints, shown, states_of
+from varve.changelog.reading.reader import open_state
+from varve.changelog.reading.sizes import group_sizes
+from varve.changelog.reading.tracking import untracked
+from varve.changelog.schema.ttl import record_of
+from varve.materializer.commands.output.lines import show_lines, type_name, utc_time
+from varve.materializer.commands.output.progress_bar import shown_steps, track_items
+from varve.materializer.commands.output.row_output import cell, show_rows
+from varve.materializer.commands.output.storage_parameters import open_root, storage_parameters
+from varve.storage.errors import InvalidRequestError, VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Generator, Iterator, Sequence
+
+    from varve.changelog.reading.operator_state_table import OperatorStateTable
+    from varve.changelog.reading.columns import StateColumns
+    from varve.changelog.reading.diff import Difference
+    from varve.changelog.reading.reader import StateReader
+    from varve.changelog.reading.tracking import Track
+
+DEFAULT_ROWS: Final = 20
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+class StateLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve describe`: a state, and where its operator's state lies."""
+
+    seq: int
+    batch: int
+    time: str
+    operator: str
+    state: str | None
+    """None for an operator that has no state yet."""
+    kind: str | None = None
+    key_type: str
+    map_key_type: str | None = None
+    value_type: str | None = None
+    ttl_ms: int | None = None
+    parallelism: int
+    backend: str
+    changelog: bool
+    bases: int
+    """Snapshots that a restore of the operator begins with."""
+    log_segments: int
+    """References to segments that a restore of the operator replays."""
+    log_bytes: int
+    elements: int | None = None
+    """Of non-keyed state, in all partitions; as `size_bytes`."""
+    size_bytes: int | None = None
+
+
+class CountLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve state --count`."""
+
+    operator: str
+    state: str
+    keys: int | None
+    rows: int
+    size_bytes: int
+    key_groups: int
+    """How many have any of the state."""
+    median_group_bytes: int
+    largest_group_bytes: int
+    largest_group: int
+    skew: float
+    """Bytes of the largest key group over the mean of all of the job's key groups that were counted."""
+
+
+class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve state --groups`."""
+
+    operator: str
+    state: str
+    key_group: int
+    keys: int | None
+    rows: int
+    size_bytes: int
+
+
+class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A line of `varve diff --count`."""
+
+    operator: str
+    state: str
+    added: int
+    changed: int
+    removed: int
+
+
+def _checkpoint_options(command: _Command) -> _Command:
+    """The options of every command that reads a checkpoint."""
+    command = click.option(
+        "--pin/--no-pin", default=True, help="Keep the checkpoint while it is read; --no-pin writes nothing."
+    )(command)
+    command = click.option("--json", "as_json", is_flag=True, help="JSON lines.")(command)
+    return storage_parameters(required=True)(command)
+
+
+_CHECKPOINT: Final = click.option(
+    "--checkpoint", metavar="SEQ", help="A seq, batch:<number> or savepoint:<name>; without it, the newest checkpoint."
+)
+_OPERATOR: Final = click.option("--operator", metavar="UID", help="The operator; may be left out if it has no rival.")
+
+
+@click.command()
+@click.argument("job")
+@_checkpoint_options
+@_CHECKPOINT
+def describe(job: str, checkpoint: str | None, *, as_json: bool, **storage: Any) -> None:
+    """Show the operators and states of a checkpoint of JOB, their types, and what a restore of them reads."""
+    with _errors():
+        reader = _open(job, checkpoint, storage)
+        with reader:
+            lines = [line for uid in reader.operators for line in _describe(reader, uid)]
+    show_lines(lines, as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@click.argument("state", required=False)
+@_checkpoint_options
+@_CHECKPOINT
+@_OPERATOR
+@click.option("--key", metavar="TEXT", help="Only rows of this key, as the table shows it.")
+@click.option("--key-groups", metavar="N[-M]", help="Only these key groups, the last one included.")
+@click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
+@click.option("--count", "what", flag_value="count", help="Keys, rows, bytes and skew of each state.")
+@click.option("--groups", "what", flag_value="groups", help="The same of each key group.")
+def state(job: str, state: str | None, *, as_json: bool, **options: Any) -> None:
+    """Show what a state of JOB holds: its rows, how many they are, or how they are spread over the key groups.
+
+    STATE may be left out if there is only one, and with --count and --groups, which then tell of all.
+    """
+    with _errors():
+        if options["what"] is not None:
+            _check_whole(options["what"])
+        reader = _open(job, options["checkpoint"], options)
+        key_groups = _key_groups(options["key_groups"])
+        if options["what"] is not None:
+            lines = _sizes(reader, options["operator"], state, key_groups)
+            show_lines(lines if options["what"] == "groups" else _counts(reader, lines, key_groups), as_json=as_json)
+            return
+        rows = _rows(reader, options["operator"], state, key_groups, options["key"])
+        show_rows(islice(rows, options["limit"] or None), as_json=as_json)
+
+
+@click.command()
+@click.argument("job")
+@_checkpoint_options
+@click.option(
+    "--from",
+    "before",
+    metavar="SEQ",
+    required=True,
+    help="Older checkpoint: seq, batch:<number> or savepoint:<name>.",
+)
+@click.option("--to", "after", metavar="SEQ", help="The newer one; without it, the newest there is.")
+@_OPERATOR
+@click.option("--state", "state_name", metavar="NAME", help="The one state to compare; without it, all.")
+@click.option("--limit", default=DEFAULT_ROWS, show_default=True, type=click.IntRange(0), help="Rows; 0 for all.")
+@click.option("--count", is_flag=True, help="Only how many rows differ, for each state.")
+def diff(job: str, before: str, after: str | None, *, as_json: bool, **options: Any) -> None:
+    """Show which rows were added, changed and removed between two checkpoints of JOB."""
+    with _errors():
+        older, newer = _open(job, before, options), _open(job, after, options)
+        compared = (older, newer, options["operator"], options["state_name"])
+        if options["count"]:
+            show_lines(_count_differences(_differences(*compared, track_items)), as_json=as_json)
+            return
+        rows = _DifferenceRows(older, newer)
+        # Rows that are printed as they come and a bar would write over each other.
+        with closing(_differences(*compared, untracked if as_json else track_items)) as found:
+            told = (rows.row(one) for one in islice(found, options["limit"] or None))
+            if as_json:
+                show_rows(told, as_json=True)
+                return
+            kept = list(told)
+        show_rows(kept, as_json=False)
+
+
+def _check_whole(what: str) -> None:
+    """What counts goes over all rows. Raises `InvalidRequestError` for an option that chooses some."""
+    context = click.get_current_context()
+    for name, option in (("key", "--key"), ("limit", "--limit")):
+        if context.get_parameter_source(name) is not ParameterSource.DEFAULT:
+            raise InvalidRequestError(f"{option} does not go with --{what}, which goes over all rows; use --key-groups")
+
+
+def _differences(
+    older: StateReader, newer: StateReader, operator: str | None, state: str | None, track: Track
+) -> Generator[Difference | OperatorStateDifference]:
+    """Of keyed and of non-keyed state."""
+    with older.pinned(), newer.pinned():
+        others = list(diff_operator_states(older, newer, operator, state))
+        if state is None or not others or _has_keyed((older, newer), operator, state):
+            yield from diff_checkpoints(older, newer, operator, state, track)
+    yield from others
+
+
+def _has_keyed(readers: Sequence[StateReader], operator: str | None, state: str) -> bool:
+    layouts = [own for reader in readers for own in reader.checkpoint.operators if operator in (None, own.uid)]
+    return any(one.name == state for own in layouts for one in own.states)
+
+
+@contextmanager
+def _errors() -> Generator[None]:
+    try:
+        yield
+    except VarveError as error:
+        raise click.ClickException(str(error)) from error
+
+
+def _open(job: str, checkpoint: str | None, options: dict[str, Any]) -> StateReader:
+    open_root(options["storage_url"], options["storage_options"])  # which says so if there is no such directory
+    return open_state(
+        options["storage_url"],
+        job,
+        checkpoint,
+        storage_options=options["storage_options"],
+        pin=options["pin"],
+    )
+
+
+def _describe(reader: StateReader, uid: str) -> Iterator[StateLine]:
+    own, view, commit = reader.layout(uid), reader.view, reader.checkpoint
+    segments = [ref for ref in view.segments if ref.operator == uid]
+    line = StateLine(
+        seq=commit.seq,
+        batch=commit.batch,
+        time=utc_time(commit.time_ms),
+        operator=uid,
+        state=None,
+        key_type=type_name(own.key_type),
+        parallelism=own.parallelism,
+        backend=own.backend,
+        changelog=own.changelog,
+        bases=sum(1 for tile in view.tiles if tile.operator == uid and (tile.files or tile.snapshot is not None)),
+        log_segments=len(segments),
+        log_bytes=sum(ref.data.length for ref in segments),
+    )
+    for schema in own.states:
+        record = record_of(schema)
+        yield msgspec.structs.replace(
+            line,
+            state=schema.name,
+            kind=schema.kind,
+            map_key_type=None if schema.map_key_type is None else type_name(schema.map_key_type),
+            value_type=type_name(schema.value_type),
+            ttl_ms=None if record is None else record.ttl_ms,
+        )
+    tables = reader.operator_states(uid)
+    for table in tables:
+        yield msgspec.structs.replace(
+            line,
+            state=table.name,
+            kind=table.kind,
+            map_key_type=None if table.map_key_type is None else type_name(table.map_key_type),
+            value_type=type_name(table.value_type) if table.value_type else "bytes",
+            elements=table.elements,
+            size_bytes=table.size_bytes,
+        )
+    if not own.states and not tables:
+        yield line
+
+
+def _key_groups(text: str | None) -> range | None:
+    if text is None:
+        return None
+    low, _, high = text.partition("-")
+    if not low.isdecimal() or not (high or low).isdecimal():
+        raise InvalidRequestError(f"--key-groups takes a number or two with '-' between them, not {text!r}")
+    return range(int(low), int(high or low) + 1)
+
+
+def _rows(
+    reader: StateReader, operator: str | None, state: str | None, key_groups: range | None, key: str | None
+) -> Iterator[dict[str, Any]]:
+    table = _operator_state(reader, operator, state)
+    if table is not None and key_groups is not None:
+        raise InvalidRequestError(f"state {state!r} is {table.kind} state: it has partitions, not key groups")
+    if table is None and key is not None and key_groups is None:
+        yield from _rows_of_key(reader, operator, state, key)
+        return
+    for batch in reader.batches(operator, state, key_groups) if table is None else table.to_arrow().to_batches():
+        rows: list[dict[str, Any]] = batch.to_pylist()
+        yield from rows if key is None else (row for row in rows if cell(row.get("key")) == key)
+
+
+def _rows_of_key(reader: StateReader, operator: str | None, state: str | None, key: str) -> Iterator[dict[str, Any]]:
+    """From the key's own key group if that is known and has any; else from all."""
+    group = key_group_of_text(type_name(reader.layout(operator).key_type), key, reader.job.max_parallelism)
+    with reader:
+        for key_groups in (None,) if group is None else (range(group, group + 1), None):
+            is_found = False
+            for batch in reader.batches(operator, state, key_groups):
+                for row in batch.to_pylist():
+                    if cell(row["key"]) == key:
+                        is_found = True
+                        yield row
+            if is_found:
+                return
+
+
+def _operator_state(reader: StateReader, operator: str | None, state: str | None) -> OperatorStateTable | None:
+    """The non-keyed state of that name; None if there is none, or a keyed one."""
+    if state is None or any(one.name == state for one in reader.states(operator)):
+        return None
+    return next((table for table in reader.operator_states(operator) if table.name == state), None)
+
+
+def _sizes(reader: StateReader, operator: str | None, state: str | None, key_groups: range | None) -> list[GroupLine]:
+    found: list[GroupLine] = []
+    uids = _operators_with(reader, operator, state)
+    with reader, shown_steps("ranges of key groups") as tell:
+        parts = [(uid, part) for uid in uids for part in reader.split(uid, key_groups)]
+        for done, (uid, part) in enumerate(parts):
+            tell(done, len(parts))
+            for restored in reader.ranges(uid, part):
+                found += [
+                    GroupLine(operator=uid, **size._asdict())
+                    for size in group_sizes(restored.store)
+                    if state in (None, size.state)
+                ]
+    return sorted(found, key=lambda line: (line.operator, line.state, line.key_group))
+
+
+def _operators_with(reader: StateReader, operator: str | None, state: str | None) -> tuple[str, ...]:
+    """The operators to look at. Raises `InvalidRequestError` if none of them has the state."""
+    uids = reader.operators if operator is None else (operator,)
+    if state is None:
+        return uids
+    having = tuple(uid for uid in uids if any(one.name == state for one in reader.states(uid)))
+    if not having and len(uids) == 1:
+        reader.state(state, uids[0])  # raises, and says which there are
+    if not having:
+        names = sorted({one.name for uid in uids for one in reader.states(uid)})
+        raise InvalidRequestError(
+            f"no operator has a state {state!r}; their states are {', '.join(map(repr, names)) or 'none'}"
+        )
+    return having
+
+
+def _counts(reader: StateReader, groups: Sequence[GroupLine], key_groups: range | None) -> list[CountLine]:
+    by_state: defaultdict[tuple[str, str], list[GroupLine]] = defaultdict(list)
+    for line in groups:
+        by_state[line.operator, line.state].append(line)
+    return [_count(lines, len(reader.wanted(key_groups))) for lines in by_state.values()]
+
+
+def _count(lines: Sequence[GroupLine], key_groups: int) -> CountLine:
+    largest = max(lines, key=lambda line: line.size_bytes)
+    size_bytes = sum(line.size_bytes for line in lines)
+    keys = [line.keys for line in lines if line.keys is not None]
+    sizes = [line.size_bytes for line in lines] + [0] * (key_groups - len(lines))
+    return CountLine(
+        operator=largest.operator,
+        state=largest.state,
+        keys=sum(keys) if keys else None,
+        rows=sum(line.rows for line in lines),
+        size_bytes=size_bytes,
+        key_groups=len(lines),
+        median_group_bytes=round(median(sizes)),
+        largest_group_bytes=largest.size_bytes,
+        largest_group=largest.key_group,
+        skew=round(largest.size_bytes * key_groups / size_bytes, 2),
+    )
+
+
+def _count_differences(found: Iterator[Difference | OperatorStateDifference]) -> list[DiffLine]:
+    counts: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
+    for one in found:
+        counts[one.operator, one.state][one.change] += 1
+    return [
+        DiffLine(operator=uid, state=name, added=n["added"], changed=n["changed"], removed=n["removed"])
+        for (uid, name), n in counts.items()
+    ]
+
+
+class _DifferenceRows:
+    """Differences as rows with the same columns, whatever states they are of."""
+
+    def __init__(self, before: StateReader, after: StateReader) -> None:
+        self._readers = (before, after)
+        self._columns: dict[tuple[str, str], StateColumns] = {}
+
+    def row(self, one: Difference | OperatorStateDifference) -> dict[str, Any]:
+        if isinstance(one, OperatorStateDifference):
+            place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": None}
+            key = one.key if one.partition is None else f"partition {one.partition}"
+            return {**place, "key": key, "map_key": None, "before": one.before, "after": one.after}
+        place = {"operator": one.operator, "state": one.state, "change": one.change, "key_group": one.key_group}
+        return {**place, **shown(self._columns_of(one), one)}
+
+    def _columns_of(self, one: Difference) -> StateColumns:
+        place = (one.operator, one.state)
+        if place not in self._columns:
+            [self._columns[place]] = states_of(*self._readers, *place)
+        return self._columns[place]

@@ -1,0 +1,144 @@
+"""What to do for a range: build a new snapshot, wait for the job, or nothing. Pure, over what was read.
+
+The driver adopts a snapshot only if it was built on the tile that the base entry names, is newer than it, and has a
+number above the range's floor (design 7a, ADOPT). So while a published snapshot can still be adopted, another one would
+only cost an upload; and once it cannot be adopted any more (the tile or the line moved on), a new one is needed.
+
+Invariants: I7 (files are shared only with the snapshot of the tile that is to be replaced, as ADOPT demands).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from varve.changelog.commit.adopt_decision import shared_files
+from varve.storage.format.records import ORIGIN
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from varve.materializer.fold.policy import LogLength
+    from varve.storage.format.records import Link, SnapshotDescriptor, SnapshotFile, Tile
+
+
+class Skip(StrEnum):
+    """Why nothing is published."""
+
+    CHANGELOG_OFF = "the job writes its snapshots itself"
+    NOTHING_FINAL = "no commit after the base is final"
+    NOTHING_CHANGED = "nothing changed since the base"
+    AWAITING_ADOPTION = "a published snapshot is not adopted yet"
+
+
+@dataclass(frozen=True)
+class Publish:
+    """Build and publish a snapshot."""
+
+    number: int
+    """The number to claim."""
+
+
+@dataclass(frozen=True)
+class RangeView:
+    """What the chain says of a range."""
+
+    tile: Tile
+    """The tile of the newest commit that the range lies in."""
+    floor: int
+    """Only snapshots with a higher number may be adopted."""
+    target: Link
+    """The newest final commit; `ORIGIN` if there is none."""
+    line: Collection[Link]
+    """The commits of the target's line, the target included, from the tile's on."""
+    tile_log: LogLength
+    """The log of the whole tile after it, up to the target: a tile is replaced as a whole, so when one part of it has
+    changed, all are published."""
+    changelog: bool = True
+    """Whether the job runs with the changelog on."""
+
+
+def is_adoptable(snapshot: SnapshotDescriptor, view: RangeView) -> bool:
+    """Whether the driver's next commit may take this snapshot as the range's base, by what the chain says of it."""
+    return (
+        snapshot.status == "published"
+        and snapshot.number > view.floor
+        and snapshot.base == view.tile.at
+        and snapshot.at.seq > view.tile.at.seq
+        and snapshot.at in view.line
+    )
+
+
+def awaited_of(
+    view: RangeView, snapshots: Iterable[SnapshotDescriptor], tile_files: frozenset[str]
+) -> SnapshotDescriptor | None:
+    """The published snapshot that the driver's next commit may take, if there is one.
+
+    Args:
+        view: The range.
+        snapshots: The descriptors above the floor that could be read; one that is damaged cannot be adopted.
+        tile_files: Names that the descriptor of the tile's snapshot has. There are none if the job was set back to
+            files of an import since: a snapshot that shares files with the tile that was there before is never adopted.
+    """
+    return next((s for s in snapshots if is_adoptable(s, view) and shared_files(s) <= tile_files), None)
+
+
+def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | None:
+    """The part of the decision that needs no look at the published snapshots; None: go on.
+
+    Args:
+        view: The range.
+        idle_batches: Commits without a change after which the base is moved up all the same, because the line is kept
+            from the oldest base on (I10); None: never.
+    """
+    if not view.changelog:
+        return Skip.CHANGELOG_OFF
+    if view.target == ORIGIN or view.target.seq <= view.tile.at.seq:
+        return Skip.NOTHING_FINAL
+    if view.tile_log.segments == 0 and (idle_batches is None or view.tile_log.batches < idle_batches):
+        return Skip.NOTHING_CHANGED
+    return None
+
+
+def decide_publication(
+    view: RangeView, numbers: Sequence[int], awaited: SnapshotDescriptor | None, idle_batches: int | None
+) -> Publish | Literal[Skip.CHANGELOG_OFF, Skip.NOTHING_FINAL, Skip.NOTHING_CHANGED, Skip.AWAITING_ADOPTION]:
+    """Publish, or why not.
+
+    Args:
+        view: The range.
+        numbers: All snapshot numbers of the range that exist, aborted ones included.
+        awaited: See `awaited_of`.
+        idle_batches: As in `skip_without_listing`.
+    """
+    skip = skip_without_listing(view, idle_batches)
+    if skip is not None:
+        return skip
+    if awaited is not None:
+        return Skip.AWAITING_ADOPTION
+    return Publish(max([view.floor, *numbers]) + 1)
+
+
+@dataclass(frozen=True)
+class UploadPlan:
+    """Which files of a new snapshot are stored already."""
+
+    reused: tuple[SnapshotFile, ...]
+    """As the earlier snapshot names them."""
+    missing: tuple[SnapshotFile, ...]
+    """To be uploaded."""
+
+
+def plan_upload(files: Iterable[SnapshotFile], earlier: Iterable[SnapshotFile]) -> UploadPlan:
+    """Split the files of a new snapshot by whether an earlier one holds a file of the same name, size and CRC-32."""
+    held = {(f.file, f.size_bytes, f.crc32): f for f in earlier}
+    reused: list[SnapshotFile] = []
+    missing: list[SnapshotFile] = []
+    for file in files:
+        found = held.get((file.file, file.size_bytes, file.crc32))
+        if found is None:
+            missing.append(file)
+        else:
+            reused.append(found)
+    return UploadPlan(tuple(reused), tuple(missing))

@@ -1,0 +1,102 @@
+"""A limit on the bytes per second that a materializer exchanges with the storage (I10): the job keeps its share.
+
+Over time the rate is kept exactly; a single object goes at full speed once its bytes are paid for, and what follows
+waits. Only the bulk goes through it: log and snapshot files, not the chain and not heartbeats.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.object_stores.prepared_object import prepare
+from varve.storage.object_stores.reusable_object import is_reusable
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+    from pathlib import Path
+
+    from varve.materializer.resources.stop_signal import StopSignal
+    from varve.storage.clock import Clock
+    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varve.storage.object_stores.prepared_object import PreparedObject
+
+NAP_S: Final = 0.2
+"""Longest wait between two looks at the stop flag."""
+
+
+class TokenBucket:
+    """Bytes that may flow: refilled at a steady rate, at most one second's worth; shared by all threads."""
+
+    def __init__(self, bytes_per_s: int, clock: Clock, stop: StopSignal) -> None:
+        self._bytes_per_s = bytes_per_s
+        self._clock = clock
+        self._stop = stop
+        self._lock = threading.Lock()
+        self._left_bytes = float(bytes_per_s)
+        self._filled_s = clock.monotonic_s()
+
+    def take(self, size_bytes: int) -> None:
+        """Take so many bytes and wait until they are paid for. Raises `Stopped` when asked to stop."""
+        with self._lock:
+            now_s = self._clock.monotonic_s()
+            refilled = self._left_bytes + (now_s - self._filled_s) * self._bytes_per_s
+            self._left_bytes = min(float(self._bytes_per_s), refilled) - size_bytes
+            self._filled_s = now_s
+            paid_s = now_s - self._left_bytes / self._bytes_per_s
+        while (left_s := paid_s - self._clock.monotonic_s()) > 0:
+            self._stop.check()
+            self._clock.sleep(min(left_s, NAP_S))
+
+
+class ThrottledReads:
+    """`inner`, but the bytes that are read are taken from a bucket; see `ObjectStore` for each method.
+
+    Whole objects are paid for afterwards, when their size is known. Writes are not throttled here: an uploader would
+    take the wait for a slow server and begin a second attempt; who hands an upload in pays before.
+    """
+
+    def __init__(self, inner: ObjectStore, bucket: TokenBucket) -> None:
+        self._inner = inner
+        self._bucket = bucket
+
+    @property
+    def url(self) -> str:
+        return self._inner.url
+
+    def get(self, name: str) -> bytes:
+        data = self._inner.get(name)
+        self._bucket.take(len(data))
+        return data
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        self._bucket.take(length)
+        return self._inner.get_range(name, offset, length)
+
+    def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
+        return prepare(self._inner, name, content)
+
+    def is_reusable(self, name: str) -> bool:
+        return is_reusable(self._inner, name)
+
+    def put(self, name: str, data: bytes) -> None:
+        self._inner.put(name, data)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        return self._inner.put_if_absent(name, data)
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        return self._inner.list(prefix, start_after=start_after)
+
+    def delete(self, names: Iterable[str]) -> None:
+        self._inner.delete(names)
+
+    def put_file(self, name: str, path: Path) -> None:
+        self._inner.put_file(name, path)
+
+    def get_file(self, name: str, path: Path) -> None:
+        self._inner.get_file(name, path)
+        self._bucket.take(path.stat().st_size)
+
+    def link_file(self, name: str, path: Path) -> bool:
+        return self._inner.link_file(name, path)

@@ -1,0 +1,163 @@
+"""The local directory of a materializer: RocksDB copies of ranges, kept between runs, and scratch space.
+
+```
+<root>/<n>/lock                                  held by the process that uses slot n
+<root>/<n>/ranges/<job id>/<operator>/<lo>-<hi>  a follower's RocksDB directory
+<root>/<n>/scratch/                              emptied at the start
+```
+
+Two materializers given the same directory take different slots. Invariant: I9 (everything here is a cache).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import quote
+
+from varve.storage.errors import InvalidRequestError
+from varve.storage.object_stores.local.errors import happened_not
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from types import TracebackType
+    from typing import Self
+
+    from varve.materializer.fold.policy import RangeKey
+
+SLOTS_MAX: Final = 64
+"""Processes that can use one working directory at the same time."""
+
+
+def default_working_directory(storage_url: str) -> Path:
+    """A directory of this user for this storage under the system's temporary directory."""
+    digest = hashlib.sha256(storage_url.encode()).hexdigest()[:16]
+    return Path(tempfile.gettempdir()) / f"varve-materializer-{os.getuid()}" / digest
+
+
+class Workspace:
+    """One slot of a working directory, held until `close` or the end of the process."""
+
+    def __init__(self, root: Path) -> None:
+        """Take the first free slot below `root`. Raises `InvalidRequestError` if that cannot be done."""
+        try:
+            self._directory, self._lock = _take_slot(root)
+            self._scratch = self._directory / "scratch"
+            shutil.rmtree(self._scratch, ignore_errors=True)
+            self._scratch.mkdir()
+        except OSError as error:
+            raise InvalidRequestError(f"the working directory {root} cannot be used: {error}; give another") from error
+
+    @property
+    def directory(self) -> Path:
+        """The slot's directory."""
+        return self._directory
+
+    def range_directory(self, key: RangeKey) -> Path:
+        """Where the follower of a range keeps its database; the parent exists. Raises as `scratch`."""
+        directory = self._range_path(key)
+        _make(directory.parent)
+        return directory
+
+    def discard(self, key: RangeKey) -> None:
+        """Remove a range's database."""
+        shutil.rmtree(self._range_path(key), ignore_errors=True)
+
+    def discard_others(self, job_id: str, keys: Collection[RangeKey]) -> None:
+        """Remove the databases of a job's ranges that are not among `keys`."""
+        kept = {self._range_path(key) for key in keys}
+        for directory in (self._directory / "ranges" / quote(job_id, safe="")).glob("*/*"):
+            if directory not in kept:
+                shutil.rmtree(directory, ignore_errors=True)
+
+    def scratch(self, purpose: str, key: RangeKey) -> Path:
+        """A directory of a range below the scratch space that does not exist yet; its parent does.
+
+        Raises `DidNotHappenError` or `InvalidRequestError` if the disk is full or read-only.
+        """
+        directory = self._scratch / purpose / _relative(key)
+        shutil.rmtree(directory, ignore_errors=True)
+        _make(directory.parent)
+        return directory
+
+    def trim(self, limit_bytes: int, in_use: Collection[RangeKey]) -> tuple[Path, ...]:
+        """Remove the copies that were longest not used until all together have at most `limit_bytes` (I10).
+
+        Those of `in_use` stay, so that the limit may be exceeded while they are. Returns what was removed.
+        """
+        kept = {self._range_path(key) for key in in_use}
+        found = [_Copy(path, *_use_of(path)) for path in (self._directory / "ranges").glob("*/*/*")]
+        total = sum(copy.size_bytes for copy in found)
+        removed: list[Path] = []
+        for copy in sorted((c for c in found if c.path not in kept), key=lambda c: c.used_s):
+            if total <= limit_bytes:
+                break
+            shutil.rmtree(copy.path, ignore_errors=True)
+            removed.append(copy.path)
+            total -= copy.size_bytes
+        return tuple(removed)
+
+    def _range_path(self, key: RangeKey) -> Path:
+        return self._directory / "ranges" / _relative(key)
+
+    def close(self) -> None:
+        """Free the slot; its databases stay for the next run."""
+        shutil.rmtree(self._scratch, ignore_errors=True)
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Copy(NamedTuple):
+    path: Path
+    size_bytes: int
+    used_s: float
+    """When its newest file was written, by the filesystem's clock."""
+
+
+def _use_of(directory: Path) -> tuple[int, float]:
+    """Bytes of a directory's files, and when the newest was written."""
+    size_bytes, used_s = 0, 0.0
+    with suppress(FileNotFoundError):  # a file was compacted away meanwhile, or the copy discarded: a hint will do
+        for path in directory.iterdir():
+            status = path.stat()
+            size_bytes += status.st_size
+            used_s = max(used_s, status.st_mtime)
+    return size_bytes, used_s
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise happened_not(error, f"making {directory} in the working directory") from error
+
+
+def _relative(key: RangeKey) -> Path:
+    return Path(quote(key.job_id, safe=""), quote(key.operator, safe=""), f"{key.low:05d}-{key.high:05d}")
+
+
+def _take_slot(root: Path) -> tuple[Path, int]:
+    for slot in range(SLOTS_MAX):
+        directory = root / str(slot)
+        directory.mkdir(parents=True, exist_ok=True)
+        lock = os.open(directory / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            continue
+        return directory, lock
+    raise InvalidRequestError(f"{SLOTS_MAX} processes use the working directory {root} already; give another")

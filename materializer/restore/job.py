@@ -1,0 +1,229 @@
+"""Setting a stopped job, and Spark's checkpoint location, to a checkpoint that both have: what `varve restore` does.
+
+A fence says which commit the next run starts from, and Spark forgets the batches after it. Nothing of the state is
+deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
+half-way is done again: until Spark has forgotten, its batches follow the newest commit, and the choice does nothing.
+A checkpoint that only pins keep (`--retention`) is below the cut, which never falls, so its state is copied.
+A savepoint to which a job goes back again is copied again, so that a copy that was damaged meanwhile is replaced.
+
+Invariants: I6 (the fence ends every older run), I11 (what does not fit together is an error).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from varve.changelog.reading.checkpoints import newest_commits
+from varve.materializer.commands.output.lines import utc_time
+from varve.materializer.restore.decision import RestorePlan, Wanted, decide_restore
+from varve.materializer.restore.spark_location import read_location, set_back
+from varve.materializer.restore.origin import StateOrigin, copy_origin
+from varve.changelog.commit.ownership import Chain
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.chain.cut import Cut, cut_of
+from varve.storage.errors import InvalidRequestError, LineageError, StateMissingError
+from varve.changelog.commit.run import JobRun
+from varve.changelog.retention.pins import Kept, list_pins
+from varve.changelog.commit.start_decision import next_restore
+
+if TYPE_CHECKING:
+    from varve.materializer.restore.decision import SparkLocation
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit, Fence, JobRecord
+
+LINE_MAX: Final = 10_000
+"""Commits of the line that are looked at; only those that may be complete are."""
+
+
+class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of `varve restore`."""
+
+    job: str
+    dry_run: bool
+    seq: int
+    """The checkpoint that the next run starts from; of a savepoint, or what only pins keep, the one that holds its copy
+    (0 in a dry run)."""
+    batch: int
+    time: str
+    """Of the state."""
+    next_start: str
+    """What Spark's checkpoint location must be."""
+    forgotten: tuple[str, ...]
+    """Files that were moved away from Spark's checkpoint location."""
+
+
+class CancelLine(msgspec.Struct, frozen=True, kw_only=True):
+    """The line of `varve restore --cancel`."""
+
+    job: str
+    dry_run: bool
+    cancelled_seq: int | None
+    """The checkpoint that had been chosen; None: nothing had been, and nothing was written."""
+
+
+class JobRestore:
+    """See the module.
+
+    Args:
+        job: The job's directory, for people.
+        store: Rooted there. The job must be stopped.
+        record: The job's.
+        spark: Rooted at Spark's checkpoint location; None: it is not touched.
+        clock: Time.
+        tokens: Randomness.
+        dry_run: Only say what would be done.
+        may_be_new: Nothing of a query need be at Spark's checkpoint location.
+    """
+
+    def __init__(
+        self,
+        job: str,
+        store: ObjectStore,
+        record: JobRecord,
+        spark: ObjectStore | None,
+        *,
+        clock: Clock,
+        tokens: TokenSource,
+        dry_run: bool = False,
+        may_be_new: bool = False,
+    ) -> None:
+        self._job = job
+        self._store = store
+        self._record = record
+        self._spark = spark
+        self._dry_run = dry_run
+        self._may_be_new = may_be_new
+        self._reader = ChainReader(store, record.job_id)
+        self._clock, self._tokens = clock, tokens
+
+    def to_checkpoint(self, wanted: Wanted) -> RestoreLine:
+        """Go back to a checkpoint on the line.
+
+        Raises:
+            StateMissingError: no complete checkpoint is the wanted one.
+            LineageError: it does not fit Spark's location.
+            CorruptDataError: an entry that the checkpoint needs is damaged, or one behind which it may be.
+            InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
+            VarveError: the storage failed; do it again.
+        """
+        spark = self._location()
+        plan, is_retained = self._plan(wanted, spark, with_pins=True)
+        if not is_retained:
+            kept = StateOrigin(f"checkpoint {plan.commit.seq}", self._store, plan.commit, None)
+            return self._to_copy(plan, spark, kept)
+        plans = [plan]
+        number = 0
+        if not self._dry_run:
+
+            def choose() -> int:
+                """A commit of the stopped driver may still arrive, and what was complete before is so no longer."""
+                plans.append(self._plan(wanted, spark)[0])
+                return plans[-1].commit.seq
+
+            number = self._chain().take_over(choose, chosen_ahead=True).epoch
+        return self._set_back(plans[-1], spark, plans[-1].commit.seq, number)
+
+    def to_origin(self, origin: StateOrigin) -> RestoreLine:
+        """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
+        origin.check(self._record.max_parallelism)
+        spark = self._location()
+        return self._to_copy(decide_restore((origin.commit,), Cut(), spark, Wanted()), spark, origin)
+
+    def _to_copy(self, plan: RestorePlan, spark: SparkLocation | None, origin: StateOrigin) -> RestoreLine:
+        seq = number = 0
+        if not self._dry_run:
+            fence = self._copy(origin)
+            seq, number = fence.restore or 0, fence.epoch
+        return self._set_back(plan, spark, seq, number)
+
+    def cancel(self) -> CancelLine:
+        """The next start is an ordinary one again; where it is one already, nothing is done."""
+        chosen = next_restore(self._reader.head())
+        if chosen is not None and not self._dry_run:
+            self._chain().take_over(chosen_ahead=True)
+        return CancelLine(job=self._job, dry_run=self._dry_run, cancelled_seq=chosen)
+
+    def _location(self) -> SparkLocation | None:
+        if self._spark is None:
+            return None
+        found = read_location(self._spark)
+        if found.is_new and not self._may_be_new:
+            raise InvalidRequestError(
+                f"there is no query's checkpoint at {self._spark.url}: correct the location, or say with "
+                "--new-location that the query begins there",
+                job=self._job,
+            )
+        return found
+
+    def _chain(self) -> Chain:
+        record = self._record
+        return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
+
+    def _plan(
+        self, wanted: Wanted, spark: SparkLocation | None, *, with_pins: bool = False
+    ) -> tuple[RestorePlan, bool]:
+        """What is to be done as the chain is now; whether the checkpoint is complete without the pins."""
+        head = self._reader.head()
+        if head is None:
+            raise StateMissingError("the job has no checkpoint yet", job=self._job)
+        cut = cut_of(head)
+        kept = Kept(cut, list_pins(self._reader)) if with_pins else cut
+        line, damage = newest_commits(self._reader, LINE_MAX, down_to=kept.complete_from)
+        try:
+            plan = decide_restore(self._with_source(line), kept, spark, wanted)
+        except (StateMissingError, LineageError):
+            if damage is None:
+                raise
+            raise damage.with_context(job=self._job) from None  # behind it may be what was asked for
+        self._reader.load_line(plan.commit.link, self._record.max_parallelism)  # or the next start could not
+        return plan, cut.is_complete(plan.commit)
+
+    def _with_source(self, line: tuple[Commit, ...]) -> tuple[Commit, ...]:
+        """The commits of the head's line, the newest first, and that of this job from which the oldest was copied.
+
+        So a restore of what only pins keep can be done again: then the line ends with the copy.
+        """
+        source = line[-1].source if line else None
+        if source is None or source.job_id != self._record.job_id:
+            return line
+        copied = self._reader.find_link(source.commit)
+        return line if copied is None else (*line, copied)
+
+    def _copy(self, origin: StateOrigin) -> Fence:
+        run = JobRun(self._store, self._record, CommitPolicy(), self._clock, self._tokens)
+        try:
+            return run.start_from(
+                origin.commit,
+                None,
+                lambda slot: copy_origin(
+                    origin, self._record, self._store, slot, clock=self._clock, tokens=self._tokens
+                ),
+                chosen_ahead=True,
+            )
+        finally:
+            run.close()
+
+    def _set_back(self, plan: RestorePlan, spark: SparkLocation | None, seq: int, number: int) -> RestoreLine:
+        forgotten: tuple[str, ...] = ()
+        if self._spark is not None and plan.forget_above is not None and not self._dry_run:
+            forgotten = set_back(self._spark, plan.forget_above, number)
+        commit = plan.commit
+        if spark is None:
+            start = f"a new location, or the one of query {commit.query_id} as it was after batch {commit.batch}"
+        elif spark.begins(commit):
+            start = "the location given, where the query begins at batch 0: say where its sources begin"
+        else:
+            start = f"the location given, whose next batch is {commit.batch + 1}"
+        return RestoreLine(
+            job=self._job,
+            dry_run=self._dry_run,
+            seq=seq,
+            batch=commit.batch,
+            time=utc_time(commit.time_ms),
+            next_start=start,
+            forgotten=forgotten,
+        )

@@ -1,0 +1,345 @@
+"""Starting a job from a savepoint, or from a checkpoint of another job: finding it, and copying its state.
+
+A location is the name of one of the job's own savepoints, or a path or URL:
+
+```
+<storage>/<job>/savepoints/<name>    a savepoint
+<storage>/<job>/chain/<seq>          a retained checkpoint
+<storage>/<job>                      the newest checkpoint
+```
+The source is not owned and never changed, but for a hold that exists while a checkpoint is being copied; the job's
+first entry holds the whole state (Flink's NO_CLAIM, with the full first checkpoint at the start).
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.materializer.savepoints.state_files import build_snapshot
+from varve.storage.format import layout
+from varve.changelog.chain.reader import ChainReader
+from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
+from varve.changelog.commit.import_plan import CopiedState
+from varve.storage.job.record import read_job
+from varve.storage.job.store import JobStore
+from varve.storage.object_stores.open import local_directory, open_store
+from varve.storage.format.records import KEY_HASH, SnapshotFile, Tile
+from varve.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.changelog.commit.start_decision import next_restore
+from varve.changelog.retention.state_copy import StateCopy, share_state
+from varve.storage.transfer.upload import Uploader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
+
+NO_CLAIM: Final = "NO_CLAIM"
+CLONE: Final = "CLONE"
+_SAVEPOINTS: Final = layout.SAVEPOINTS.rstrip("/")
+_CHAIN: Final = layout.CHAIN.rstrip("/")
+
+
+@dataclass(frozen=True)
+class StateOrigin:
+    """A state to start from."""
+
+    location: str
+    """As the user gave it."""
+    store: ObjectStore
+    """Rooted at the job, or where the savepoint is."""
+    commit: Commit
+    savepoint: Savepoint | None
+    """None: a checkpoint of the job's chain."""
+
+    def job_beside(self, own: ObjectStore) -> str:
+        """Name of the origin's job, which must be in the storage of the job whose store is given, but not that job.
+
+        Raises `InvalidRequestError` if it is not: a clone shares objects.
+        """
+        storage, _, job = self.store.url.rpartition("/")
+        own_storage, _, own_job = own.url.rpartition("/")
+        is_canonical = self.savepoint is not None and self.savepoint.format == "canonical"
+        if storage != own_storage or job == own_job or is_canonical:
+            raise InvalidRequestError(
+                f"what is at {self.location} cannot be cloned into {own.url}: a clone shares the objects of a "
+                f"checkpoint or native savepoint of another job in the same storage; use the claim mode {NO_CLAIM}"
+            )
+        return job
+
+    def check(self, max_parallelism: int) -> None:
+        """Raise `IncompatibleError` unless a job with so many key groups can have this state."""
+        if self.commit.max_parallelism != max_parallelism:
+            raise IncompatibleError(
+                f"the state at {self.location} has {self.commit.max_parallelism} key groups, the job "
+                f"{max_parallelism}; set pipeline.max-parallelism to {self.commit.max_parallelism}"
+            )
+        if self.savepoint is not None and self.savepoint.key_hash != KEY_HASH:
+            raise IncompatibleError(
+                f"keys of the savepoint at {self.location} are hashed by {self.savepoint.key_hash!r}, this varve "
+                f"hashes by {KEY_HASH!r}; use the version that made the savepoint"
+            )
+
+
+def is_location(restore: str | int | None) -> bool:
+    """Whether what a query is told to start from is a state elsewhere: no `latest`, no seq."""
+    return isinstance(restore, str) and restore != layout.LATEST
+
+
+def find_start(
+    location: str, own: ObjectStore, query_id: str | None, storage_options: Mapping[str, Any] | None = None
+) -> StateOrigin | None:
+    """What a query is to start from that is told to start from a location; None if it is to go on from the job's state.
+
+    So it is if the query has begun, and if an operator has chosen a checkpoint since (`varve restore`): the option may
+    have been left set, and what it names be gone.
+
+    Args:
+        location: See the module.
+        own: The store of the job, which may not exist yet.
+        query_id: Of Spark's checkpoint location; None for a new one.
+        storage_options: Of the filesystem, where the location is no local directory.
+
+    Raises as `find_origin`; the message says so if an earlier start has brought the state into the job already.
+    """
+    reader = _reader_of(own)
+    head = None if reader is None else reader.head()
+    if next_restore(head) is not None:
+        return None
+    newest = None if reader is None else reader.newest_under(head)
+    if newest is not None and newest.source is None and newest.query_id == query_id:
+        return None
+    try:
+        return find_origin(location, own, storage_options)
+    except (InvalidRequestError, StateMissingError) as error:
+        if newest is None or newest.source is None:
+            raise
+        problem = (
+            f"{error.message}; the job already holds what an earlier start took (seq {newest.seq}, of batch "
+            f"{newest.batch}): set execution.state-recovery.path to `latest` to start from that"
+        )
+        raise type(error)(problem, **error.context) from error
+
+
+def check_start(seq: int, own: ObjectStore, query_id: str | None) -> None:
+    """Raise `StateMissingError` if a query is to start from a checkpoint of its job that is not there.
+
+    Its first batch would find that, too, but by then the run has made the job if it is new, or fenced another one off.
+    A query that has begun, and one for which an operator has chosen, do not start from it (see `find_start`).
+
+    Args:
+        seq: Of the checkpoint.
+        own: The store of the job, which may not exist yet.
+        query_id: Of Spark's checkpoint location; None for a new one.
+    """
+    reader = _reader_of(own)
+    head = None if reader is None else reader.head()
+    if reader is not None and head is not None:
+        newest = reader.newest_under(head)
+        if next_restore(head) is not None or (newest is not None and newest.query_id == query_id):
+            return
+        if reader.find_commit(seq) is not None:
+            return
+    raise StateMissingError(
+        f"there is no commit with seq {seq} to start from in {own.url}; choose one that the job still has "
+        "(`varve checkpoints`), or correct the job's name or storage"
+    )
+
+
+def _reader_of(store: ObjectStore) -> ChainReader | None:
+    """Of the chain of the job at the store's root; None if there is no job."""
+    try:
+        return ChainReader(store, read_job(store).job_id)
+    except MissingObjectError:
+        return None
+
+
+def find_origin(location: str, own: ObjectStore, storage_options: Mapping[str, Any] | None = None) -> StateOrigin:
+    """The state at a location, see the module.
+
+    Args:
+        location: See the module.
+        own: The job's own store, for names of its own savepoints.
+        storage_options: Of the filesystem, where the location is no local directory.
+
+    Raises:
+        InvalidRequestError: there is no such savepoint, or no job.
+        StateMissingError: there is no such checkpoint.
+    """
+    if "/" not in location:
+        savepoint = read_savepoint(own, layout.check_savepoint_name(location))
+        return StateOrigin(location, own, savepoint.commit, savepoint)
+    root, _, last = location.rstrip("/").rpartition("/")
+    parent, _, area = root.rpartition("/")
+    if area == _SAVEPOINTS and parent:
+        store = _job_store(parent, storage_options)
+        savepoint = read_savepoint(store, last)
+        return StateOrigin(location, store, savepoint.commit, savepoint)
+    if area == _CHAIN and parent and last.isdecimal():
+        return _checkpoint(location, _job_store(parent, storage_options), int(last))
+    return _checkpoint(location, _job_store(location.rstrip("/"), storage_options), None)
+
+
+def open_beside(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
+    """The store at a URL, with the options of another one if it takes any. Errors as `open_store`."""
+    takes_none = local_directory(url) is not None or url.startswith("memory:")
+    return open_store(url, None if takes_none else storage_options)
+
+
+def _job_store(url: str, storage_options: Mapping[str, Any] | None) -> ObjectStore:
+    """The store of a job, through its storage, so that objects that it shares with another job can be read."""
+    storage, _, job = url.rpartition("/")
+    if not storage or storage.endswith((":", "/")):
+        return open_beside(url, storage_options)
+    return JobStore(open_beside(storage, storage_options), job)
+
+
+def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrigin:
+    try:
+        reader = ChainReader(store, read_job(store).job_id)
+    except MissingObjectError:
+        raise InvalidRequestError(
+            f"there is neither a savepoint nor a job at {location}; give <storage>/<job>/savepoints/<name>, "
+            "<storage>/<job>/chain/<seq> or <storage>/<job>"
+        ) from None
+    commit = reader.newest() if seq is None else reader.find_commit(seq)
+    if commit is None:
+        raise StateMissingError(f"there is no checkpoint at {location}; see `varve checkpoints`")
+    return StateOrigin(location, store, commit, None)
+
+
+def clone_origin(
+    origin: StateOrigin, record: JobRecord, source_job: str, *, clock: Clock, tokens: TokenSource
+) -> CopiedState:
+    """Name the state's objects where they are, under a hold that stays; errors as `copy_origin`.
+
+    Args:
+        origin: The state: a checkpoint or a native savepoint.
+        record: Of the job that is to have it.
+        source_job: Name of the origin's job, in the same storage.
+        clock: For the hold.
+        tokens: For the hold.
+    """
+    reader = ChainReader(origin.store, origin.commit.job_id)
+    name, holder = layout.clone_hold_name(record.job_id, tokens.token()), f"clone {record.name}"
+    if origin.savepoint is None:
+        create_native(reader, origin.commit, name, job=source_job, holder=holder, clock=clock, tokens=tokens)
+    else:
+        hold_savepoint(origin.store, origin.savepoint, name, holder, clock, tokens.token())
+    view = reader.load_line(origin.commit.link, origin.commit.max_parallelism).view
+    return share_state(view, source_job, SnapshotReader(origin.store, origin.commit.job_id))
+
+
+def copy_origin(
+    origin: StateOrigin, record: JobRecord, target: ObjectStore, slot: int, *, clock: Clock, tokens: TokenSource
+) -> CopiedState:
+    """Copy the state into objects of this slot of a job.
+
+    Args:
+        origin: The state.
+        record: The job's.
+        target: Its store.
+        slot: Of the entry that is to name the copy.
+        clock: For uploads.
+        tokens: For names.
+
+    Raises:
+        DidNotHappenError: the checkpoint was truncated meanwhile.
+        VarveError: the state cannot be read, or the copy not be written.
+    """
+    with tempfile.TemporaryDirectory(prefix="varve-copy-") as name:
+        scratch = Path(name)
+        copy = StateCopy(
+            origin.store,
+            origin.commit.job_id,
+            target=target,
+            target_job_id=record.job_id,
+            slot=slot,
+            scratch=scratch,
+            clock=clock,
+            tokens=tokens,
+        )
+        if origin.savepoint is not None and origin.savepoint.format == "canonical":
+            built = _Builder(origin, target, slot, scratch, tokens.token(), clock).build(origin.savepoint)
+            return replace(built, images=copy.copy_images(origin.savepoint.images))
+        reader = ChainReader(origin.store, origin.commit.job_id)
+        hold = None
+        if origin.savepoint is None:
+            hold_name = layout.hold_name(tokens.token())
+            holder = f"start of job {record.name}"
+            hold = create_native(
+                reader, origin.commit, hold_name, job=record.name, holder=holder, clock=clock, tokens=tokens
+            )
+        try:
+            view = reader.load_line(origin.commit.link, origin.commit.max_parallelism).view
+            return copy.copy(view)
+        finally:
+            if hold is not None:
+                release_savepoint(origin.store, hold)
+
+
+class _Builder:
+    """Builds tiles of the rows of a canonical savepoint."""
+
+    def __init__(
+        self, origin: StateOrigin, target: ObjectStore, slot: int, scratch: Path, tag: str, clock: Clock
+    ) -> None:
+        self._source = origin.store
+        self._at = origin.commit.link
+        self._target = target
+        self._slot = slot
+        self._scratch = scratch
+        self._tag = tag
+        self._clock = clock
+
+    def build(self, savepoint: Savepoint) -> CopiedState:
+        tiles: list[Tile] = []
+        with Uploader(self._target, self._clock) as uploader:
+            for operator in savepoint.commit.operators:
+                files = [file for file in savepoint.files if file.operator == operator.uid]
+                tiles += self._tiles(operator, files, savepoint.commit.max_parallelism, uploader)
+        return CopiedState(tuple(tiles), (), (self._at,))
+
+    def _tiles(
+        self, operator: OperatorLayout, files: Sequence[StateFile], max_parallelism: int, uploader: Uploader
+    ) -> list[Tile]:
+        """One for each range that has rows, empty ones between."""
+        tiles: list[Tile] = []
+        position = 0
+        for number, ((low, high), own) in enumerate(_by_range(files).items()):
+            tiles += self._empty(operator, position, low)
+            named = self._snapshot(operator, number, own, uploader)
+            tiles.append(Tile(operator=operator.uid, low=low, high=high, at=self._at, files=named))
+            position = high
+        return tiles + self._empty(operator, position, max_parallelism)
+
+    def _empty(self, operator: OperatorLayout, low: int, high: int) -> list[Tile]:
+        return [Tile(operator=operator.uid, low=low, high=high, at=self._at)] if low < high else []
+
+    def _snapshot(
+        self, operator: OperatorLayout, number: int, files: Sequence[StateFile], uploader: Uploader
+    ) -> tuple[SnapshotFile, ...]:
+        own = self._scratch / "range"
+        own.mkdir()
+        named: list[SnapshotFile] = []
+        for index, file in enumerate(build_snapshot(operator, files, self._at, self._source, own)):
+            name = layout.segment(self._slot, operator.uid, number, self._tag, index)
+            uploader.submit_file(name, file.path).result()
+            named.append(SnapshotFile(file.file, name, file.size_bytes, file.crc32))
+        shutil.rmtree(own)
+        return tuple(named)
+
+
+def _by_range(files: Iterable[StateFile]) -> dict[tuple[int, int], list[StateFile]]:
+    """The files of each range of key groups, in order."""
+    found: dict[tuple[int, int], list[StateFile]] = {}
+    for file in sorted(files, key=lambda f: (f.low, f.high, f.state)):
+        found.setdefault((file.low, file.high), []).append(file)
+    return found

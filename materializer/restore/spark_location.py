@@ -1,0 +1,72 @@
+"""Spark's checkpoint location as a directory of objects: reading how far it is, and setting it back. Thin I/O.
+
+Without Spark: the location is opened like a storage. What is set back is moved to `_varve/set-back-<n>/`, not lost.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Final
+
+from varve.materializer.restore.decision import SparkLocation
+from varve.materializer.restore.spark_files import hash_offsets, query_id_of
+from varve.changelog.chain.reader import in_parallel
+from varve.storage.errors import MissingObjectError
+
+if TYPE_CHECKING:
+    from varve.storage.object_stores.contract import ObjectStore
+
+_LOGS: Final = ("offsets", "commits")
+_BATCH: Final = re.compile(r"(?:offsets|commits)/\.?(\d+)(?:\.crc)?")
+"""A file of a log, or the checksum that Hadoop keeps beside it on a local disk."""
+
+
+def read_location(store: ObjectStore) -> SparkLocation:
+    """How far the location is. Raises `CorruptDataError`, `IncompatibleError` if a file does not parse."""
+    try:
+        query_id = query_id_of(store.get("metadata"), "metadata")
+    except MissingObjectError:
+        query_id = None
+    planned = _batches(store, "offsets")
+    hashes = in_parallel(lambda n: hash_offsets(store.get(f"offsets/{n}"), f"offsets/{n}", n), planned)
+    return SparkLocation(
+        query_id=query_id,
+        hashes=dict(zip(planned, hashes, strict=True)),
+        acknowledged=frozenset(_batches(store, "commits")),
+    )
+
+
+def set_back(store: ObjectStore, batch: int, number: int) -> tuple[str, ...]:
+    """Let Spark forget every batch above `batch`; its query must not run.
+
+    Args:
+        store: Rooted at the location.
+        batch: The last batch that stays.
+        number: Names the directory that the files are moved to.
+
+    Returns:
+        The names that were moved. Doing it again goes on where an earlier call stopped.
+    """
+    moved: list[str] = []
+    # The newest first, offsets last: whatever is left if this is interrupted is a location that Spark can read.
+    for log in reversed(_LOGS):
+        names = [(n, name) for name, n in _files(store, log) if n > batch]
+        for _, name in sorted(names, reverse=True):
+            store.put(f"_varve/set-back-{number}/{name}", store.get(name))
+            store.delete([name])
+            moved.append(name)
+    return tuple(moved)
+
+
+def _batches(store: ObjectStore, log: str) -> list[int]:
+    return [n for name, n in _files(store, log) if not name.endswith(".crc")]
+
+
+def _files(store: ObjectStore, log: str) -> list[tuple[str, int]]:
+    """Name and batch of the files of a log, checksums included."""
+    found: list[tuple[str, int]] = []
+    for meta in store.list(f"{log}/"):
+        match = _BATCH.fullmatch(meta.name)
+        if match:
+            found.append((meta.name, int(match[1])))
+    return found

@@ -1,0 +1,144 @@
+"""Writing a canonical savepoint: all rows of all states of a checkpoint as Parquet files, and a manifest beside them.
+
+Images of non-keyed state are copied as they are, because an import takes them up so; its rows are written besides.
+
+The job may run meanwhile: a hold keeps what the copy reads. Files that a crash leaves have no savepoint of their token
+once the hold is deleted, and a collector finds them.
+
+Invariants: I1 (the manifest is written when every file is durable), I7 (the hold has the savepoint's token before the
+first file is written, and goes after the manifest came).
+"""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from varve.materializer.savepoints.state_files import write_range
+from varve.materializer.savepoints.operator_tables import write_tables
+from varve.storage.format import layout
+from varve.storage.errors import InvalidRequestError
+from varve.storage.format.records import ObjectSlice
+from varve.changelog.retention.savepoints import create_native, own_files, publish_savepoint, release_savepoint
+from varve.storage.transfer.slice_reader import read_slice
+from varve.changelog.chain.tiles import key_range
+from varve.storage.transfer.upload import Uploader
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from varve.materializer.savepoints.state_files import F, WrittenFile
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit, ImageRef, Savepoint, StateFile, TableFile
+
+
+class CanonicalSavepoints:
+    """Writes canonical savepoints of one job.
+
+    Args:
+        reader: Of the job's chain.
+        job: Name of the job, for people.
+        target: Where they are to be: the job's own store, or any other.
+        scratch: An empty directory.
+        clock: For uploads and the creation time.
+        tokens: For the savepoints' own.
+    """
+
+    def __init__(
+        self, reader: ChainReader, job: str, target: ObjectStore, scratch: Path, *, clock: Clock, tokens: TokenSource
+    ) -> None:
+        self._reader = reader
+        self._job = job
+        self._target = target
+        self._scratch = scratch
+        self._clock = clock
+        self._tokens = tokens
+
+    def create(
+        self, commit: Commit, name: str, holder: str, on_range: Callable[[int, int], None] = lambda _done, _all: None
+    ) -> Savepoint:
+        """Copy the state of a commit.
+
+        Args:
+            commit: Whose state.
+            name: Of the savepoint, checked by the caller.
+            holder: For people.
+            on_range: Hears after each range of key groups how many are done, and of how many.
+
+        Raises:
+            InvalidRequestError: there is a savepoint of that name.
+            VarveError: the state cannot be read, or the target not be written.
+        """
+        hold = create_native(
+            self._reader,
+            commit,
+            layout.hold_name(self._tokens.token()),
+            job=self._job,
+            holder=f"savepoint {name}",
+            clock=self._clock,
+            tokens=self._tokens,
+        )
+        try:
+            copied = self._write(msgspec.structs.replace(hold, format="canonical", objects=()), commit, on_range)
+            now_ms = self._clock.now_ms()
+            savepoint = msgspec.structs.replace(copied, name=name, holder=holder, created_ms=now_ms)
+            self._publish(savepoint)
+        finally:
+            release_savepoint(self._reader.store, hold)
+        return savepoint
+
+    def _publish(self, savepoint: Savepoint) -> None:
+        try:
+            publish_savepoint(self._target, savepoint, self._clock)
+        except InvalidRequestError:
+            self._target.delete(own_files(savepoint))
+            raise
+
+    def _write(self, savepoint: Savepoint, commit: Commit, on_range: Callable[[int, int], None]) -> Savepoint:
+        """The savepoint with its files, which are durable."""
+        view = self._reader.load_line(commit.link, commit.max_parallelism).view
+        ranges = [
+            (operator, range(*key_range(partition, operator.parallelism, commit.max_parallelism)))
+            for operator in commit.operators
+            for partition in range(operator.parallelism)
+        ]
+        found: list[StateFile] = []
+        with Uploader(self._target, self._clock) as uploader:
+            for number, (operator, key_groups) in enumerate(ranges, 1):
+                own = self._scratch / f"{number}"
+                own.mkdir()
+                token, store = savepoint.token, self._reader.store
+                files = write_range(view, operator, key_groups, token, store, own) if key_groups else ()
+                found += _uploaded(files, uploader)
+                shutil.rmtree(own)
+                on_range(number, len(ranges))
+            images = self._write_images(view.images, savepoint.token, uploader)
+            tables = tuple(self._write_tables(view, commit, savepoint.token, uploader))
+        return msgspec.structs.replace(savepoint, files=tuple(found), images=images, tables=tables)
+
+    def _write_tables(self, view: LineView, commit: Commit, token: str, uploader: Uploader) -> Iterator[TableFile]:
+        for operator in commit.operators:
+            images = view.images_for(operator.uid)
+            tables = write_tables(operator.uid, images, token, self._reader.store, self._scratch)
+            yield from _uploaded(tables, uploader)
+
+    def _write_images(self, images: tuple[ImageRef, ...], token: str, uploader: Uploader) -> tuple[ImageRef, ...]:
+        copies: dict[ObjectSlice, ObjectSlice] = {}
+        for index, place in enumerate(dict.fromkeys(image.data for image in images)):
+            name = layout.savepoint_image(token, index)
+            uploader.submit_bytes(name, read_slice(self._reader.store, place)).result()
+            copies[place] = ObjectSlice(name, 0, place.length, place.crc32)
+        return tuple(msgspec.structs.replace(image, data=copies[image.data]) for image in images)
+
+
+def _uploaded(files: Iterable[WrittenFile[F]], uploader: Uploader) -> Iterator[F]:
+    """Their records, each once its file is durable; the next one is written then."""
+    for file in files:
+        uploader.submit_file(file.record.name, file.path).result()
+        yield file.record

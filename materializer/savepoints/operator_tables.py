@@ -1,0 +1,74 @@
+"""The non-keyed states of an operator as Parquet files of a canonical savepoint, for other tools.
+
+varve itself reads the images, which lie beside them: these files are never read back.
+
+Invariants: I8 (size and CRC-32 of each file are noted).
+"""
+
+from __future__ import annotations
+
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow.parquet
+
+from varve.materializer.savepoints.state_files import WrittenFile
+from varve.changelog.operator_state.image_source import read_images
+from varve.changelog.reading.operator_state_table import OperatorStateTable, operator_state_tables
+from varve.storage.format import layout
+from varve.storage.transfer.download import file_crc32
+from varve.storage.format.records import TableFile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import ImageRef
+
+_parquet: Final[Any] = pyarrow.parquet
+
+
+def write_tables(
+    operator: str, images: Sequence[ImageRef], token: str, store: ObjectStore, scratch: Path
+) -> Iterator[WrittenFile[TableFile]]:
+    """The rows of the non-keyed states, a file for each that has any; each is removed when the next one is asked for.
+
+    Args:
+        operator: Uid.
+        images: Of the operator's partitions.
+        token: The savepoint's.
+        store: Where the images are.
+        scratch: A directory.
+
+    Raises as `read_images`.
+    """
+    path = scratch / "table.parquet"
+    for table in operator_state_tables(read_images(store, images)):
+        if not table.elements:
+            continue
+        _write(path, table)
+        name = layout.savepoint_table(token, operator, table.name, table.kind)
+        size_bytes = path.stat().st_size
+        record = TableFile(operator, table.name, table.kind, name, table.elements, size_bytes, file_crc32(path))
+        yield WrittenFile(record, path)
+        path.unlink()
+
+
+def _write(path: Path, table: OperatorStateTable) -> None:
+    """A row group for each partition: of broadcast state each has all entries, so all rows at once may be too many."""
+    pieces = (piece.to_arrow() for piece in _pieces(table))
+    first = next(pieces)
+    with _parquet.ParquetWriter(path, first.schema, compression="zstd") as writer:
+        writer.write_table(first)
+        for piece in pieces:
+            writer.write_table(piece)
+
+
+def _pieces(table: OperatorStateTable) -> list[OperatorStateTable]:
+    types = {(section.value_type, section.map_key_type) for _, section in table.parts}
+    if len(types) > 1:  # the columns follow from all of them
+        return [table]
+    by_partition = groupby(table.parts, key=attrgetter("partition"))
+    return [table._replace(parts=tuple(parts)) for _, parts in by_partition]

@@ -1,0 +1,136 @@
+"""A materializer as a child of the driver's process (`spark.varve.materializer.mode = embedded`).
+
+The child gets its configuration through its standard input, so that no storage secret shows in a process list, and ends
+when its parent does, however that ends: it watches the parent's pidfd (Linux; elsewhere it compares parent ids).
+PR_SET_PDEATHSIG would fire already when the *thread* that started the child ends.
+
+Invariant: I9 (killing the child at any moment harms nothing).
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
+from varve.storage.errors import InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from types import TracebackType
+    from typing import Self
+
+DEFAULT_STOP_S: Final = 10.0
+
+
+class MaterializerProcess:
+    """A running materializer; `stop` it, or use it as a context manager."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+
+    @property
+    def pid(self) -> int:
+        """Process id of the child."""
+        return self._process.pid
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code, negative for a signal; None while it runs."""
+        return self._process.poll()
+
+    def wait(self, timeout_s: float | None) -> int:
+        """The exit code, once it has ended. Raises `subprocess.TimeoutExpired` after so long; None waits for ever."""
+        return self._process.wait(timeout_s)
+
+    def stop(self, timeout_s: float = DEFAULT_STOP_S) -> int:
+        """End it: SIGTERM, and after `timeout_s` SIGKILL; returns the exit code. Stopping again does nothing."""
+        self._process.terminate()
+        try:
+            return self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            return self._process.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+
+def start_materializer_process(
+    config: MaterializerConfig, *, log_path: Path | None = None, status_path: Path | None = None
+) -> MaterializerProcess:
+    """Start `python -m varve.materializer` as a child that ends with this process.
+
+    Args:
+        config: What it is to do.
+        log_path: File that its output is appended to; None: this process's standard error.
+        status_path: File that it appends its events to, as JSON lines.
+    """
+    command = [sys.executable, "-m", "varve.materializer", "--config-from-stdin", "--parent-pid", str(os.getpid())]
+    if status_path is not None:
+        command += ["--status-file", str(status_path)]
+    # The driver's configuration is whole: what is set for a sidecar beside it, perhaps of another job, does not count.
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(VARIABLE_PREFIX)}
+    environment = {**inherited, "PYTHONPATH": _python_path()}
+    if log_path is None:
+        process = _spawn(command, environment, None)
+    else:
+        with log_path.open("ab") as log:
+            process = _spawn(command, environment, log.fileno())
+    _send(process, encode_config(config))
+    return MaterializerProcess(process)
+
+
+def _spawn(command: list[str], environment: dict[str, str], output: int | None) -> subprocess.Popen[bytes]:
+    # Its own session: a Ctrl-C at the terminal must reach the driver first, which then stops the child.
+    return subprocess.Popen(  # noqa: S603  our own interpreter and our own module
+        command,
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=sys.stderr.fileno() if output is None else output,
+        stderr=output,
+        start_new_session=True,
+    )
+
+
+def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
+    if process.stdin is None:
+        raise InvariantError("the child was started without a pipe to its standard input")
+    try:
+        with process.stdin as pipe:
+            pipe.write(data)
+    except BrokenPipeError:
+        process.wait()  # it died at once; its own output says why, its exit code is there to be read
+
+
+def _python_path() -> str:
+    """PYTHONPATH with which the child finds the very varve that runs here."""
+    spec = importlib.util.find_spec("varve")
+    locations = spec.submodule_search_locations if spec else None
+    if not locations:
+        raise InvariantError("the package varve is not importable by the process that runs it")
+    entries = [str(Path(next(iter(locations))).parent), os.environ.get("PYTHONPATH", "")]
+    return os.pathsep.join(entry for entry in entries if entry)
+
+
+def encode_config(config: MaterializerConfig) -> bytes:
+    """The configuration as JSON."""
+    return msgspec.json.encode(config, enc_hook=str)
+
+
+def decode_config(data: bytes) -> MaterializerConfig:
+    """The configuration from JSON. Raises `InvalidRequestError`."""
+    try:
+        return msgspec.json.decode(data, type=MaterializerConfig, dec_hook=lambda kind, value: kind(value))
+    except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        raise InvalidRequestError(f"the configuration on standard input does not parse: {error}") from error

@@ -1,0 +1,108 @@
+"""Retention by time: checkpoints of the newest so long stay complete, besides those that the job retains by number.
+
+A materializer pins a checkpoint now and then, and lets go of the pins that are older than the retention. What a pin
+keeps, and everything after it, no collector deletes, whoever runs it. The only times are those of the checkpoints
+themselves, which never go back; no clock of a materializer counts, and a lost pin only shortens the retention. Several
+materializers may do this side by side: the pins are told by their holder, not by who made them. One that has no
+retention, such as a `--once` by hand, leaves them alone; only a retention of 0 lets them go.
+
+Invariants: I7 (pins are made by the rule of `varve.changelog.retention.pins`), I10 (about `STEPS` pins per job).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.errors import CorruptDataError, DidNotHappenError
+from varve.changelog.retention.pins import create_pin, list_pins, release_pin
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.format.records import Commit, Pin
+
+HOLDER: Final = "retention by time"
+STEPS: Final = 8
+"""Pins within one retention: it is kept to an eighth more than was asked for."""
+
+
+class HeldPin(NamedTuple):
+    """A pin of the retention."""
+
+    pin: Pin
+    time_ms: int
+    """Time of its checkpoint; 0 if that is not there any more."""
+
+
+class RetentionPlan(NamedTuple):
+    """What to do about pins."""
+
+    create: bool
+    """Pin the newest checkpoint."""
+    release: tuple[Pin, ...]
+
+
+def plan_retention(newest_ms: int, held: Sequence[HeldPin], retention_ms: int) -> RetentionPlan:
+    """Which pins the retention needs.
+
+    Args:
+        newest_ms: Time of the newest checkpoint.
+        held: All pins of the retention.
+        retention_ms: How long checkpoints stay complete; 0: no retention, so no pins.
+    """
+    if retention_ms == 0:
+        return RetentionPlan(False, tuple(one.pin for one in held))
+    begin_ms = newest_ms - retention_ms
+    ordered = sorted(held, key=lambda one: (one.time_ms, one.pin.token))
+    # The newest one before the period keeps its beginning; what is older keeps more than was asked for.
+    before = [one.pin for one in ordered if one.time_ms <= begin_ms]
+    create = not ordered or newest_ms - ordered[-1].time_ms >= max(1, retention_ms // STEPS)
+    return RetentionPlan(create, tuple(before[:-1]))
+
+
+class Retention:
+    """Keeps a job's pins; for one thread at a time."""
+
+    def __init__(self, reader: ChainReader, retention_ms: int | None, clock: Clock, tokens: TokenSource) -> None:
+        """`retention_ms`: None leaves the pins as they are, since another materializer may keep them."""
+        self._reader = reader
+        self._retention_ms = retention_ms
+        self._clock = clock
+        self._tokens = tokens
+        self._times: dict[str, int] = {}
+
+    def keep(self, newest: Commit) -> None:
+        """Make and release pins as they are due. Errors are those of `create_pin` and `list_pins`.
+
+        After `DidNotHappenError` only a new pin is missing: the others are there, and keep all that they did.
+        """
+        if self._retention_ms is None:
+            return
+        held = [HeldPin(pin, self._time_ms(pin)) for pin in list_pins(self._reader) if pin.holder == HOLDER]
+        self._times = {one.pin.token: one.time_ms for one in held}
+        plan = plan_retention(newest.time_ms, held, self._retention_ms)
+        if plan.create:
+            try:
+                self._create(newest)
+            except DidNotHappenError:
+                overtaking = self._reader.newest()  # what was read before ranges were materialized may be long ago
+                if overtaking is None or overtaking.link == newest.link:
+                    raise
+                self._create(overtaking)
+        for pin in plan.release:
+            release_pin(self._reader, pin, self._clock)
+
+    def _create(self, commit: Commit) -> None:
+        pin = create_pin(self._reader, commit, HOLDER, self._clock, self._tokens, for_others=True)
+        self._times[pin.token] = commit.time_ms
+
+    def _time_ms(self, pin: Pin) -> int:
+        known = self._times.get(pin.token)
+        if known is not None:
+            return known
+        try:
+            return self._reader.read_commit(pin.commit).commit.time_ms
+        except CorruptDataError:
+            return 0

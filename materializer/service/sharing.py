@@ -1,0 +1,120 @@
+"""Several materializers of one storage share its ranges (design 7a, SHARING): heartbeats and a rendezvous hash.
+
+Each member counts up a counter in `members/<id>`. Another member is alive while its counter keeps moving, judged by
+one's own monotonic clock only. Who is wrong about that only repeats or delays work: publishing is put-if-absent and
+adopting is up to the driver, so no correctness rests on this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from varve.storage.format import layout
+from varve.storage.errors import CorruptDataError
+from varve.storage.format.frame import frame, unframe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from varve.materializer.fold.policy import RangeKey
+    from varve.storage.object_stores.contract import ObjectStore
+
+HEARTBEAT_MS: Final = 5_000
+DEAD_AFTER_MS: Final = 20_000
+FORGOTTEN_AFTER_MS: Final = 600_000
+"""The object of a member that is silent for so long is deleted."""
+_KIND: Final = b"MEMB"
+_VERSION: Final = 1
+
+
+@dataclass(frozen=True)
+class Peer:
+    """Another member, as seen from here."""
+
+    counter: int
+    moved_ms: int
+    """When its counter was last seen to move, by this process's clock."""
+
+
+@dataclass(frozen=True)
+class Membership:
+    """This member and what it knows of the others."""
+
+    member_id: str
+    counter: int = 0
+    beaten_ms: int | None = None
+    peers: tuple[tuple[str, Peer], ...] = ()
+
+    def observe(self, counters: Mapping[str, int], now_ms: int) -> Membership:
+        """After reading everybody's counters. A peer counts as alive from its first sighting on."""
+        known = dict(self.peers)
+        seen = {
+            member: known[member] if member in known and known[member].counter == counter else Peer(counter, now_ms)
+            for member, counter in counters.items()
+            if member != self.member_id
+        }
+        return replace(self, counter=self.counter + 1, beaten_ms=now_ms, peers=tuple(sorted(seen.items())))
+
+    def alive(self, now_ms: int) -> tuple[str, ...]:
+        """The members that share the work now, this one included."""
+        others = (member for member, peer in self.peers if now_ms - peer.moved_ms < DEAD_AFTER_MS)
+        return (self.member_id, *others)
+
+    def forgotten(self, now_ms: int) -> tuple[str, ...]:
+        """Members that have been silent so long that their object can go."""
+        return tuple(member for member, peer in self.peers if now_ms - peer.moved_ms >= FORGOTTEN_AFTER_MS)
+
+    def owns(self, key: RangeKey, now_ms: int) -> bool:
+        """Whether this member is to materialize the range."""
+        return owner(key, self.alive(now_ms)) == self.member_id
+
+    def is_due(self, now_ms: int) -> bool:
+        """Whether the next heartbeat is due."""
+        return self.beaten_ms is None or now_ms - self.beaten_ms >= HEARTBEAT_MS
+
+
+def owner(key: RangeKey, members: Iterable[str]) -> str:
+    """The member with the highest hash for this range: when members come or go, only their own ranges move."""
+    return by_weight(f"{key.job_id}|{key.operator}|{key.low}-{key.high}", members)[0]
+
+
+def by_weight(what: str, members: Iterable[str]) -> list[str]:
+    """The members by their hash for this text, the highest first (a rendezvous hash)."""
+    return sorted(members, key=lambda m: (hashlib.sha256(f"{m}|{what}".encode()).digest(), m), reverse=True)
+
+
+def beat(store: ObjectStore, membership: Membership, now_ms: int) -> Membership:
+    """Read the other members' counters, write one's own, delete what is forgotten. Errors are those of the store."""
+    counters: dict[str, int] = {}
+    for meta in store.list(layout.MEMBERS):
+        try:
+            member, counter = decode_heartbeat(store.get(meta.name), meta.name)
+        except CorruptDataError:  # gone meanwhile, or damaged: whoever it is will write it again
+            continue
+        counters[member] = counter
+    after = membership.observe(counters, now_ms)
+    store.put(layout.member(after.member_id), encode_heartbeat(after.member_id, after.counter))
+    store.delete([layout.member(member) for member in after.forgotten(now_ms)])
+    return after
+
+
+def leave(store: ObjectStore, membership: Membership) -> None:
+    """End the membership, so that the others take over at once."""
+    store.delete([layout.member(membership.member_id)])
+
+
+def encode_heartbeat(member_id: str, counter: int) -> bytes:
+    """A member's object (docs/formats/members.md)."""
+    return frame(_KIND, _VERSION, msgspec.json.encode([member_id, counter]))
+
+
+def decode_heartbeat(data: bytes, name: str) -> tuple[str, int]:
+    """Member and counter of an object. Raises `CorruptDataError`, `IncompatibleError`."""
+    try:
+        return msgspec.json.decode(unframe(_KIND, _VERSION, data, name).header, type=tuple[str, int])
+    except msgspec.DecodeError as error:
+        raise CorruptDataError(f"the heartbeat does not parse: {error}", object_name=name) from error

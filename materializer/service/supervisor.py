@@ -1,0 +1,125 @@
+"""The driver's own materializer, started again when it dies (`materializer.mode = embedded`).
+
+Whatever ends the child, the kernel's out-of-memory killer included, it is counted, said once per end, and followed by a
+pause that grows up to `RESTARTS.maximum_s`; the job never notices, its log only gets longer.
+
+Invariants: I9 (the child may die at any moment), I10 (a child that dies at once is not started hotly).
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from subprocess import TimeoutExpired
+from typing import TYPE_CHECKING, Final
+
+from varve.materializer.service.child_process import start_materializer_process
+from varve.storage.object_stores.backoff import Backoff
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.materializer.service.child_process import MaterializerProcess
+    from varve.materializer.options.materializer_config import MaterializerConfig
+
+_log: Final = logging.getLogger(__name__)
+RESTARTS: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
+"""Pauses before starts; their number is not limited."""
+SETTLED_S: Final = 60.0
+"""A child that has lived for so long is counted as well: the next pause is the shortest again."""
+
+
+class SupervisedMaterializer:
+    """See the module; `stop` it.
+
+    Args:
+        config: What the child is to do.
+        started: Called after each start.
+        trouble: Called with what is wrong, and with nothing once a child has settled.
+        restarts: Pauses before starts.
+        settled_s: See `SETTLED_S`.
+
+    The calls come from one thread of this value; they must not raise or block.
+    """
+
+    def __init__(
+        self,
+        config: MaterializerConfig,
+        *,
+        started: Callable[[], None],
+        trouble: Callable[[str], None],
+        restarts: Backoff = RESTARTS,
+        settled_s: float = SETTLED_S,
+    ) -> None:
+        self._config = config
+        self._started = started
+        self._trouble = trouble
+        self._restarts = restarts
+        self._settled_s = settled_s
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._process: MaterializerProcess | None = None
+        self._thread = threading.Thread(target=self._run, name="varve-materializer-watch", daemon=True)
+        self._thread.start()
+
+    @property
+    def pid(self) -> int | None:
+        """Process id of the newest child, dead or alive; None before the first start."""
+        process = self._process
+        return None if process is None else process.pid
+
+    def stop(self) -> None:
+        """End the child, and start none again. Stopping again does nothing."""
+        self._stopping.set()
+        with self._lock:
+            if self._process is not None:
+                self._process.stop()
+        self._thread.join()
+
+    def _run(self) -> None:
+        failures = 0
+        while True:
+            process, problem = self._start()
+            if process is not None:
+                self._started()
+                failures, problem = self._ended(process, failures)
+            if self._stopping.is_set():
+                return
+            failures += 1
+            pause_s = self._restarts.pause_s(failures)
+            text = f"the materializer {problem}; it is started again in {pause_s:g} s (failure {failures} in a row)"
+            _log.warning("%s", text)
+            self._trouble(text)
+            if self._stopping.wait(pause_s):
+                return
+
+    def _start(self) -> tuple[MaterializerProcess | None, str]:
+        """The child, or why there is none."""
+        with self._lock:
+            if self._stopping.is_set():
+                return None, ""
+            try:
+                self._process = start_materializer_process(self._config)
+            except OSError as error:  # no memory, no processes, no files: all of it may pass
+                return None, f"could not be started: {error}"
+            return self._process, ""
+
+    def _ended(self, process: MaterializerProcess, failures: int) -> tuple[int, str]:
+        """Wait for the child's end; (failures in a row before it, how it ended)."""
+        try:
+            code = process.wait(self._settled_s)
+        except TimeoutExpired:
+            failures = 0
+            self._trouble("")
+            code = process.wait(None)
+        return failures, ending(code)
+
+
+def ending(code: int) -> str:
+    """How a process with this exit code ended, for people."""
+    if code >= 0:
+        return f"ended with exit code {code}"
+    name = signal.Signals(-code).name if -code in set(signal.Signals) else f"signal {-code}"
+    hint = ", as the kernel does when memory runs out" if -code == signal.SIGKILL else ""
+    return f"was killed by {name}{hint}"

@@ -1,0 +1,318 @@
+"""A standby: keeps copies of a job's state current on a host, for state workers that may have to begin there.
+
+It knows the job only from its storage, like the materializer, and writes only to the directories of local recovery
+(`varve.changelog.restore.local`). A copy is held while the log is folded into it, a moment in each round, and is free in
+between: a worker that comes takes it like one that an earlier worker has left, and reads just the end of the log. While
+a worker on the host holds a copy of a range, the standby leaves the range alone. If its host has been given names, it
+tells the driver and the job's other standbys in the storage how far its copies are (`StandbyMember`).
+
+Invariants: I5 (only what no later line can give up is folded), I9 (copies are a cache), I10 (one store is open per
+thread; what nobody uses is swept by age and size).
+"""
+
+from __future__ import annotations
+
+import logging
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from varve.changelog.restore.copies import caught_up, newest_copy, open_copy, restore_copy
+from varve.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
+from varve.changelog.restore.restore import RestoreTarget
+from varve.materializer.fold.chain_view import ChainFollower
+from varve.materializer.standby.members import StandbyMember
+from varve.materializer.standby.record import OperatorCopies, runs
+from varve.changelog.chain.reader import ChainReader
+from varve.storage.errors import RetryableError, VarveError
+from varve.storage.job.record import read_job
+from varve.changelog.chain.tiles import key_range
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Sequence
+
+    from varve.changelog.restore.local import LocalCopy
+    from varve.materializer.fold.chain_view import ChainView
+    from varve.storage.clock import Clock
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import Commit, Link
+
+_log: Final = logging.getLogger(__name__)
+SWEEP_ROUNDS: Final = 600
+"""Rounds from one sweep to the next."""
+_BEAT_WAIT_S: Final = 1.0
+"""So often it is looked during a round whether the others must hear of this standby."""
+
+
+class StandbyLine(msgspec.Struct, frozen=True, kw_only=True):
+    """What a round did with one range."""
+
+    job: str
+    operator: str
+    low: int
+    high: int
+    how: str
+    """current, caught-up, restored; held: a worker on this host has it; failed."""
+    seq: int | None = None
+    """Where the copy is now; None if that is not known."""
+    newest_seq: int
+    """The newest checkpoint."""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class _Share:
+    """One range of an operator."""
+
+    partition: int
+    parallelism: int
+    operator: str
+    key_type: str
+    low: int
+    high: int
+
+    def key(self, job_id: str) -> CopyRange:
+        """What its copies are called."""
+        return CopyRange(job_id, self.operator, self.low, self.high)
+
+
+class _Round(NamedTuple):
+    """What the chain says in one round."""
+
+    reader: ChainReader
+    final: LineView
+    """Of the newest commit that stays on every later line."""
+    newest: LineView
+
+    def is_reached(self, version: Link) -> bool:
+        """Whether a copy at that version need not be brought up: a worker may have left it at the newest commit."""
+        return version.seq >= self.final.base.seq and self.newest.holds(version)
+
+
+class Standby:
+    """Follows one job; for one thread."""
+
+    def __init__(
+        self,
+        name: str,
+        store: ObjectStore,
+        policy: LocalRecovery,
+        clock: Clock,
+        *,
+        parallel: int = 2,
+        host_names: Sequence[str] = (),
+        followers: int | None = None,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            name: The job's.
+            store: The job's.
+            policy: Where copies are kept.
+            clock: For sweeps and heartbeats.
+            parallel: So many ranges are brought up at the same time.
+            host_names: What this host is called, its own name first; without any nothing is told of the copies.
+            followers: How many standbys keep a copy of a partition; None: all of them. Needs names.
+        """
+        self._name = name
+        self._store = store
+        self._policy = policy
+        self._clock = clock
+        self._parallel = parallel
+        self._host_names = host_names
+        self._followers = followers
+        self._reader: ChainReader | None = None
+        self._follower: ChainFollower | None = None
+        self._member: StandbyMember | None = None
+        self._rounds = 0
+        self._shares: list[_Share] = []
+        self._reached: dict[CopyRange, Link] = {}
+        """Where a round has brought the copies of these ranges."""
+        self._in_use: set[CopyRange] = set()
+        """The ranges whose state somebody else on the host uses."""
+        self._is_silent = False
+        """The last heartbeat could not be written."""
+
+    def step(self, stopped: Callable[[], bool] = lambda: False) -> tuple[StandbyLine, ...]:
+        """One round over all ranges of all operators; `stopped` ends it early.
+
+        Nothing yet: the job has no checkpoint, or the other standbys are not known yet.
+
+        Raises:
+            MissingObjectError: there is no such job yet.
+            VarveError: the chain cannot be read, or the directories cannot be used; another round may do.
+        """
+        if self._reader is None or self._follower is None:
+            record = read_job(self._store)
+            self._reader = ChainReader(self._store, record.job_id)
+            self._follower = ChainFollower(self._reader, record.max_parallelism)
+            if self._host_names:
+                given = self._host_names, self._clock, self._followers
+                self._member = StandbyMember(self._store, record.job_id, *given)
+        reader, member = self._reader, self._member
+        chain = self._read(self._follower)
+        final = None if chain is None else chain.final
+        if final is not None:
+            self._shares = _shares(final.commit)
+        if chain is None or final is None or (member is not None and not member.knows_its_share):
+            self._beat(reader)
+            return ()
+        round_ = _Round(reader, final.view, chain.newest.view)
+        if self._rounds % SWEEP_ROUNDS == 0:
+            self._sweep()
+        self._rounds += 1
+        own = [s for s in self._shares if member is None or member.follows(s.parallelism, s.partition)]
+        for share in set(self._shares).difference(own):
+            self._reached.pop(share.key(reader.job_id), None)
+        with ThreadPoolExecutor(self._parallel, "varve-standby") as pool:
+            rounds = {share: pool.submit(self._bring_up, share, round_, stopped) for share in own}
+            while wait(rounds.values(), _BEAT_WAIT_S).not_done:
+                self._beat(reader, {share for share, one in rounds.items() if not one.done()})
+        lines = [one.result() for one in rounds.values()]
+        self._beat(reader)
+        return tuple(line for line in lines if line is not None)
+
+    def _read(self, follower: ChainFollower) -> ChainView | None:
+        """The chain; what was known of the job is forgotten if it may be of one of that name that is gone."""
+        try:
+            chain = follower.read()
+        except RetryableError:
+            raise
+        except VarveError:
+            self._forget()
+            raise
+        if chain is None and self._shares:
+            self._forget()
+        return chain
+
+    def _forget(self) -> None:
+        """The next round begins anew, with whatever job there is then."""
+        self._reader = self._follower = self._member = None
+        self._shares = []
+        self._reached, self._in_use = {}, set()
+
+    def _beat(self, reader: ChainReader, busy: Collection[_Share] = ()) -> None:
+        """Tell what is here, if it is time; `busy` are those that this process may be bringing up."""
+        if self._member is None or not self._member.is_due:
+            return
+        for share in self._shares:
+            if share not in busy:
+                self._note_use(share, reader)
+        try:
+            self._member.beat(self._told(reader.job_id))
+        except VarveError as error:
+            if not self._is_silent:
+                _log.warning("job %s: nobody hears of this standby: %s", self._name, error)
+            self._is_silent = True
+        else:
+            self._is_silent = False
+
+    def _told(self, job_id: str) -> list[OperatorCopies]:
+        """What is here."""
+        found: list[OperatorCopies] = []
+        for operator, group in groupby(self._shares, key=lambda share: share.operator):
+            keys = [share.key(job_id) for share in group]
+            reached = [self._reached.get(key) for key in keys]
+            copies = runs([None if link is None else link.seq for link in reached])
+            in_use = runs([1 if key in self._in_use else None for key in keys])
+            used = tuple((first, end) for first, end, _ in in_use)
+            found.append(OperatorCopies(operator=operator, parallelism=len(keys), copies=copies, in_use=used))
+        return found
+
+    def _note_use(self, share: _Share, reader: ChainReader) -> None:
+        key = share.key(reader.job_id)
+        if LocalCopies(self._policy.root(share.partition)).is_in_use(key):
+            self._in_use.add(key)
+        else:
+            self._in_use.discard(key)
+
+    def _bring_up(self, share: _Share, now: _Round, stopped: Callable[[], bool]) -> StandbyLine | None:
+        """One range; None if it was not begun."""
+        if stopped():
+            return None
+        reader, view = now.reader, now.final
+        line = StandbyLine(
+            job=self._name,
+            operator=share.operator,
+            low=share.low,
+            high=share.high,
+            how="held",
+            newest_seq=now.newest.base.seq,
+        )
+        key = share.key(reader.job_id)
+        copies = LocalCopies(self._policy.root(share.partition))
+        self._note_use(share, reader)
+        if self._reached.get(key) == view.base and copies.directories(key):
+            return msgspec.structs.replace(line, how="current", seq=view.base.seq)
+        candidates: list[LocalCopy] = copies.free(key)
+        for copy in candidates:
+            copy.is_brief(True)
+        try:
+            if len(copies.directories(key)) > len(candidates):
+                self._reached.pop(key, None)
+                return line
+            how = _bring_up(share, now, candidates or [copies.new(key)])
+        except VarveError as error:
+            self._reached.pop(key, None)
+            _log.warning("key groups %d to %d of %s: %s", share.low, share.high, share.operator, error)
+            return msgspec.structs.replace(line, how="failed", error=str(error))
+        finally:
+            for copy in candidates:
+                copy.release()
+        self._reached[key] = view.base
+        return msgspec.structs.replace(line, how=how, seq=view.base.seq)
+
+    def _sweep(self) -> None:
+        policy = self._policy
+        for root in {policy.root(partition) for partition in range(max(1, len(policy.directories)))}:
+            for path in LocalCopies(root).sweep(
+                policy.unused_age_max_ms, policy.unused_bytes_max, self._clock.now_ms()
+            ):
+                _log.info("removed the local state in %s, which nobody uses", path)
+
+
+def _bring_up(share: _Share, now: _Round, candidates: Sequence[LocalCopy]) -> str:
+    """Bring the best copy to the round's final commit, remove the others, and give it up; answers how."""
+    target = RestoreTarget(operator=share.operator, key_type=share.key_type, low=share.low, high=share.high)
+    found = newest_copy(candidates, now.newest, lambda directory: open_copy(directory, target, None))
+    copy, store, how = found.copy or candidates[0], found.store, "current"
+    try:
+        if store is None or not now.is_reached(store.version):
+            how = "caught-up"
+            if store is None or not caught_up(now.final, target, now.reader, store):
+                if store is not None:
+                    store.close()
+                copy.is_brief(False)
+                store, how = restore_copy(now.final, target, now.reader, copy.directory), "restored"
+    except BaseException:
+        if store is not None:
+            store.close()
+        copy.discard()
+        raise
+    else:
+        store.close()
+        for other in candidates:
+            if other is not copy:
+                other.remove()
+        return how
+    finally:
+        copy.release()
+
+
+def _shares(commit: Commit) -> list[_Share]:
+    """The ranges of the partitions of all operators."""
+    return [
+        _Share(
+            partition,
+            operator.parallelism,
+            operator.uid,
+            operator.key_type,
+            *key_range(partition, operator.parallelism, commit.max_parallelism),
+        )
+        for operator in commit.operators
+        for partition in range(operator.parallelism)
+    ]

@@ -1,0 +1,239 @@
+"""Which retained checkpoints of a job are whole, which can be rebuilt from other objects, and which are lost.
+
+Built on what `verify` has found: the names of damaged objects. Reads entries and descriptors only.
+
+Invariants: I5 (a checkpoint is rebuilt by its base and its log, if by another base and the longer log), I8.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from varve.storage.format import layout
+from varve.materializer.verify.alternatives import RetainedCommit, find_way, images_without, ways
+from varve.changelog.chain.cut import cut_of
+from varve.storage.errors import CorruptDataError, LineageError, MissingObjectError
+from varve.storage.format.records import ORIGIN, Commit, Link
+from varve.changelog.retention.snapshots import SnapshotReader, list_snapshots
+from varve.changelog.commit.start_decision import newest_commit
+from varve.changelog.chain.tiles import key_range
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from varve.materializer.verify.alternatives import Way
+    from varve.changelog.chain.reader import ChainReader
+    from varve.storage.format.layout import SnapshotName
+    from varve.changelog.chain.view import LineView, StoredCommit
+    from varve.storage.format.records import Entry, ImageRef, OperatorLayout, SnapshotDescriptor, Tile
+
+
+class RangeHealth(NamedTuple):
+    """One operator's key groups `[low, high)` at a checkpoint."""
+
+    operator: str
+    key_type: str
+    low: int
+    high: int
+    own: LineView
+    """What the checkpoint itself names."""
+    way: Way | None
+    """How the state can be had; None if it is lost."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing that the checkpoint itself names is damaged."""
+        return self.way is not None and self.way.view is self.own
+
+    @property
+    def tile(self) -> Tile:
+        """The checkpoint's base of these key groups."""
+        return self.own.tiles_for(self.operator, self.low, self.high)[0]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckpointHealth:
+    """A retained checkpoint."""
+
+    link: Link
+    commit: Commit | None
+    """None: its own entry cannot be read."""
+    ranges: tuple[RangeHealth, ...] = ()
+    images: tuple[ImageRef, ...] | None = ()
+    """Its non-keyed state, in objects that can be read; None if that is lost."""
+    has_own_images: bool = True
+    """These are the ones that the checkpoint names."""
+    problem: str = ""
+    """Why it cannot be had at all."""
+
+    @property
+    def is_whole(self) -> bool:
+        """It can be restored as it is."""
+        return not self.problem and self.has_own_images and all(one.is_whole for one in self.ranges)
+
+    @property
+    def is_rebuildable(self) -> bool:
+        """Its state can be had, if by another way."""
+        return not self.problem and self.images is not None and all(one.way is not None for one in self.ranges)
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """What cannot be had, for people."""
+        found = [self.problem] if self.problem else []
+        found += [f"{one.operator}[{one.low},{one.high})" for one in self.ranges if one.way is None]
+        return (*found, *(["the non-keyed state"] if self.images is None else []))
+
+
+class Examiner:
+    """Looks at one job whose damaged objects are known.
+
+    Args:
+        reader: Of its chain.
+        max_parallelism: Its key groups.
+        damaged: Names of objects that are damaged or gone, as the job's entries name them.
+    """
+
+    def __init__(self, reader: ChainReader, max_parallelism: int, damaged: Iterable[str]) -> None:
+        self._reader = reader
+        self._max_parallelism = max_parallelism
+        self._damaged = frozenset(damaged)
+        self._descriptors: Mapping[SnapshotName, SnapshotDescriptor] = {}
+
+    def checkpoints(self) -> tuple[CheckpointHealth, ...]:
+        """All that are retained, the newest first."""
+        self._descriptors = dict(self._readable_descriptors())
+        line = self._line()
+        found: list[CheckpointHealth] = []
+        for index, one in enumerate(line):
+            if isinstance(one, Link):
+                found.append(CheckpointHealth(one, None, problem="its entry cannot be read"))
+            else:
+                found.append(self._health(one, [*_without_gap(line[index:])]))
+        return tuple(found)
+
+    def _line(self) -> list[RetainedCommit | Link]:
+        """The retained commits of the newest line, the newest first; those that cannot be read are links."""
+        seqs = self._reader.list_seqs()
+        head: Entry | None = None
+        line: list[RetainedCommit | Link] = []
+        for seq in reversed(seqs):
+            head = self._entry(seq)
+            if head is not None:
+                break
+            line.append(Link(seq, ""))
+        # One that is gone although it is needed was noted as damaged.
+        known = {layout.chain(seq) for seq in seqs} | self._damaged
+        links: set[Link] = {newest_commit(head)} - {ORIGIN}
+        while head is not None and links:
+            link = max(links, key=_seq)
+            try:
+                stored = self._reader.read_commit(link)
+            except (CorruptDataError, LineageError, MissingObjectError):
+                line.append(link)
+                links = {other for other in links if other.seq < link.seq} or self._before(link.seq)
+                continue
+            if not cut_of(head).is_complete(stored.commit):
+                break
+            line.append(RetainedCommit(stored, self._view(stored)))
+            older = {other for other in _older(stored.commit) if layout.chain(other.seq) in known}
+            links = {other for other in links | older if ORIGIN.seq < other.seq < link.seq}
+        return line
+
+    def _before(self, seq: int) -> set[Link]:
+        """The newest commit that is on the line of commit `seq`, which cannot be read, for certain.
+
+        A run's entries have consecutive seqs. So it is a commit that stands right before; of a run's first commit, it
+        is the parent of the newest commit that the run found, since that one may have been executed again.
+        """
+        before = self._entry(seq - 1)
+        if isinstance(before, Commit):
+            return {before.link}
+        if before is None or before.commit == ORIGIN or before.restore is not None:
+            return set()
+        try:
+            return {self._reader.read_commit(before.commit).commit.parent} - {ORIGIN}
+        except (CorruptDataError, LineageError, MissingObjectError):
+            return set()
+
+    def _entry(self, seq: int) -> Entry | None:
+        try:
+            return self._reader.read(seq).entry
+        except (CorruptDataError, LineageError, MissingObjectError):
+            return None
+
+    def _view(self, stored: StoredCommit) -> LineView | None:
+        try:
+            return self._reader.load_line(stored.commit.link, self._max_parallelism).view
+        except (CorruptDataError, MissingObjectError, LineageError):
+            return None
+
+    def _health(self, one: RetainedCommit, line: Sequence[RetainedCommit]) -> CheckpointHealth:
+        commit, view = one.stored.commit, one.view
+        if view is None:
+            return CheckpointHealth(commit.link, commit, problem="an entry that it refers to cannot be read")
+        ranges = tuple(
+            self._range(operator, low, high, line, view)
+            for operator in commit.operators
+            for low, high in _ranges(operator, view, self._max_parallelism)
+        )
+        images = images_without(line, self._damaged)
+        has_own = all(ref.data.name not in self._damaged for ref in view.images)
+        return CheckpointHealth(commit.link, commit, ranges, images, has_own)
+
+    def _range(
+        self, operator: OperatorLayout, low: int, high: int, line: Sequence[RetainedCommit], own: LineView
+    ) -> RangeHealth:
+        usable = [one for one in self._descriptors.values() if self._has_files(one)]
+        found = ways(line, operator.uid, usable)
+        way = find_way(found, operator.uid, low, high, self._has_tile, self._damaged)
+        return RangeHealth(operator.uid, operator.key_type, low, high, own, way)
+
+    def _has_tile(self, tile: Tile) -> bool:
+        if tile.snapshot is None:
+            return all(file.name not in self._damaged for file in tile.files)
+        name = layout.SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot)
+        descriptor = self._descriptors.get(name)
+        return descriptor is not None and descriptor.at == tile.at and self._has_files(descriptor)
+
+    def _has_files(self, one: SnapshotDescriptor) -> bool:
+        return one.status == "published" and all(file.name not in self._damaged for file in one.files)
+
+    def _readable_descriptors(self) -> Iterator[tuple[SnapshotName, SnapshotDescriptor]]:
+        reader = SnapshotReader(self._reader.store, self._reader.job_id)
+        for name in list_snapshots(self._reader.store):
+            try:
+                yield name, reader.read(name)
+            except (CorruptDataError, MissingObjectError):
+                continue
+
+
+def _seq(link: Link) -> int:
+    return link.seq
+
+
+def _older(commit: Commit) -> Iterator[Link]:
+    """The older commits of the line that a commit names."""
+    yield from (commit.parent, commit.full, *commit.path, *commit.line)
+
+
+def _without_gap(line: Sequence[RetainedCommit | Link]) -> Iterator[RetainedCommit]:
+    """The first commits, up to one that cannot be read or is not the parent of the one before."""
+    expected: Link | None = None
+    for one in line:
+        if isinstance(one, Link) or expected not in (None, one.stored.commit.link):
+            return
+        yield one
+        expected = one.stored.commit.parent
+
+
+def _ranges(operator: OperatorLayout, view: LineView, max_parallelism: int) -> Iterator[tuple[int, int]]:
+    """The operator's key groups, cut at bases; where there are none, at partitions."""
+    edges = {0, max_parallelism}
+    for tile in view.tiles_for(operator.uid, 0, max_parallelism):
+        edges |= {tile.low, tile.high}
+        if tile.snapshot is None and not tile.files:
+            lows = (key_range(p, operator.parallelism, max_parallelism)[0] for p in range(operator.parallelism))
+            edges.update(low for low in lows if tile.low < low < tile.high)
+    yield from pairwise(sorted(edges))

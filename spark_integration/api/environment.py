@@ -1,0 +1,281 @@
+"""`StreamExecutionEnvironment`: where a job begins, in PyFlink's manner, over a SparkSession."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark import SparkConf, SparkContext
+from pyspark.sql import SparkSession
+
+from varve.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
+from varve.spark_integration.connectors.collection import collection_source
+from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varve.spark_integration.plan.declared_elements import elements_of
+from varve.spark_integration.elements.types import RowElements
+from varve.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
+from varve.spark_integration.plan.job import check_input, event_time_of
+from varve.spark_integration.options.levels import OptionLevel, read_level
+from varve.spark_integration.options.types import CONF_PREFIX
+from varve.spark_integration.options.job_options import CURRENT_KEYS
+from varve.spark_integration.driver.placement.decision import REDUCE_LOCALITY
+from varve.spark_integration.options.state_backends import StateBackend
+from varve.spark_integration.api.stream import DataStream
+from varve.spark_integration.plan.transformations import DataFrameSource, GraphSettings
+from varve.storage.clock import SystemClock
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+    from os import PathLike
+
+    from pyspark.sql import DataFrame
+
+    from varve.changelog.types.contract import TypeInformation
+    from varve.spark_integration.options.checkpoint_storage import CheckpointStorage
+    from varve.spark_integration.connectors.element_sinks import CloseableIterator
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.spark_integration.plan.transformations import Transformation
+
+_CHANGELOG: Final = "state.changelog.enabled"
+_PARALLELISM: Final = "parallelism.default"
+_MAX_PARALLELISM: Final = "pipeline.max-parallelism"
+
+
+class StreamExecutionEnvironment:
+    """The settings of the level code, and the streams that use them. Settings count at a query's `start()`."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        """Use `get_execution_environment`."""
+        self._spark = spark
+        self._settings: dict[str, Any] = {}
+        self._backend: StateBackend | None = None
+        self._sinks: list[tuple[Transformation, Sink]] = []
+        self.graph_settings = GraphSettings()
+        """What was said about the steps of the streams."""
+
+    @staticmethod
+    def get_execution_environment(
+        spark_or_configuration: SparkSession | Configuration | None = None,
+    ) -> StreamExecutionEnvironment:
+        """A new environment.
+
+        Args:
+            spark_or_configuration: The session to use, or settings as in PyFlink. Without a session: the active one,
+                else one that is made as `SparkSession.builder` makes it (local, unless `spark-submit` says otherwise).
+
+        Raises:
+            InvalidRequestError: A setting does not exist.
+        """
+        given = spark_or_configuration
+        configuration = given if isinstance(given, Configuration) else None
+        spark = None if isinstance(given, Configuration) else given
+        environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
+        return environment if configuration is None else environment.configure(configuration.of_varve())
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session."""
+        return self._spark
+
+    def configure(self, key: str | Mapping[str, Any] | Configuration, value: Any = None) -> StreamExecutionEnvironment:
+        """Set an option, or several; None takes a setting back.
+
+        Args:
+            key: With or without `spark.varve.`; or a mapping of options, or a `Configuration`.
+            value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
+
+        Raises:
+            InvalidRequestError: The option does not exist, or the value does not fit.
+        """
+        given = {key: value} if isinstance(key, str) else key.of_varve() if isinstance(key, Configuration) else key
+        plain = {k.removeprefix(CONF_PREFIX): v for k, v in given.items()}
+        read_level("code", plain)
+        for name, setting in plain.items():
+            self._settings[CURRENT_KEYS.get(name, name)] = setting
+        return self
+
+    def code_level(self) -> OptionLevel:
+        """What code has set."""
+        return read_level("code", self._given())
+
+    def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
+        """Choose where working state is kept.
+
+        What is set on the object later counts too. A later `configure` of the same option wins.
+
+        Raises:
+            InvalidRequestError: It is no state backend, or its settings do not fit.
+        """
+        if not isinstance(state_backend, StateBackend):
+            raise InvalidRequestError(
+                f"{state_backend!r} is no state backend; use HashMapStateBackend() or EmbeddedRocksDBStateBackend()"
+            )
+        storage = state_backend.checkpoint_storage()
+        if storage is not None:
+            self.set_checkpoint_storage(storage)
+        for key in read_level("code", state_backend.configuration()).values:
+            self._settings.pop(key, None)
+        self._backend = state_backend
+        return self
+
+    def get_state_backend(self) -> StateBackend | None:
+        """What `set_state_backend` set; None: it comes from the configuration."""
+        return self._backend
+
+    def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
+        """Switch the changelog on or off, whatever the configuration says."""
+        return self.configure(_CHANGELOG, enabled)
+
+    def is_changelog_state_backend_enabled(self) -> bool | None:
+        """What code has set; None: no preference, the configuration decides."""
+        return self.code_level().values.get(_CHANGELOG)
+
+    def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
+        """Partitions of every operator. Raises `InvalidRequestError` below 1."""
+        return self.configure(_PARALLELISM, parallelism)
+
+    def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
+        """Number of key groups, which never changes for a job. Raises `InvalidRequestError` outside 1 to 32768."""
+        return self.configure(_MAX_PARALLELISM, max_parallelism)
+
+    def get_parallelism(self) -> int | None:
+        """What code has set; None: the configuration decides."""
+        return self.code_level().values.get(_PARALLELISM)
+
+    def get_max_parallelism(self) -> int | None:
+        """What code has set; None: the configuration decides."""
+        return self.code_level().values.get(_MAX_PARALLELISM)
+
+    def agree_on_max_parallelism(self, max_parallelism: int) -> None:
+        """Set it unless it is set. Raises `InvalidRequestError` if it is set to another number."""
+        known = self.get_max_parallelism()
+        if known is not None and known != max_parallelism:
+            raise InvalidRequestError(
+                f"an operator asks for a max parallelism of {max_parallelism}, but the job's is {known}, and all "
+                "operators of a job share it"
+            )
+        self.set_max_parallelism(max_parallelism)
+
+    def set_runtime_mode(self, execution_mode: RuntimeExecutionMode) -> StreamExecutionEnvironment:
+        """For PyFlink's signature. Raises `InvalidRequestError` for BATCH: results come as elements come."""
+        if execution_mode is RuntimeExecutionMode.BATCH:
+            raise InvalidRequestError(
+                "BATCH, where only a key's last result comes out, is not possible; use STREAMING, in which collections "
+                "end as well"
+            )
+        return self
+
+    def get_checkpoint_config(self) -> CheckpointConfig:
+        """Where checkpoints go, when they are made, and how many are kept."""
+        return CheckpointConfig(self.configure, self.code_level().values.get, self._is_one_machine)
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> StreamExecutionEnvironment:
+        """Keep checkpoints there: a path, a URL, or a checkpoint storage such as `FileSystemCheckpointStorage`."""
+        self.get_checkpoint_config().set_checkpoint_storage(storage)
+        return self
+
+    def enable_checkpointing(self, interval: int, mode: CheckpointingMode | None = None) -> StreamExecutionEnvironment:
+        """Start a batch, which ends with a checkpoint, every `interval` milliseconds; a trigger of the writer wins.
+
+        It counts for sources that do not end.
+
+        Args:
+            interval: Milliseconds; at least 1.
+            mode: Exactly once, whatever is given.
+
+        Raises:
+            InvalidRequestError: The interval is no such number, or the mode is none.
+        """
+        config = self.get_checkpoint_config().set_checkpoint_interval(interval)
+        if mode is not None:
+            config.set_checkpointing_mode(mode)
+        return self
+
+    def get_checkpoint_interval(self) -> int | None:
+        """Milliseconds, as set in code; None: it comes from the configuration."""
+        return self.get_checkpoint_config().get_checkpoint_interval()
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """EXACTLY_ONCE."""
+        return self.get_checkpoint_config().get_checkpointing_mode()
+
+    def from_dataframe(self, df: DataFrame) -> DataStream:
+        """The rows of a streaming DataFrame.
+
+        An event time column, if the job needs one, is named as in Spark: `df.withWatermark("ts", "10 minutes")`.
+
+        Raises:
+            InvalidRequestError: The DataFrame is not streaming, or has columns that varve cannot take.
+        """
+        check_input(df)
+        source = DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
+        return DataStream(self, source)
+
+    def from_collection(self, collection: Iterable[Any], type_info: TypeInformation | None = None) -> DataStream:
+        """These elements, in their order as long as they stay in one partition; then the stream ends.
+
+        Args:
+            collection: At least one element, at most 64 MiB as columns; copied now.
+            type_info: Of the elements. None: any objects, pickled.
+
+        Raises:
+            InvalidRequestError: No element, too many, or one that is not of the type.
+        """
+        return DataStream(self, collection_source(elements_of(type_info), collection))
+
+    # --- execution ---------------------------------------------------------------------------------------------------
+
+    def add_sink(self, end: Transformation, sink: Sink) -> None:
+        """Let `execute` write that stream there."""
+        self._sinks.append((end, sink))
+
+    def execute(self, job_name: str | None = None) -> JobExecutionResult:
+        """Execute what was registered since the last time (`print`), and wait for the end.
+
+        A job over collections ends by itself; any other runs until it is stopped or fails.
+
+        Args:
+            job_name: Names the job and its directory in the checkpoint storage; other characters than letters, digits,
+                `.`, `_` and `-` become `-`.
+
+        Raises:
+            InvalidRequestError: There is nothing to execute, or it cannot be executed.
+            UserFunctionError: A user's function raised.
+            VarveError: The storage cannot be used, or the state is of another job.
+        """
+        clock = SystemClock()
+        started_s = clock.monotonic_s()
+        query = self.execute_async(job_name)
+        query.awaitTermination()
+        return JobExecutionResult(query.name or "", round((clock.monotonic_s() - started_s) * 1000))
+
+    def execute_async(self, job_name: str | None = None) -> VarveStreamingQuery:
+        """As `execute`, but does not wait: gives Spark's `StreamingQuery`."""
+        sinks, self._sinks = self._sinks, []
+        return start_job(self, sinks, job_name)
+
+    def collect(self, end: Transformation, name: str | None, limit: int | None) -> CloseableIterator | list[Any]:
+        """See `DataStream.execute_and_collect`."""
+        return collect(self, end, name, limit)
+
+    def _given(self) -> dict[str, Any]:
+        """The options that code has set, by the backend object and by themselves."""
+        return {**(self._backend.configuration() if self._backend else {}), **self._settings}
+
+    def _is_one_machine(self) -> bool:
+        """Whether driver and executors share a machine."""
+        return (self._spark.sparkContext.master or "").startswith("local")
+
+
+def local_session() -> SparkSession:
+    """A session for a program that has none; what `spark-submit` or the configuration files say counts."""
+    # Workers are started with this Python, not with the first python3 of the PATH.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = SparkSession.builder.config("spark.ui.showConsoleProgress", "false")
+    if SparkContext._active_spark_context is None:  # noqa: SLF001  there is no other way
+        SparkContext._ensure_initialized()  # noqa: SLF001  else SparkConf does not see what spark-submit has set
+        builder = builder.config(conf=SparkConf().setIfMissing(REDUCE_LOCALITY, "false"))
+    return builder.getOrCreate()

@@ -1,0 +1,149 @@
+"""Starts the job of an environment's `execute()`: sinks that were registered, and settings that nobody made.
+
+* No checkpoint storage: state lives in a temporary directory that goes when the query ends, as volatile as Flink's
+  `JobManagerCheckpointStorage`.
+* Spark's own progress is below `spark.sql.streaming.checkpointLocation`, if that is set, else in `_spark` in the
+  checkpoint storage, if that is a local directory.
+* No parallelism: that of Spark; if nobody has set `spark.sql.shuffle.partitions` either, one partition per core.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
+from varve.spark_integration.options.checkpoint_storage import temporary_directory
+from varve.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
+from varve.spark_integration.plan.graph import side_output_of
+from varve.spark_integration.options.levels import session_level
+from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.plan.transformations import KeyedTransformation
+from varve.storage.errors import InvalidRequestError
+from varve.storage.object_stores.open import absolute_url, local_directory
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from varve.spark_integration.api.environment import StreamExecutionEnvironment
+    from varve.spark_integration.options.levels import OptionLevel
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.spark_integration.plan.transformations import Transformation
+
+_log: Final = logging.getLogger(__name__)
+DEFAULT_JOB: Final = "job"
+PARALLELISM: Final = "parallelism.default"
+_SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
+_SPARK_DIRECTORY: Final = "_spark"
+"""No job can have such a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobExecutionResult:
+    """What `execute` gives when the job has ended."""
+
+    job_name: str
+    net_runtime_ms: int
+
+    def get_net_runtime(self) -> int:
+        """Milliseconds from the start to the end."""
+        return self.net_runtime_ms
+
+
+def job_name_of(name: str | None) -> str:
+    """A job's directory name, of any text: "Word Count!" becomes "Word-Count"."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", name or "").strip("-._")[:128] or DEFAULT_JOB
+
+
+def start_job(
+    environment: StreamExecutionEnvironment,
+    sinks: Sequence[tuple[Transformation, Sink]],
+    name: str | None,
+    at_end: Callable[[bool], None] | None = None,
+) -> VarveStreamingQuery:
+    """Start the one query of these sinks.
+
+    Args:
+        environment: Its settings.
+        sinks: Each with the transformation whose elements it takes.
+        name: Of the job.
+        at_end: See `StreamWriter.at_end`.
+
+    Raises:
+        InvalidRequestError: There are no sinks, or they take different streams.
+    """
+    if not sinks:
+        raise InvalidRequestError("there is nothing to execute: end a stream with print(), or write it with start()")
+    ends = list(dict.fromkeys(end for end, _ in sinks))
+    mains = [end for end in ends if side_output_of(end) is None]
+    if len(mains) > 1:
+        raise InvalidRequestError(
+            f"{len(mains)} different streams are printed, but a job writes one and its side outputs; execute() after "
+            "each of them, under names of their own, or print only the last"
+        )
+    first = mains[0] if mains else ends[0]
+    writer = StreamWriter(environment, first).query_name(job_name_of(name))
+    if at_end is not None:
+        writer.at_end(at_end)
+    set_defaults(environment, writer, job_name_of(name))
+    for end, sink in sinks:
+        if isinstance(sink, PrintSink):
+            operators = [node for node in end.lineage() if isinstance(node, KeyedTransformation)]
+            own = environment.graph_settings.of(operators[-1]).parallelism if operators else None
+            sink.parallelism = own or writer.parallelism
+    for end in ends:
+        own = tuple(sink for of, sink in sinks if of is end)
+        sink = own[0] if len(own) == 1 else SeveralSinks(own)
+        writer = writer.foreach_batch(sink) if end is first else writer.side_output(end, sink)
+    return writer.start()
+
+
+def set_defaults(environment: StreamExecutionEnvironment, writer: StreamWriter, job: str) -> None:
+    """What nobody has set; see the module."""
+    spark = environment.spark
+    conf: dict[str, str] = spark.conf.getAll
+    levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
+    storage = next((level.values[CHECKPOINT_DIR] for level in levels if CHECKPOINT_DIR in level.values), None)
+    if storage is None:
+        temporary = Path(temporary_directory())
+        _log.info("no checkpoint storage is set: the state of job %s is in %s until it ends", job, temporary)
+        writer.at_end(lambda _: shutil.rmtree(temporary, ignore_errors=True))
+        writer.option(CHECKPOINT_DIR, str(temporary / "state")).option("materializer.mode", "off")
+        writer.option("checkpointLocation", str(temporary / "spark"))
+    else:
+        writer.option("checkpointLocation", _progress_location(conf, str(storage), job))
+    if not any(PARALLELISM in level.values for level in levels) and "spark.sql.shuffle.partitions" not in conf:
+        writer.option(PARALLELISM, spark.sparkContext.defaultParallelism)
+
+
+def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:
+    root = conf.get(_SPARK_LOCATION)
+    if root:
+        return f"{root.rstrip('/')}/{job}"
+    directory = local_directory(absolute_url(storage))
+    if directory is None:
+        raise InvalidRequestError(
+            f"{storage} is not a local directory: say where Spark keeps its progress, in a URL that Spark knows, with "
+            f"the Spark property {_SPARK_LOCATION}"
+        )
+    return str(directory / _SPARK_DIRECTORY / job)
+
+
+def collect(
+    environment: StreamExecutionEnvironment, end: Transformation, name: str | None, limit: int | None
+) -> CloseableIterator | list[Any]:
+    """Start a job and give its elements; see `DataStream.execute_and_collect`."""
+    if limit is not None and limit < 1:
+        raise InvalidRequestError(f"limit is {limit!r}; give a number of elements, at least 1")
+    sink = CollectSink(end.elements)
+    query = start_job(environment, [(end, sink)], name, lambda _: sink.end())
+    found = CloseableIterator(query, sink)
+    if limit is None:
+        return found
+    with found:
+        return [element for _, element in zip(range(limit), found, strict=False)]

@@ -1,0 +1,205 @@
+"""The running query: Spark's own `StreamingQuery`, with errors that can be read and a stop between batches.
+
+Spark buries what a batch raised in the text of a `StreamingQueryException`. `BatchFunction` keeps the exception itself,
+and the query raises that: a `VarveError` (a `UserFunctionError` for the user's own function) instead of Spark's
+exception, any other, such as one of the user's sink, as the cause of Spark's.
+
+Spark's `stop()` during an action of foreachBatch can kill the stream thread with a StackOverflowError, so `stop` first
+lets the running batch end.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final, Protocol
+
+from pyspark.errors import StreamingQueryException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from varve.storage.errors import InvalidRequestError, VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from varve.spark_integration.driver.monitoring.statistics import StatisticsLog
+
+_log: Final = logging.getLogger(__name__)
+
+
+class QueryRun(Protocol):
+    """What the query needs of the coordinator."""
+
+    statistics: StatisticsLog
+
+    @property
+    def metrics_port(self) -> int | None:
+        """Where the driver serves the query's metrics; None if it does not."""
+        ...
+
+    def request_stop(self) -> None:
+        """Begin no further batch, and wait until the one that is running is over."""
+        ...
+
+    def stop(self) -> None:
+        """The query has ended: release everything. May be called twice."""
+        ...
+
+    def is_caught_up(self) -> bool:
+        """Whether Spark has acknowledged the last batch that it has planned."""
+        ...
+
+
+class BatchFunction:
+    """The function that Spark calls for each batch; keeps what it raised."""
+
+    def __init__(self, process: Callable[[DataFrame, int], None]) -> None:
+        self._process = process
+        self._thread: int | None = None
+        self.error: Exception | None = None
+        """What ended the query, if a batch did."""
+
+    def __call__(self, rows: DataFrame, batch: int) -> None:
+        self._thread = threading.get_ident()
+        try:
+            self._process(rows, batch)
+        except Exception as error:
+            self.error = error
+            raise
+        finally:
+            self._thread = None
+
+    @property
+    def is_caller(self) -> bool:
+        """Whether the current thread is inside a batch."""
+        return self._thread == threading.get_ident()
+
+
+class VarveStreamingQuery(StreamingQuery):
+    """Spark's query handle; everything that is not said here is as in Spark."""
+
+    def __init__(
+        self,
+        query: StreamingQuery,
+        run: QueryRun,
+        batches: BatchFunction,
+        at_end: Sequence[Callable[[bool], None]] = (),
+    ) -> None:
+        """Take over a query that was started.
+
+        Args:
+            query: The query.
+            run: What the query holds.
+            batches: What Spark calls.
+            at_end: Called when everything was released, with whether the query ended by itself, its input used up; all
+                of them, whatever one raises.
+        """
+        super().__init__(query._jsq)  # noqa: SLF001  the same query on Spark's side
+        self._run = run
+        self._batches = batches
+        self._at_end = tuple(at_end)
+        self._is_stopping = False
+        # Resources go when the query ends, whoever ended it and whether or not anybody waits for it.
+        self._release = threading.Thread(target=self._release_at_end, name=f"varve-query-end-{query.name}", daemon=True)
+        self._release.start()
+
+    @property
+    def checkpoint_statistics(self) -> StatisticsLog:
+        """Figures of this run's last checkpoints: `history()`, `summary()`."""
+        return self._run.statistics
+
+    @property
+    def metrics_port(self) -> int | None:
+        """The port of `/metrics`, `/healthz` and `/readyz`; None without `metrics.reporter.prom.port`."""
+        return self._run.metrics_port
+
+    def awaitTermination(self, timeout: int | None = None) -> bool | None:  # noqa: N802  Spark's name
+        """Wait for the query's end, at most `timeout` seconds; then True if it has ended, else False.
+
+        Raises:
+            VarveError: What ended the query, if varve raised it; `UserFunctionError` if the user's function did.
+            StreamingQueryException: Anything else, as in Spark.
+        """
+        try:
+            ended = super().awaitTermination(timeout)
+        except StreamingQueryException as error:
+            self._release.join()
+            self._raise(error)
+            ended = True if timeout is not None else None
+        if ended is not False:
+            self._release.join()
+        return ended
+
+    def processAllAvailable(self) -> None:  # noqa: N802  Spark's name
+        """Wait until everything that the source has now is processed. Raises as `awaitTermination`."""
+        try:
+            super().processAllAvailable()
+        except StreamingQueryException as error:
+            self._raise(error)
+
+    def exception(self) -> Exception | None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """What ended the query; None while it runs, and after an orderly end."""
+        error = super().exception()
+        return None if error is None else self._readable(error)
+
+    def stop(self) -> None:
+        """End the query after the batch that is running; returns when it has ended.
+
+        Raises:
+            InvalidRequestError: Called by the query's own sink.
+        """
+        if self._batches.is_caller:
+            raise InvalidRequestError(
+                "a query cannot be stopped from inside its own batch; raise an exception, or stop it from outside"
+            )
+        self._is_stopping = True
+        self._run.request_stop()
+        super().stop()
+        self._release.join()
+
+    def _release_at_end(self) -> None:
+        complete = True
+        try:
+            super().awaitTermination()
+        except Exception as error:  # noqa: BLE001  the query's failure, or the end of the JVM: both are an end
+            _log.debug("the query ended: %s", error)
+            complete = False
+        try:
+            self._run.stop()
+        except Exception:  # noqa: BLE001  nobody waits for this thread; what failed must at least be seen
+            _log.exception("releasing the resources of the ended query failed")
+        finally:
+            used_up = bool(self._at_end) and complete and self._is_used_up()
+            for call in self._at_end:  # one of them ends the iteration of whoever reads the elements
+                try:
+                    call(used_up)
+                except Exception:  # noqa: BLE001  as above
+                    _log.exception("what was to be done at the end of the query failed")
+
+    def _is_used_up(self) -> bool:
+        """Of a query that ended without an error: not if it was stopped inside a batch, by Spark's handle either."""
+        try:
+            return not self._is_stopping and self._run.is_caught_up()
+        except Exception as error:  # noqa: BLE001  what keeps the input is always right
+            _log.warning("the input of the query is kept, for it is not known whether it is used up: %s", error)
+            return False
+
+    def _raise(self, error: StreamingQueryException) -> None:
+        readable = self._readable(error)
+        if readable is not None:
+            raise readable from readable.__cause__
+
+    def _readable(self, error: StreamingQueryException) -> Exception | None:
+        """The exception to show instead of Spark's; None: the query was stopped, and that is all."""
+        from varve.spark_integration.driver.coordinator import StopRequestedError
+
+        kept = self._batches.error
+        if self._is_stopping and isinstance(kept, StopRequestedError):
+            return None
+        if isinstance(kept, VarveError):
+            return kept
+        if kept is not None:
+            error.__cause__ = kept
+        return error

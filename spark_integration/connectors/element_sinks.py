@@ -1,0 +1,177 @@
+"""Sinks that give a stream's elements to the driver: printed, or to whoever iterates over them."""
+
+from __future__ import annotations
+
+import queue
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
+
+from varve.spark_integration.messages.protocol import PARTITION_COLUMN
+from varve.spark_integration.elements.side_by_side import rows_of_output
+from varve.spark_integration.connectors.sink import Sink
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from types import TracebackType
+
+    from pyspark.sql import DataFrame
+
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.changelog.commit.base_decision import SinkCommit
+
+BATCHES_MAX: Final = 4
+"""Batches that a collecting query is ahead of its reader."""
+
+
+def elements_by_partition(df: DataFrame, elements: ElementType) -> list[tuple[int, Any]]:
+    """(partition, element) of every row, partition by partition, in their order there."""
+    columns = [F.col(f"`{name}`") for name in elements.schema.names]
+    table = df.select(*columns, F.spark_partition_id().alias(PARTITION_COLUMN)).toArrow()
+    found: list[tuple[int, Any]] = []
+    for batch in table.to_batches():
+        partitions: Any = batch.column(PARTITION_COLUMN).to_pylist()
+        found.extend(zip(partitions, elements.reader(batch.schema).rows(batch), strict=True))
+    return found
+
+
+class PrintSink(Sink):
+    """Prints every element as a line to the driver's standard output."""
+
+    def __init__(self, elements: ElementType, identifier: str | None) -> None:
+        self._elements = elements
+        self._identifier = identifier
+        self.parallelism = 1
+        """Of what is printed; above 1 each line begins with the partition."""
+
+    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+        del batch_id, seq
+        lines = [self._line(p, e) for p, e in elements_by_partition(df, self._elements)]
+        sys.stdout.write("".join(lines))
+        sys.stdout.flush()
+
+    def _line(self, partition: int, element: Any) -> str:
+        numbered = str(partition + 1) if self.parallelism > 1 else ""
+        prefix = ":".join(filter(None, [self._identifier, numbered]))
+        return f"{prefix}> {element}\n" if prefix else f"{element}\n"
+
+
+class SeveralSinks(Sink):
+    """Writes each batch to several sinks, in order."""
+
+    def __init__(self, sinks: tuple[Sink, ...]) -> None:
+        self._sinks = sinks
+
+    def prepare(self, job_id: str) -> None:
+        for sink in self._sinks:
+            sink.prepare(job_id)
+
+    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+        for sink in self._sinks:
+            sink.write(df, batch_id, seq)
+
+
+class OutputSinks(Sink):
+    """Writes the outputs of an operator, each to a sink of its own, in order."""
+
+    def __init__(self, sinks: tuple[tuple[int | None, Sink], ...]) -> None:
+        """Keep the sinks.
+
+        Args:
+            sinks: Each with the number of its side output; None for the main output.
+        """
+        self._sinks = sinks
+
+    def prepare(self, job_id: str) -> None:
+        for _, sink in self._sinks:
+            sink.prepare(job_id)
+
+    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+        for number, sink in self._sinks:
+            sink.write(rows_of_output(df, number), batch_id, seq)
+
+    def last_committed(self) -> SinkCommit | None:
+        # A batch is complete when the last of several sinks has it; they are written in order.
+        return self._sinks[-1][1].last_committed()
+
+
+class CollectSink(Sink):
+    """Hands batches of elements to one reader; waits while the reader is `BATCHES_MAX` batches behind."""
+
+    def __init__(self, elements: ElementType) -> None:
+        self._elements = elements
+        self._queue: queue.Queue[list[Any] | None] = queue.Queue(BATCHES_MAX)
+        self._closed = threading.Event()
+
+    def write(self, df: DataFrame, batch_id: int, seq: int) -> None:
+        del batch_id, seq
+        self._put([element for _, element in elements_by_partition(df, self._elements)])
+
+    def end(self) -> None:
+        """There is no further batch."""
+        self._put(None)
+
+    def close(self) -> None:
+        """Nobody reads any more."""
+        self._closed.set()
+
+    def next_batch(self) -> list[Any] | None:
+        """The elements of a batch; None at the end."""
+        return self._queue.get()
+
+    def _put(self, batch: list[Any] | None) -> None:
+        while not self._closed.is_set():
+            try:
+                self._queue.put(batch, timeout=0.2)
+            except queue.Full:
+                continue
+            return
+
+
+class CloseableIterator:
+    """The elements of a running job, as they come. Close it, or use it in a `with`, to end the job earlier."""
+
+    def __init__(self, query: VarveStreamingQuery, sink: CollectSink) -> None:
+        self._query = query
+        self._sink = sink
+        self._elements: Iterator[Any] = iter(())
+        self._ended = False
+
+    def __iter__(self) -> CloseableIterator:
+        return self
+
+    def __next__(self) -> Any:
+        """The next element.
+
+        Raises:
+            StopIteration: The job has ended, or the iterator is closed.
+            VarveError: What ended the job; a `UserFunctionError` if the user's function raised.
+        """
+        while not self._ended:
+            for element in self._elements:
+                return element
+            batch = self._sink.next_batch()
+            if batch is None:
+                self._ended = True
+                self._query.awaitTermination()
+                break
+            self._elements = iter(batch)
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the job if it still runs."""
+        self._ended = True
+        self._sink.close()
+        if self._query.isActive:
+            self._query.stop()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,94 @@
+"""What varve keeps of a query's sources beside Spark's checkpoint: whether heartbeats are among them (docs/formats).
+
+Spark does not take a checkpoint location back with another number of sources. So what the first run decides holds for
+the life of the location, whatever later runs would decide.
+
+Invariants: I8 (a frame with magic, version and checksums), I11 (a contradiction is an error before the query starts).
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varve.storage.format.frame import frame, unframe
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+_log: Final = logging.getLogger(__name__)
+KIND: Final = b"SRCM"
+VERSION: Final = 1
+MARKER: Final = "_varve/sources"
+"""Name in the checkpoint location."""
+OPTION: Final = "pipeline.heartbeat.enabled"
+
+
+class QuerySources(msgspec.Struct, frozen=True, kw_only=True):
+    """The sources of a query. No marker: there are no heartbeats."""
+
+    heartbeat: bool
+    """Heartbeats are united with the user's input."""
+
+
+class CheckpointFiles(Protocol):
+    """What is needed of the checkpoint location; `HadoopDirectory` has it."""
+
+    def url(self, name: str) -> str: ...
+    def read(self, name: str) -> bytes | None: ...
+    def create(self, name: str, data: bytes) -> bool: ...
+    def delete(self, name: str) -> None: ...
+    def list_names(self, name: str = "") -> Iterator[str]: ...
+
+
+def encode_sources(sources: QuerySources) -> bytes:
+    """The bytes of the marker."""
+    return frame(KIND, VERSION, msgspec.json.encode(sources))
+
+
+def decode_sources(data: bytes, object_name: str) -> QuerySources:
+    """The marker of these bytes. Raises `CorruptDataError`, `IncompatibleError`."""
+    opened = unframe(KIND, VERSION, data, object_name)
+    try:
+        return msgspec.json.decode(opened.header, type=QuerySources)
+    except msgspec.DecodeError as error:
+        raise CorruptDataError(f"the marker does not parse: {error}", object_name=object_name) from error
+
+
+def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers: bool) -> bool:
+    """Whether the query has heartbeats. Until Spark has planned a batch that is decided anew, and kept if it is yes.
+
+    Args:
+        files: Spark's checkpoint location.
+        option: `pipeline.heartbeat.enabled`; None: not set.
+        has_timers: A function of the job has timers.
+
+    Raises:
+        InvalidRequestError: The location's queries are without heartbeats and the option wants them, or the reverse.
+        CorruptDataError: The marker of a location that was used is damaged.
+    """
+    data = files.read(MARKER)
+    if next(iter(files.list_names("offsets")), None) is None:
+        wanted = has_timers if option is None else option
+        files.delete(MARKER)
+        if wanted:
+            files.create(MARKER, encode_sources(QuerySources(heartbeat=True)))
+        return wanted
+    known = data is not None and decode_sources(data, files.url(MARKER)).heartbeat
+    if option is not None and option != known:
+        raise InvalidRequestError(
+            f"{OPTION} is {str(option).lower()}, but this checkpoint location began with {str(known).lower()}, and "
+            "Spark does not take it back with another number of sources; remove the setting, or start with a new "
+            "checkpointLocation",
+            object_name=files.url(""),
+        )
+    if has_timers and not known and option is None:
+        _log.warning(
+            "the query has timers but no heartbeats, because its checkpoint location %s began without them: timers "
+            "fire only in batches that have input; a new checkpointLocation begins with heartbeats",
+            files.url(""),
+        )
+    return known

@@ -1,0 +1,111 @@
+"""What Spark's own checkpoint location says of a query's progress: query id, offsets, committed batches (I11).
+
+Read through the driver's JVM, with Spark's own file systems; `varve.materializer.restore.spark_files` knows the files.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from varve.materializer.restore.spark_files import hash_offsets, query_id_of
+from varve.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.storage.errors import CorruptDataError, MissingObjectError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+class SparkCheckpoint:
+    """A query's checkpoint location; every call reads it anew.
+
+    Raises (all methods):
+        CorruptDataError: A file does not parse.
+        MayHaveHappenedError: The file system failed; try again.
+    """
+
+    def __init__(self, spark: SparkSession, location: str) -> None:
+        """Raises `InvalidRequestError` if Spark knows no file system for the location."""
+        self._files = HadoopDirectory(spark, location)
+
+    @property
+    def location(self) -> str:
+        """The location's full URL."""
+        return self._files.location
+
+    def query_id(self) -> str:
+        """The query's id, which stays the same for the location's life.
+
+        Raises:
+            MissingObjectError: Spark has not written it yet, or it is gone.
+        """
+        found = self.known_query_id()
+        if found is None:
+            raise MissingObjectError(
+                "Spark's checkpoint location has no query metadata; restore the location",
+                object_name=self._files.url("metadata"),
+            )
+        return found
+
+    def known_query_id(self) -> str | None:
+        """The query's id; None before the query's first start."""
+        data = self._read("metadata")
+        return None if data is None else query_id_of(data, self._files.url("metadata"))
+
+    def source_hash(self, batch: int) -> str:
+        """sha256, hex, of the end offsets of a batch that Spark has planned.
+
+        Raises:
+            MissingObjectError: Spark has no offsets of that batch (any more).
+            IncompatibleError: A version of the offset log that is not known.
+        """
+        found = self._source_hash(batch)
+        if found is None:
+            raise MissingObjectError(
+                "Spark's checkpoint location has no offsets of this batch; restore the location",
+                batch=batch,
+                object_name=self._files.url(f"offsets/{batch}"),
+            )
+        return found
+
+    def progress(self, batch: int) -> SparkProgress:
+        """What the choice of the base needs, for the batch that Spark wants executed now. Raises as `source_hash`."""
+        previous = self._source_hash(batch - 1) if batch > 0 else None
+        return SparkProgress(
+            batch=batch,
+            query_id=self.query_id(),
+            source_hash=self.source_hash(batch),
+            previous_source_hash=previous,
+        )
+
+    def latest_planned_batch(self) -> int | None:
+        """Highest batch that Spark has offsets of; None before the first. Lists the offset log."""
+        return self._highest("offsets")
+
+    def latest_committed_batch(self) -> int | None:
+        """Highest batch that Spark has acknowledged; None before the first. Lists the commit log."""
+        return self._highest("commits")
+
+    def is_caught_up(self) -> bool:
+        """Whether Spark has acknowledged the last batch that it has planned; False before the first."""
+        committed = self.latest_committed_batch()
+        return committed is not None and committed == self.latest_planned_batch()
+
+    def _highest(self, directory: str) -> int | None:
+        return max((int(name) for name in self._files.list_names(directory) if name.isdecimal()), default=None)
+
+    def _source_hash(self, batch: int) -> str | None:
+        name = f"offsets/{batch}"
+        data = self._read(name)
+        if data is None:
+            return None
+        return hash_offsets(data, self._files.url(name), batch)
+
+    def _read(self, name: str) -> bytes | None:
+        try:
+            return self._files.read(name)
+        except DamagedFileError as error:
+            raise CorruptDataError(
+                f"a file of Spark's checkpoint location is damaged ({error}); restore the location",
+                object_name=self._files.url(name),
+            ) from None

@@ -1,0 +1,300 @@
+"""One attempt of a micro-batch in Spark: key, shuffle, pump, cache, collect the summaries (design 4).
+
+Invariants: I2 (exactly one summary per partition; output rows are filtered by the winners' row tags, and a row of any
+other attempt fails the query), I3 (an attempt that fails is thrown away as a whole).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import chain
+from typing import TYPE_CHECKING, Final
+
+from pyspark import StorageLevel
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
+
+from varve.spark_integration.driver.placement.anchor import to_partitions
+from varve.spark_integration.elements.arrow_task import map_in_arrow
+from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.spark_integration.messages.protocol import (
+    KEY_GROUP_COLUMN,
+    PARTITION_COLUMN,
+    SUMMARY_COLUMN,
+    TAG_COLUMN,
+    BatchRequest,
+    encode_message,
+    row_tags,
+)
+from varve.spark_integration.transport.pump import ExecutionNote, make_pump
+from varve.spark_integration.messages.summary import Summary, decode_summaries
+from varve.spark_integration.messages.user_errors import UserErrorRaised
+from varve.changelog.commit.batch_result import by_operator
+from varve.storage.errors import DidNotHappenError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame
+    from pyspark.sql.types import StructType
+
+    from varve.spark_integration.driver.placement.anchor import Anchor
+    from varve.spark_integration.driver.placement.anchors import Anchors
+    from varve.spark_integration.functions.shipment import ShippedFunction
+    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+    from varve.spark_integration.plan.operator import OperatorPlan
+    from varve.spark_integration.transport.segment_inbox import SegmentInbox
+
+MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
+LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
+LOST_BLOCK: Final = "varve: a cached output block was lost"
+"""What Spark says of the job that has read a row of an attempt that is not the winner."""
+LIST_LENGTH_MIN: Final = 16
+"""Of numbers that differ from batch to batch, above `spark.sql.optimizer.inSetConversionThreshold` (10)."""
+
+
+class BatchRedoError(DidNotHappenError):
+    """This attempt of the batch cannot be committed, nothing was written: execute it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorResult:
+    """What one operator's tasks answered: one summary per partition, in order, and the cached answer."""
+
+    summaries: OperatorSummaries
+    answer: DataFrame
+
+
+def keyed_input(
+    rows: DataFrame,
+    key_columns: Sequence[str],
+    parallelism: int,
+    max_parallelism: int,
+    anchor: Anchor | None = None,
+    columns_read: Sequence[str] = ("*",),
+) -> DataFrame:
+    """The rows with their key group, each in the shuffle partition that owns it; with an anchor, where that says.
+
+    Each step of a DataFrame costs an analysis of some milliseconds, so `columns_read` (expressions) are chosen here.
+    """
+    # Expressions as text: each call of pyspark.sql.functions costs a millisecond or more of class lookups in the JVM.
+    keys = ", ".join(quoted(column) for column in key_columns)
+    key_group = f"CAST(pmod(xxhash64({keys}), {max_parallelism}L) AS INT) AS {KEY_GROUP_COLUMN}"
+    return to_partitions(rows.selectExpr(*columns_read, key_group), parallelism, max_parallelism, anchor)
+
+
+def answer_struct(output: StructType) -> StructType:
+    """Spark schema of an answer (see `protocol.answer_schema`)."""
+    from pyspark.sql.types import BinaryType, LongType, StructField
+    from pyspark.sql.types import StructType as Struct
+
+    fields = [StructField(f.name, f.dataType, nullable=True) for f in output.fields]
+    return Struct([*fields, StructField(TAG_COLUMN, LongType()), StructField(SUMMARY_COLUMN, BinaryType())])
+
+
+class BatchExecution:
+    """Executes the operators of a job for one batch attempt; releases every cache on `close`."""
+
+    def __init__(
+        self,
+        level: StorageLevel,
+        combining: MapSideCombining,
+        anchors: Anchors | None = None,
+        inbox: SegmentInbox | None = None,
+        *,
+        has_copies: bool = False,
+    ) -> None:
+        """`has_copies`: Spark may run copies of a task at the same time (`spark.speculation`)."""
+        self._level = level
+        self._anchors = anchors
+        self._inbox = inbox
+        self._combining = combining
+        self._has_copies = has_copies
+        self._cached: list[DataFrame] = []
+
+    def run(
+        self,
+        plan: OperatorPlan,
+        rows: DataFrame,
+        request: BatchRequest,
+        function: ShippedFunction,
+        executed: Accumulator[list[ExecutionNote]],
+    ) -> OperatorResult:
+        """Execute one operator.
+
+        Args:
+            plan: The operator.
+            rows: Its input.
+            request: What every task is told.
+            function: The user's function.
+            executed: Collects (operator, partition, tag) of every execution, retries of cached blocks included.
+
+        Raises:
+            UserErrorRaised: the user's function raised.
+            BatchRedoError: not exactly one summary per partition, a cached block of the operator before was lost and
+                made anew, or not the same broadcast rows everywhere.
+        """
+        columns_read: Sequence[str] = ("*",)
+        if plan.prepare is not None:
+            way = self._combining.way(plan.uid)
+            if way is not None and plan.prepare.suits(way):
+                rows = plan.prepare.combined(rows, way)
+            else:
+                columns_read = plan.prepare.columns_read()
+        parallelism, max_parallelism = request.operator.parallelism, request.operator.max_parallelism
+        anchor = None if self._anchors is None else self._anchors.of(parallelism)
+        if plan.broadcast is None:
+            keyed = keyed_input(rows, plan.key_columns, parallelism, max_parallelism, anchor, columns_read)
+        else:
+            keyed = plan.broadcast.distributed(rows, parallelism, max_parallelism, anchor)
+        pump = make_pump(encode_message(request), function, executed)
+        answer = self._kept(map_in_arrow(keyed, pump, answer_struct(plan.output_schema)), parallelism)
+        summaries = self._collect(answer, request)
+        failed = next((s for s in summaries if s.error is not None), None)
+        if failed is not None and failed.error is not None:
+            raise UserErrorRaised(failed.error, failed.operator, failed.partition)
+        checked = check_summaries(self._completed(summaries, request), request)
+        check_broadcast(checked, request.batch)
+        return OperatorResult(checked, answer)
+
+    def cache(self, rows: DataFrame) -> DataFrame:
+        """Execute and keep rows that no operator reads."""
+        cached = self._kept(rows, None)
+        cached.count()
+        return cached
+
+    def close(self) -> None:
+        """Free the cached answers, and the segments that were handed over."""
+        while self._cached:
+            self._cached.pop().unpersist()
+        if self._inbox is not None:
+            self._inbox.clear()
+
+    def _kept(self, rows: DataFrame, partitions: int | None) -> DataFrame:
+        """The rows, to be cached when they are first executed; `partitions` is their number if it must stay.
+
+        Of a task and its copy both may leave their cached block, and a reader gets either. Of a shuffle's map outputs
+        Spark reads those of one attempt, the one whose summary it gives the driver, too: so a shuffle makes them one.
+        """
+        if self._has_copies:
+            rows = rows.withColumn(PARTITION_COLUMN, F.spark_partition_id())
+            if partitions is None:
+                rows = rows.repartition(PARTITION_COLUMN)
+            else:
+                rows = rows.repartitionById(partitions, PARTITION_COLUMN)
+            rows = rows.drop(PARTITION_COLUMN)
+        cached = rows.persist(self._level)
+        self._cached.append(cached)
+        return cached
+
+    def _completed(self, summaries: list[Summary], request: BatchRequest) -> list[Summary]:
+        """With the segments that came another way."""
+        if self._inbox is None or not any(s.handed_over_bytes for s in summaries):
+            return summaries
+        completed = [self._inbox.completed(summary) for summary in summaries]
+        missing = [s.partition for s, c in zip(summaries, completed, strict=True) if c is None]
+        if missing:
+            raise BatchRedoError(
+                f"the segments of partitions {missing} were handed over and are not here any more; the batch is "
+                "executed again",
+                operator=request.operator.operator,
+                batch=request.batch,
+                epoch=request.epoch,
+            )
+        return [summary for summary in completed if summary is not None]
+
+    @staticmethod
+    def _collect(answer: DataFrame, request: BatchRequest) -> list[Summary]:
+        try:
+            # As Arrow: `collect` pickles, which takes twice as long for summaries that hold large segments.
+            rows = answer.where(f"{SUMMARY_COLUMN} IS NOT NULL").selectExpr(SUMMARY_COLUMN).toArrow()
+        except Exception as error:
+            if LOST_BLOCK not in str(error):
+                raise
+            raise BatchRedoError(
+                "a cached block of the operator before was lost and its partition executed again; the batch is "
+                "executed again",
+                operator=request.operator.operator,
+                batch=request.batch,
+                epoch=request.epoch,
+            ) from error
+        return decode_summaries([row.as_buffer() for row in rows.column(0)])
+
+
+def check_summaries(summaries: Sequence[Summary], request: BatchRequest) -> OperatorSummaries:
+    """The summaries in order of partition. Raises `BatchRedoError` unless there is exactly one for each."""
+    expected = range(request.operator.parallelism)
+    in_order = by_operator(summaries).get(request.operator.operator, [])
+    if len(in_order) != len(summaries) or [s.partition for s in in_order] != list(expected):
+        raise BatchRedoError(
+            f"expected one summary of each of {len(expected)} partitions, got partitions "
+            f"{sorted(s.partition for s in summaries)}; the batch is executed again",
+            operator=request.operator.operator,
+            batch=request.batch,
+            epoch=request.epoch,
+        )
+    return OperatorSummaries.of(request.operator.operator, in_order)
+
+
+def check_broadcast(summaries: OperatorSummaries, batch: int) -> None:
+    """Whether all partitions have read the same broadcast rows in the same order. Raises `BatchRedoError` if not."""
+    if len({note.broadcast_digest for note in summaries.notes}) > 1:
+        raise BatchRedoError(
+            "partitions have read different broadcast rows, because Spark has executed a part of the input again; the "
+            "batch is executed again",
+            operator=summaries.operator,
+            batch=batch,
+        )
+
+
+def check_executed(executed: Sequence[ExecutionNote], winners: Sequence[OperatorSummaries], batch: int) -> None:
+    """I2 for cached blocks: each partition was executed by its winner only. Raises `BatchRedoError` otherwise.
+
+    A lost cached block makes Spark execute a partition again without saying so; its rows may differ.
+    """
+    # A tag is of one attempt of one partition, so tags alone say it when all is well, as nearly always.
+    summaries = list(chain.from_iterable(own.summaries for own in winners))
+    if {s.tag for s in summaries}.issuperset([tag for _, _, tag in executed]):
+        return
+    tags = {(s.operator, s.partition): s.tag for s in summaries}
+    for operator, partition, tag in executed:
+        if tags.get((operator, partition), tag) != tag:
+            raise BatchRedoError(
+                "a cached block was lost and its partition executed again; the batch is executed again",
+                operator=operator,
+                partition=partition,
+                batch=batch,
+            )
+
+
+def winner_rows(result: OperatorResult, output: StructType) -> DataFrame:
+    """The output rows of the committed attempts; reading a block of any other attempt fails the query (I2)."""
+    lost = f"{LOST_BLOCK} after the commit; the query must be restarted to redo the batch"
+    return _tagged_rows(result, lost).selectExpr(*[quoted(f.name) for f in output.fields])
+
+
+def chained_rows(result: OperatorResult) -> DataFrame:
+    """The output rows as input of the next operator, which fails if it reads a block of another attempt (I2).
+
+    The sink may be who finds that, after the commit, if the next operator's own output was lost as well.
+    """
+    lost = f"{LOST_BLOCK}; the batch is executed again, or redone by a restart of the query if it is committed already"
+    return _tagged_rows(result, lost).drop(TAG_COLUMN, SUMMARY_COLUMN)
+
+
+def _tagged_rows(result: OperatorResult, lost: str) -> DataFrame:
+    return result.answer.where(winner_condition(result.summaries, lost))
+
+
+def winner_condition(summaries: OperatorSummaries, lost: str) -> str:
+    """SQL that is true for output rows of these attempts, and fails with `lost` at any row of another attempt.
+
+    That the row of the summary has to have the tag, too, tells of an attempt that has no output rows.
+    """
+    # Spark puts a short list's numbers into the code that it generates, which it then compiles anew in each batch; a
+    # long list becomes a set beside the code. No tag is negative.
+    padding = range(-1, len(summaries.summaries) - LIST_LENGTH_MIN - 1, -1)
+    tags = ", ".join(f"{tag}L" for tag in (*row_tags([s.tag for s in summaries.summaries]), *padding))
+    failed = f"CAST(raise_error('{lost}') AS BOOLEAN)"
+    return f"CASE WHEN {TAG_COLUMN} IN ({tags}) THEN {SUMMARY_COLUMN} IS NULL ELSE {failed} END"

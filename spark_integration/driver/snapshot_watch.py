@@ -1,0 +1,114 @@
+"""Looks for published snapshots in the background, so that the driver adopts them without listing when it commits.
+
+In the same thread it is looked for what standbys have, where that is wanted.
+
+Invariants: I7 (only what `decide_adoption` allows is adopted; what is found late is adopted by a later commit).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption, shared_files
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varve.storage.errors import VarveError
+from varve.changelog.retention.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
+
+_log: Final = logging.getLogger(__name__)
+POLL_S: Final = 2.0
+"""One LIST in so many seconds; it is off the acknowledge path."""
+
+
+class BaseSize(NamedTuple):
+    """Stored bytes of a snapshot."""
+
+    full_bytes: int
+    inc_bytes: int
+    """What was uploaded for it; the rest was there already."""
+
+
+class SnapshotWatch:
+    """A thread that reads new descriptors. `adoption` is called by the committing thread and does no I/O."""
+
+    def __init__(self, store: ObjectStore, job_id: str, poll_s: float = POLL_S) -> None:
+        self._reader = SnapshotReader(store, job_id)
+        self._job_id = job_id
+        self._poll_s = poll_s
+        self._lock = threading.Lock()
+        self._found: tuple[SnapshotDescriptor, ...] = ()
+        self._tile_files: dict[TileSnapshot, frozenset[str]] = {}
+        self._base_sizes: dict[TileSnapshot, BaseSize] = {}
+        self._view: LineView | None = None
+        self._floors: tuple[SnapshotFloor, ...] = ()
+        self._standbys: StandbyWatch | None = None
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="varve-snapshot-watch", daemon=True)
+
+    def start(self, view: LineView, floors: tuple[SnapshotFloor, ...], standbys: StandbyWatch | None = None) -> None:
+        """Begin to look, from this state on; what standbys have, if that is wanted, is known when it returns."""
+        self._view, self._floors, self._standbys = view, floors, standbys
+        if standbys is not None:
+            standbys.look()
+        self._thread.start()
+
+    def adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
+        """What the next commit adopts of what was found until now."""
+        with self._lock:
+            self._view, self._floors = view, floors
+            found, tile_files = self._found, self._tile_files
+        if not found:
+            return NOTHING_ADOPTED
+        return decide_adoption(view, floors, found, tile_files, self._job_id)
+
+    @property
+    def base_sizes(self) -> Mapping[TileSnapshot, BaseSize]:
+        """Of the snapshots that the view's tiles name, as of the last look."""
+        return self._base_sizes
+
+    def close(self) -> None:
+        """End the thread."""
+        self._stopped.set()
+        if self._thread.is_alive():
+            self._thread.join(self._poll_s + 30)
+
+    def _run(self) -> None:
+        self._look()  # at once: a query that processes what there is and ends may not last until the next time
+        while not self._stopped.wait(self._poll_s):
+            if self._standbys is not None:
+                self._standbys.look()
+            self._look()
+
+    def _look(self) -> None:
+        with self._lock:
+            view, floors = self._view, self._floors
+        if view is None:
+            return
+        try:
+            bases = self._reader.tile_snapshots(view)
+            found = self._reader.candidates(floors)
+        except VarveError as error:
+            _log.warning("looking for snapshots failed, the log stays longer: %s", error)
+            return
+        with self._lock:
+            self._found = found
+            self._tile_files = {name: frozenset(file.name for file in one.files) for name, one in bases.items()}
+            self._base_sizes = {name: base_size(one) for name, one in bases.items()}
+
+
+def base_size(d: SnapshotDescriptor) -> BaseSize:
+    """The size of a snapshot."""
+    shared = shared_files(d)
+    return BaseSize(
+        sum(file.size_bytes for file in d.files),
+        sum(file.size_bytes for file in d.files if file.name not in shared),
+    )

@@ -1,0 +1,97 @@
+"""PyFlink's functions on keyed streams as keyed process functions: map, flat_map, filter and reduce with state.
+
+Each opens and closes the user's function with the operator's own context, so that it may ask for keyed state.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.api.functions import Function, ReduceFunction
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
+from varve.spark_integration.elements.row_values import row_values
+from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.functions.keyed import RuntimeContext
+
+REDUCE_STATE: Final = "_reduce_state"
+"""Name of the state that a reduce keeps, as in PyFlink."""
+
+
+class KeyedFunction(KeyedProcessFunction[Any, Any, Any]):
+    """Base of the adapters."""
+
+    def __init__(self, function: Any) -> None:
+        self.function = function
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if isinstance(self.function, Function):
+            self.function.open(runtime_context)
+
+    def close(self) -> None:
+        if isinstance(self.function, Function):
+            self.function.close()
+
+
+class KeyedMap(KeyedFunction):
+    """One element out for each element in."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._map = method_of(self.function, MapFunction, "map")
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:  # noqa: ARG002
+        return (self._map(value),)
+
+
+class KeyedFlatMap(KeyedFunction):
+    """Any number of elements out for each element in."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._flat_map = method_of(self.function, FlatMapFunction, "flat_map")
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:  # noqa: ARG002
+        return self._flat_map(value)
+
+
+class KeyedFilter(KeyedFunction):
+    """Keeps some elements."""
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._filter = method_of(self.function, FilterFunction, "filter")
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any] | None:  # noqa: ARG002
+        return (value,) if self._filter(value) else None
+
+
+class KeyedReduce(KeyedFunction, KeepsState):
+    """Combines the elements of a key, and gives the combination so far after each of them."""
+
+    def __init__(self, function: Any, elements: ElementType) -> None:
+        super().__init__(function)
+        self._elements = elements
+
+    def kept_states(self) -> tuple[KeptState, ...]:
+        return (state_of_elements(REDUCE_STATE, self._elements.state_type, self._elements),)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        function = self.function
+        self._reduce = function.reduce if isinstance(function, ReduceFunction) else function
+        self._state = runtime_context.get_state(ValueStateDescriptor(REDUCE_STATE, self._elements.state_type))
+        self._rows = row_values(self._elements)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> Iterable[Any]:  # noqa: ARG002
+        so_far, rows = self._state.value(), self._rows
+        if so_far is not None:
+            value = self._reduce(so_far if rows is None else rows.outward(so_far), value)
+        self._state.update(value if rows is None else rows.inward(value))
+        return (value,)

@@ -1,0 +1,106 @@
+"""How the user's function gets to the state workers: pickled once on the driver, loaded once per worker (design 5).
+
+The bytes lie in a broadcast, and a pump reads them only if its worker asks. The broadcast variables that the function
+itself refers to are kept beside it: pickled together with the pump they make Spark send them with every batch, which
+pickled bytes alone would not.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import pickle
+from dataclasses import dataclass
+from typing import Any
+
+from pyspark import SparkContext, cloudpickle
+
+from varve.spark_integration.functions.checkpointed import refuse_checkpointed
+from varve.spark_integration.transport.wire import BroadcastValue, FunctionPackage
+from varve.storage.errors import InvalidRequestError
+
+
+@dataclass(frozen=True, slots=True)
+class PickledFunction:
+    """A function as bytes, and by id the broadcast variables that it refers to."""
+
+    function: bytes
+    broadcasts: dict[int, Any]
+
+
+class ShippedFunction:
+    """A pickled function and its broadcast variables; on the driver, and unpickled in the pump."""
+
+    def __init__(self, function_hash: str, body: Any, broadcasts: dict[int, Any]) -> None:
+        """Keep the parts.
+
+        Args:
+            function_hash: sha256 of the pickled function, hexadecimal.
+            body: The pickled function: a broadcast of bytes, or the bytes themselves.
+            broadcasts: By id the broadcast variables that the function refers to.
+        """
+        self.function_hash = function_hash
+        self._body = body
+        self._broadcasts = broadcasts
+
+    def package(self) -> FunctionPackage:
+        """Everything that a worker needs to unpickle the function; called in the pump."""
+        body = self._body if isinstance(self._body, bytes) else self._body.value
+        values = tuple(_broadcast_value(i, b) for i, b in self._broadcasts.items())
+        return FunctionPackage(function=body, broadcasts=values)
+
+    def destroy(self) -> None:
+        """The query has ended: free the broadcast of the function. Not those that belong to the user."""
+        if not isinstance(self._body, bytes):
+            self._body.destroy()
+
+
+def pickle_with_broadcasts(context: SparkContext | None, function: Any) -> PickledFunction:
+    """Pickle a function on the driver, and note the broadcast variables that it refers to."""
+    if context is None:
+        return PickledFunction(cloudpickle.dumps(function), {})
+    registry: Any = context._pickled_broadcast_vars  # noqa: SLF001  PySpark notes here what it meets while it pickles
+    before = set(registry)
+    registry.clear()
+    try:
+        pickled = cloudpickle.dumps(function)
+        broadcasts = {int(b._jbroadcast.id()): b for b in registry}  # noqa: SLF001  their only name in a worker
+    finally:
+        registry.clear()
+        for broadcast in before:
+            registry.add(broadcast)
+    return PickledFunction(pickled, broadcasts)
+
+
+def ship(context: SparkContext | None, pickled: PickledFunction) -> ShippedFunction:
+    """Make a pickled function ready for the pumps; without a SparkContext the bytes travel in each task's closure."""
+    digest = hashlib.sha256(pickled.function).hexdigest()
+    body = pickled.function if context is None else context.broadcast(pickled.function)
+    return ShippedFunction(digest, body, pickled.broadcasts)
+
+
+def ship_function(context: SparkContext | None, function: Any) -> ShippedFunction:
+    """Pickle a function and make it ready for the pumps."""
+    return ship(context, pickle_with_broadcasts(context, function))
+
+
+def _broadcast_value(broadcast_id: int, broadcast: Any) -> BroadcastValue:
+    path = getattr(broadcast, "_path", None)
+    if path is not None:
+        return BroadcastValue(broadcast_id=broadcast_id, path=path)
+    return BroadcastValue(broadcast_id=broadcast_id, pickled=pickle.dumps(broadcast.value, pickle.HIGHEST_PROTOCOL))
+
+
+def pickle_step(function: Any, caller: str) -> PickledFunction:
+    """A stateless function as bytes; `caller` names the method that got it.
+
+    Raises:
+        InvalidRequestError: It cannot be pickled, or wants state of its own.
+    """
+    refuse_checkpointed([function], caller)
+    try:
+        return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
+    except Exception as error:  # what user objects raise while they are pickled is anybody's guess
+        raise InvalidRequestError(
+            f"the function of {caller} cannot be sent to the workers: {error}; make connections, locks and sessions in "
+            "open(), not before"
+        ) from error

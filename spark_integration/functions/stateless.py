@@ -1,0 +1,83 @@
+"""Functions on streams with PyFlink's names: `MapFunction`, `FilterFunction`, `KeySelector` and the like.
+
+Wherever a stream takes one of these it takes a callable as well, except for `process`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+from varve.changelog.api.functions import Function
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+
+
+class MapFunction(Function, Generic[IN, OUT]):
+    """One element out for each element in."""
+
+    @abstractmethod
+    def map(self, value: IN) -> OUT:
+        """The element that takes the place of this one."""
+
+
+class FlatMapFunction(Function, Generic[IN, OUT]):
+    """Any number of elements out for each element in."""
+
+    @abstractmethod
+    def flat_map(self, value: IN) -> Iterable[OUT] | None:
+        """The elements that take the place of this one; None for no element."""
+
+
+class FilterFunction(Function, Generic[IN]):
+    """Keeps some elements."""
+
+    @abstractmethod
+    def filter(self, value: IN) -> bool:
+        """Whether this element stays."""
+
+
+class KeySelector(Function, Generic[IN, OUT]):
+    """Says the key of an element."""
+
+    @abstractmethod
+    def get_key(self, value: IN) -> OUT:
+        """The element's key; the same for the same element every time."""
+
+
+class ProcessFunction(Function, Generic[IN, OUT]):
+    """A function on a stream that is not keyed: no state, any number of elements out."""
+
+    class Context(ABC):
+        """About the element being processed; valid only during the call, the same object every time."""
+
+        @abstractmethod
+        def timestamp(self) -> int | None:
+            """The element's event time, milliseconds since the epoch; None if none was assigned."""
+
+    @abstractmethod
+    def process_element(self, value: IN, ctx: ProcessFunction.Context) -> Iterable[OUT] | None:
+        """The elements that take the place of this one, usually by `yield`; None for no element."""
+
+
+def method_of(function: Any, kind: type[Function], method: str) -> Callable[[Any], Any]:
+    """The method of a function object, or the callable itself."""
+    return getattr(function, method) if isinstance(function, kind) else function
+
+
+def check_function(function: Any, kind: type[Function], caller: str, *, callables: bool = True) -> None:
+    """Whether `caller` can call that function.
+
+    Raises:
+        InvalidRequestError: A class instead of an instance, or something that cannot be called.
+    """
+    if isinstance(function, type) and issubclass(function, Function):
+        raise InvalidRequestError(f"{caller} takes an instance: {function.__name__}(), not {function.__name__}")
+    if not isinstance(function, kind) and not (callables and callable(function)):
+        takes = f"a {kind.__name__}{' or a callable' if callables else ''}"
+        raise InvalidRequestError(f"{caller} takes {takes}, not {type(function).__name__}")

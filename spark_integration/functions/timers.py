@@ -1,0 +1,134 @@
+"""Timers as a user's function sees them: PyFlink's `TimerService`, over the timer states of the keyed backend.
+
+Time is the batch's (I5): `current_processing_time()` is what the batch's checkpoint carries, `current_watermark()` what
+the checkpoint before it computed. Neither moves within a batch, but for one: behind another operator the watermark of
+the batch comes after the rows, and until then it is the one of the batch before.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
+
+if TYPE_CHECKING:
+    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.changelog.keyed.timers import DueTimer, KeyedTimers
+    from varve.changelog.types.contract import TypeInformation
+
+__all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]
+
+MIN_WATERMARK: Final = -(1 << 63)
+"""The watermark before there is one, as in Flink."""
+USER_TIMERS: Final = "user-timers"
+"""Name of the timer service that a user's function gets; Flink's."""
+
+
+class TimerService(ABC):
+    """Time, and timers of the current key. Times are milliseconds since 1970, whole numbers of 64 bits.
+
+    A timer is named by its key, domain and time: registering it twice is registering it once. It fires once, in the
+    first batch whose time (processing time) or watermark (event time) has reached it, after the batch's rows.
+    """
+
+    @abstractmethod
+    def current_processing_time(self) -> int:
+        """Time of the batch; never goes back from batch to batch."""
+
+    @abstractmethod
+    def current_watermark(self) -> int:
+        """Watermark of the batch; behind another operator, while rows come, of the one before. -2**63: none yet."""
+
+    @abstractmethod
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        """Let `on_timer` be called when the batch's time reaches this. Raises `InvalidRequestError` for no time."""
+
+    @abstractmethod
+    def register_event_time_timer(self, timestamp: int) -> None:
+        """Let `on_timer` be called when the watermark reaches this. Raises `InvalidRequestError` for no time."""
+
+    @abstractmethod
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        """Remove a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+
+    @abstractmethod
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        """Remove a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+
+
+class KeyedTimerService(TimerService):
+    """The service of one function instance. A job that registers no timer has no timer state."""
+
+    def __init__(self, backend: KeyedStateBackend) -> None:
+        self._backend = backend
+        self._is_open = False
+        self._namespace_type: TypeInformation | None = None
+        self._timers: dict[TimeDomain, KeyedTimers] = {}
+        self._time_ms = 0
+        self._watermark_ms: int | None = None
+
+    def open(self, namespace_type: TypeInformation | None = None) -> None:
+        """Find the timers that there are. The first batch does it, unless it was done before.
+
+        Args:
+            namespace_type: Of the timers; None: they have no namespaces.
+
+        Raises:
+            IncompatibleError: The timers that there are have other namespaces.
+        """
+        self._is_open, self._namespace_type = True, namespace_type
+        known = {schema.name for schema in self._backend.schemas}
+        for domain in TimeDomain:
+            if timer_schema(USER_TIMERS, domain).name in known:
+                self._of(domain)
+
+    def begin_batch(self, time_ms: int, watermark_ms: int | None) -> None:
+        """A new batch: its time and watermark."""
+        if not self._is_open:
+            self.open()
+        self._time_ms = time_ms
+        self._watermark_ms = watermark_ms
+
+    def current_processing_time(self) -> int:
+        return self._time_ms
+
+    def current_watermark(self) -> int:
+        return MIN_WATERMARK if self._watermark_ms is None else self._watermark_ms
+
+    def register_processing_time_timer(self, timestamp: int) -> None:
+        self._of(TimeDomain.PROCESSING_TIME).register(timestamp)
+
+    def register_event_time_timer(self, timestamp: int) -> None:
+        self._of(TimeDomain.EVENT_TIME).register(timestamp)
+
+    def delete_processing_time_timer(self, timestamp: int) -> None:
+        self._of(TimeDomain.PROCESSING_TIME).delete(timestamp)
+
+    def delete_event_time_timer(self, timestamp: int) -> None:
+        self._of(TimeDomain.EVENT_TIME).delete(timestamp)
+
+    def register(self, domain: TimeDomain, time_ms: int, namespace: Any) -> None:
+        """Set a timer of the current key and a namespace. Raises `InvalidRequestError` for no time."""
+        self._of(domain).register(time_ms, namespace)
+
+    def delete(self, domain: TimeDomain, time_ms: int, namespace: Any) -> None:
+        """Remove such a timer; nothing happens if there is none. Raises `InvalidRequestError` for no time."""
+        self._of(domain).delete(time_ms, namespace)
+
+    def pop_due(self) -> tuple[TimeDomain, DueTimer] | None:
+        """Remove and give the timer that fires next: event time before processing time; None if none is due (now)."""
+        for domain, until_ms in ((TimeDomain.EVENT_TIME, self._watermark_ms),
+                                 (TimeDomain.PROCESSING_TIME, self._time_ms)):  # fmt: skip
+            timers = self._timers.get(domain)
+            if timers is not None and until_ms is not None:
+                due = timers.pop_due(until_ms)
+                if due is not None:
+                    return domain, due
+        return None
+
+    def _of(self, domain: TimeDomain) -> KeyedTimers:
+        timers = self._timers.get(domain)
+        if timers is None:
+            timers = self._timers[domain] = self._backend.get_timers(USER_TIMERS, domain, self._namespace_type)
+        return timers

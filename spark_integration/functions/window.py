@@ -1,0 +1,95 @@
+"""User functions on windows, with PyFlink's names: `WindowFunction` and `ProcessWindowFunction`, also without keys."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from varve.changelog.api.functions import Function
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from varve.spark_integration.functions.keyed import KeyedStateStore
+
+IN = TypeVar("IN")
+OUT = TypeVar("OUT")
+KEY = TypeVar("KEY")
+W = TypeVar("W")
+W2 = TypeVar("W2")
+"""The window, in the context."""
+
+
+class WindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """Makes elements of what a window holds."""
+
+    @abstractmethod
+    def apply(self, key: KEY, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window, usually by `yield`.
+
+        Args:
+            key: The window's key.
+            window: Which one fires.
+            inputs: What it holds: a list that belongs to the function; after reduce or aggregate, of one result.
+        """
+
+
+class ProcessWindowFunction(Function, Generic[IN, OUT, KEY, W]):
+    """As `WindowFunction`, with time and state."""
+
+    class Context(ABC, Generic[W2]):
+        """About the window that fires; valid only during the call, the same object every time."""
+
+        @abstractmethod
+        def window(self) -> W2:
+            """The window."""
+
+        @abstractmethod
+        def current_processing_time(self) -> int:
+            """Time of the batch, milliseconds since the epoch."""
+
+        @abstractmethod
+        def current_watermark(self) -> int:
+            """Watermark of the batch, milliseconds since the epoch; -2**63 before there is one."""
+
+        @abstractmethod
+        def window_state(self) -> KeyedStateStore:
+            """State of this key and window, which `clear` has to remove. Sessions have none, because they merge."""
+
+        @abstractmethod
+        def global_state(self) -> KeyedStateStore:
+            """State of this key."""
+
+    @abstractmethod
+    def process(self, key: KEY, context: Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window, usually by `yield`.
+
+        Args:
+            key: The window's key.
+            context: About the window.
+            elements: What it holds: a list that belongs to the function; after reduce or aggregate, of one result.
+        """
+
+    def clear(self, context: Context[W]) -> None:
+        """Called when the window is removed: remove what `window_state` holds."""
+
+
+class AllWindowFunction(Function, Generic[IN, OUT, W]):
+    """As `WindowFunction`, for windows of all elements together."""
+
+    @abstractmethod
+    def apply(self, window: W, inputs: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window; see `WindowFunction.apply`."""
+
+
+class ProcessAllWindowFunction(Function, Generic[IN, OUT, W]):
+    """As `ProcessWindowFunction`, for windows of all elements together: their state is that of one key."""
+
+    Context = ProcessWindowFunction.Context
+
+    @abstractmethod
+    def process(self, context: ProcessWindowFunction.Context[W], elements: Iterable[IN]) -> Iterable[OUT] | None:
+        """The elements that take the place of the window; see `ProcessWindowFunction.process`."""
+
+    def clear(self, context: ProcessWindowFunction.Context[W]) -> None:
+        """Called when the window is removed: remove what `window_state` holds."""

@@ -1,0 +1,307 @@
+"""A job of one operator in this process: the state workers' own code and the driver's own run, without Spark.
+
+Batch by batch: `begin`, `process` any number of times, `end`, `commit`; or `drop` instead of going on. What a state
+worker, the chain, the materializer and a restore do here is what they do in a job. Only Spark is missing, and the
+processes: storage is memory, and everybody lives in this process.
+
+Invariants: I1, I3, I4, I5 as in a job, because the same code keeps them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.segments.batch_time import BatchTime
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.monitoring.events import Failed, JobFailed
+from varve.materializer.service.loop import MaterializerService
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.service.context import Surroundings
+from varve.materializer.resources.workspace import Workspace
+from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
+from varve.spark_integration.functions.shipment import ship
+from varve.spark_integration.harness.plan import JOB
+from varve.spark_integration.plan.input_watermarks import InputWatermarks
+from varve.spark_integration.driver.operator_requests import operator_request, with_states
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
+from varve.spark_integration.worker.state_worker import OperatorState
+from varve.spark_integration.messages.summary import Summary, decode_summary
+from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
+from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.state.stores import WorkingStores
+from varve.changelog.commit.adopt_decision import decide_adoption
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.batch_result import entry_time
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.changelog.commit.plan import NOTHING_ADOPTED
+from varve.storage.errors import MayHaveHappenedError
+from varve.changelog.commit.run import JobRun
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.changelog.retention.snapshots import SnapshotReader
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.materializer.monitoring.events import Event
+    from varve.spark_integration.worker.attempt import Attempt
+    from varve.spark_integration.harness.plan import HarnessPlan
+    from varve.spark_integration.messages.protocol import OperatorRequest, UserError
+    from varve.changelog.commit.plan import Adoption
+    from varve.changelog.chain.view import LineView
+    from varve.storage.format.records import SnapshotFloor
+
+QUERY: Final = "harness"
+
+
+class HarnessClock:
+    """Processing time stands still until it is set; everything else is the machine's clock."""
+
+    def __init__(self, time_ms: int) -> None:
+        self.time_ms = time_ms
+        self._system = SystemClock()
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+    def monotonic_s(self) -> float:
+        return self._system.monotonic_s()
+
+    def sleep(self, seconds: float) -> None:
+        self._system.sleep(seconds)
+
+
+class HarnessJob:
+    """One run after the other of a job; used by one thread.
+
+    Args:
+        plan: The job.
+        directory: For working state and the materializer; exists.
+        clock: Processing time.
+        objects: What the storage holds at the start: name → bytes.
+        next_batch: The batch that comes first; above 0 if the objects have the state of the batches before.
+
+    Raises:
+        VarveError: The objects are of another job, or hold no such state.
+    """
+
+    def __init__(
+        self, plan: HarnessPlan, directory: Path, clock: HarnessClock, objects: Mapping[str, bytes], next_batch: int
+    ) -> None:
+        self._plan = plan
+        self._directory = directory
+        self._clock = clock
+        self._tokens = SystemTokens()
+        self._root = MemoryStore(clock=clock)
+        for name, data in objects.items():
+            self._root.put(name, data)
+        self._store = PrefixedStore(self._root, JOB)
+        self._function = ship(None, plan.job.operators[0].function)
+        self._stores = WorkingStores()
+        self._attempts: list[Attempt] = []
+        self._summaries: list[Summary] = []
+        self._commit_token = ""
+        self._attempt_number = 0
+        self._materialized: SnapshotReader | None = None
+        self.next_batch = next_batch
+        """The batch that is open, or comes next."""
+        self.watermark_ms: int | None = None
+        """The watermark of the next batch to begin."""
+        self.now = BatchTime(clock.time_ms)
+        """The time of the batch that began last."""
+        self._start()
+
+    def _start(self) -> None:
+        """A new run: everything that is known comes from the storage."""
+        plan = self._plan
+        config = plan.job.config
+        run = JobRun.open(self._store, JOB, config.max_parallelism, config.commit_policy, self._clock, self._tokens)
+        self._run = run
+        run.take_over()
+        batch = self.next_batch
+        run.choose_base(SparkProgress(batch, QUERY, _hash(batch), _hash(batch - 1) if batch else None), None)
+        self._first_base = run.state.view.base
+        base = run.state.base
+        self.watermark_ms = base.watermark_ms if base else None
+        self._clock.time_ms = entry_time(base, self._clock.time_ms)
+        request = operator_request(plan.job, plan.job.operators[0], self._function.function_hash, run.record)
+        self.request: OperatorRequest = with_states(request, base)
+        """What does not change about the operator."""
+        self._winners = tuple(p.tag for p in sorted(base.parts, key=lambda p: p.partition)) if base else ()
+        self._inputs = InputWatermarks.before_the_first_batch(plan.job.input_delays)
+        home = WorkerHome(self._directory / "worker")
+        self._states = [
+            OperatorState(self.request, partition, home, self._store, self._stores, self._clock)
+            for partition in range(self.request.parallelism)
+        ]
+
+    @property
+    def is_open(self) -> bool:
+        """Elements can be processed: a batch has begun and not ended."""
+        return bool(self._attempts) and not self._summaries
+
+    @property
+    def is_pending(self) -> bool:
+        """A batch has ended and is not confirmed."""
+        return bool(self._summaries)
+
+    @property
+    def backends(self) -> list[KeyedStateBackend]:
+        """By partition: the state as the batch sees it; empty if none has begun."""
+        return [state.backend for state in self._states if state.backend is not None] if self._attempts else []
+
+    def begin(self) -> None:
+        """Begin a batch; workers bring their state to its base. Raises `UserFunctionError`, `VarveError`."""
+        run = self._run
+        self.now = BatchTime(self._clock.time_ms, self.watermark_ms)
+        self._commit_token = self._tokens.token()
+        self._attempt_number += 1
+        request = BatchRequest(
+            operator=self.request,
+            epoch=run.fence.epoch,
+            slot=run.state.slot,
+            commit_token=self._commit_token,
+            attempt=self._attempt_number,
+            batch=self.next_batch,
+            base=run.state.view.base,
+            confirmed=self._winners,
+            time_ms=self.now.time_ms,
+            watermark_ms=self.now.watermark_ms,
+            late_watermark_ms=run.state.base.watermark_before_ms if run.state.base else None,
+            has_images=bool(run.state.view.images_for(self.request.operator)),
+            is_first=run.state.view.base == self._first_base,
+        )
+        for partition, state in enumerate(self._states):
+            task = TaskRequest(
+                batch=request, partition=partition, tag=self._tokens.token(), task_attempt=self._attempt_number
+            )
+            self._attempts.append(state.begin(task, lambda: self._function.package().function))
+            self._check(partition, self._attempts[-1].error)
+
+    def process(self, partition: int, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Execute the operator on keyed rows of a partition; gives answers. Raises `UserFunctionError`."""
+        attempt = self._attempts[partition]
+        yield from attempt.process(batch)
+        yield from attempt.flush()
+        self._check(partition, attempt.error)
+
+    def end(self) -> Iterator[pa.RecordBatch]:
+        """The batch has no more elements: what is due fires; gives answers. Raises `UserFunctionError`."""
+        summaries: list[Summary] = []
+        for partition, attempt in enumerate(self._attempts):
+            for answer in attempt.finish():
+                encoded: Any = answer.column(SUMMARY_COLUMN).drop_null().to_pylist()
+                if encoded:
+                    summaries.append(decode_summary(encoded[0]))
+                else:
+                    yield answer
+            self._check(partition, attempt.error)
+        self._summaries = summaries
+
+    def commit(self, latest_ms: Mapping[int, int]) -> None:
+        """Confirm the batch that has ended.
+
+        Args:
+            latest_ms: The largest event time of each way to the operator, if there are several.
+        """
+        for state in self._states:
+            state.prepare()
+        run, plan = self._run, self._plan.job
+        summaries = (OperatorSummaries.of(self.request.operator, self._summaries),)
+        base = run.state.base
+        inputs = self._inputs.after(latest_ms, self.now.time_ms)
+        found = (self.watermark_ms, next_watermark(base, plan, summaries, inputs))
+        watermark_ms = max((time for time in found if time is not None), default=None)
+        batch = self.next_batch
+        stamp = BatchStamp(batch, QUERY, _hash(batch), self.now.time_ms, self.now.watermark_ms)
+        facts = batch_facts(stamp, (self.request,), summaries, watermark_ms)
+        run.commit(facts, self._commit_token, self._adoption)
+        run.batch_done()
+        self._winners = tuple(summary.tag for summary in self._summaries)
+        self._inputs, self.watermark_ms = inputs, watermark_ms
+        self.next_batch += 1
+        self._forget()
+
+    def drop(self) -> None:
+        """Forget the batch that has begun, as when its tasks failed."""
+        for attempt in self._attempts:
+            attempt.abort()
+        self._forget()
+
+    def crash(self) -> None:
+        """Lose all processes and local disks, and start a new run."""
+        self._forget()
+        self._end_run()
+        shutil.rmtree(self._directory / "worker", ignore_errors=True)
+        self._start()
+
+    def materialize(self) -> None:
+        """Fold the changelog into snapshots, as a materializer beside the job does; the next checkpoint adopts them.
+
+        Raises:
+            MayHaveHappenedError: It failed; says why.
+        """
+        config = MaterializerConfig(storage_url=self._root.url, job=JOB)
+        failures = _Failures()
+        with Workspace(self._directory / "materializer") as workspace:
+            given = Surroundings(config, self._clock, self._tokens, failures, workspace, StopSignal())
+            service = MaterializerService(self._root, given)
+            done = service.run_once()
+            service.close()
+        if not done:
+            raise MayHaveHappenedError(f"materializing failed: {'; '.join(failures.errors)}")
+        self._materialized = self._materialized or SnapshotReader(self._store, self._run.record.job_id)
+
+    def objects(self) -> dict[str, bytes]:
+        """What the storage holds: name → bytes."""
+        return {meta.name: self._root.get(meta.name) for meta in self._root.list("")}
+
+    def close(self) -> None:
+        """Close functions and stores."""
+        self._forget()
+        self._end_run()
+
+    def _end_run(self) -> None:
+        for state in self._states:
+            state.close()
+        self._run.close()
+
+    def _forget(self) -> None:
+        self._attempts, self._summaries = [], []
+
+    def _check(self, partition: int, error: UserError | None) -> None:
+        if error is not None:
+            raised = UserErrorRaised(error, self.request.operator, partition)
+            found = user_function_error(raised, JOB, self.next_batch)
+            raise found from found.__cause__
+
+    def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
+        reader = self._materialized
+        if reader is None:
+            return NOTHING_ADOPTED
+        return decide_adoption(
+            view, floors, reader.candidates(floors), reader.tile_files(view), self._run.record.job_id
+        )
+
+
+class _Failures:
+    """Keeps what a materializer says of failures."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def report(self, event: Event) -> None:
+        if isinstance(event, (Failed, JobFailed)):
+            self.errors.append(f"{event.error_type}: {event.error}")
+
+
+def _hash(batch: int) -> str:
+    """Stands for the sources' offsets of a batch."""
+    return hashlib.sha256(f"harness {batch}".encode()).hexdigest()

@@ -1,0 +1,83 @@
+"""A user function's exception as it reaches the user: with key, operator and batch, and the original as its cause.
+
+State that the function declares in `open` otherwise than it is stored is another matter: that error is raised as it is.
+"""
+
+from __future__ import annotations
+
+import pickle
+import signal
+import sys
+import traceback
+from typing import TYPE_CHECKING
+
+from varve.storage.errors import IncompatibleError, UserFunctionError
+
+if TYPE_CHECKING:
+    from varve.spark_integration.messages.protocol import UserError
+
+
+def user_code_raises() -> tuple[type[BaseException], ...]:
+    """What ends the query as the user's error, asked by `except` while it is raised: all that a function may raise.
+
+    `sys.exit()` is neither our process's end nor tried again, and classes like that of a panic in a library in Rust, or
+    of a timeout in gevent, are no `Exception`s. A `GeneratorExit` is what closes a generator of ours; and a
+    `KeyboardInterrupt` is the function's only where no key can have made it: not in the user's own process
+    (`varve.testing`).
+    """
+    error = sys.exception()
+    is_key = isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
+    return () if is_key or isinstance(error, GeneratorExit) else (BaseException,)
+
+
+def message_of(error: BaseException) -> str:
+    """What an exception says, whatever it is, as text that can be encoded."""
+    try:
+        return _encodable(str(error))
+    except Exception:  # noqa: BLE001  user code may raise anything
+        return "(its text cannot be made)"
+
+
+def traceback_of(error: BaseException) -> str:
+    """Its traceback, as text that can be encoded."""
+    return _encodable("".join(traceback.format_exception(error)))
+
+
+def _encodable(text: str) -> str:
+    """A text without lone surrogates, which names of files may have, and which have no encoding."""
+    return text.encode(errors="backslashreplace").decode()
+
+
+class UserErrorRaised(Exception):  # noqa: N818  not an error of ours: it carries one out of the attempt
+    """A user's function raised, in an operator or in a chain of functions between operators."""
+
+    def __init__(self, error: UserError, operator: str | None, partition: int) -> None:
+        super().__init__(operator)
+        self.error = error
+        self.operator = operator
+        self.partition = partition
+
+
+def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> UserFunctionError | IncompatibleError:
+    """The error that the user gets to see."""
+    error = raised_in.error
+    key = "" if error.key is None else f" at key {error.key}"
+    where = f" {error.where}" if error.where else ""
+    raised = UserFunctionError(
+        f"the user's function raised {error.exception_type}: {error.message}{key}{where}\n\n{error.traceback}",
+        job=job,
+        operator=raised_in.operator,
+        partition=raised_in.partition,
+        batch=batch,
+    )
+    if error.pickled is not None:
+        try:
+            cause = pickle.loads(error.pickled)  # noqa: S301  made by this job's own worker from its own function
+        except Exception:  # noqa: BLE001  a class that only exists on the executor
+            cause = None
+        if isinstance(cause, IncompatibleError) and error.key is None:
+            cause.with_context(job=job, operator=raised_in.operator, partition=raised_in.partition, batch=batch)
+            return cause
+        if isinstance(cause, BaseException):
+            raised.__cause__ = cause
+    return raised

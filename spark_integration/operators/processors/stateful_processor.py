@@ -1,0 +1,168 @@
+"""Runs Spark's `StatefulProcessor` as a keyed function of varve, in the form of Rows or of pandas.
+
+Rows, keys and values look as they do on Spark: a key is a tuple; a row's values are what pyarrow makes of them (an
+aware datetime for a timestamp, a dict for a struct); a pandas row goes through Spark's own conversion.
+
+Invariants: I4 and I5 as `grouped_function`; the processor's time is the batch's.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
+
+from varve.spark_integration.elements.arrow_rows import row_class
+from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varve.spark_integration.operators.processors.pandas_rows import PandasRows
+from varve.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.spark_integration.functions.keyed import RuntimeContext
+
+UNKNOWN_MS: Final = -1
+"""A time that is not known, on Spark."""
+
+
+class KeyTuples:
+    """Turns stored keys into the tuples that Spark's functions get."""
+
+    def __init__(self, backend: KeyedStateBackend, columns: Sequence[str]) -> None:
+        self._type = backend.key_type
+        self._is_single = len(columns) == 1
+        self._make = partial(tuple.__new__, row_class(columns))
+
+    def of(self, key: Any) -> tuple[Any, ...]:
+        """The tuple of the grouping columns' values."""
+        if self._is_single:
+            return (None,) if key is None else (self._type.thaw(key),)
+        return tuple(self._type.thaw(key))
+
+    def row_of(self, key: Any) -> Row:
+        """The same as a Row, which the key of a timer is on Spark."""
+        return self._make(self.of(key))
+
+
+class ProcessorFunction(GroupedFunction):
+    """A `StatefulProcessor` on rows.
+
+    Args:
+        processor: The user's.
+        mode: Which timers it may have.
+        output: The output columns.
+        key_columns: Names of the columns that make the key.
+    """
+
+    def __init__(
+        self, processor: StatefulProcessor, mode: TimeMode, output: StructType, key_columns: Sequence[str]
+    ) -> None:
+        self._processor = processor
+        self._mode = mode
+        self._output = output
+        self._key_columns = key_columns
+        handles = type(processor).handleExpiredTimer is not StatefulProcessor.handleExpiredTimer
+        self.wants_heartbeats = handles and mode is not TimeMode.NONE
+        self.drops_late_rows = mode is TimeMode.EVENT_TIME
+
+    def attach(self, backend: KeyedStateBackend) -> None:
+        self._keys = KeyTuples(backend, self._key_columns)
+        self._timers = None if self._mode is TimeMode.NONE else ProcessorTimers(backend, self._mode)
+        self._handle = ProcessorHandle(backend, self._timers, self._mode)
+        self._times = TimerValues()
+        self._until_ms = UNKNOWN_MS
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        del runtime_context
+        self._processor.init(self._handle)
+        self._handle.initialized()
+
+    def close(self) -> None:
+        self._processor.close()
+
+    def begin(self, time_ms: int, watermark_ms: int | None) -> None:
+        if self._timers is None:
+            return
+        self._timers.begin()
+        watermark_ms = watermark_ms or 0
+        self._times = TimerValues(time_ms, watermark_ms)
+        self._until_ms = watermark_ms if self._mode is TimeMode.EVENT_TIME else time_ms
+
+    def read(self, batch: pa.RecordBatch) -> list[Any]:
+        make = partial(tuple.__new__, row_class(batch.schema.names))
+        columns: Any = [column.to_pylist() for column in batch.columns]
+        return list(map(make, zip(*columns, strict=True)))
+
+    def process_group(self, key: Any, rows: list[Any], initial: list[Any]) -> Iterable[Any] | None:
+        named = self._keys.of(key)
+        for row in self._initial(initial):
+            self._processor.handleInitialState(named, row, self._times)
+        if not rows:
+            return None
+        return self._outward(self._processor.handleInputRows(named, self._inward(rows), self._times))
+
+    def expire(self) -> Iterator[tuple[tuple[int, Any], Iterable[Any] | None]]:
+        if self._timers is None:
+            return
+        handle = self._processor.handleExpiredTimer
+        for key_group, key, time_ms in self._timers.due(self._until_ms):
+            result = handle(self._keys.row_of(key), self._times, ExpiredTimerInfo(time_ms))
+            yield (key_group, key), self._outward(result)
+
+    def end(self) -> None:
+        if self._timers is not None:
+            self._timers.end()
+
+    def _inward(self, rows: list[Any]) -> Iterator[Any]:
+        return iter(rows)
+
+    def _initial(self, rows: list[Any]) -> Iterable[Any]:
+        return rows
+
+    def _outward(self, result: Any) -> Iterable[Any] | None:
+        """The output rows; Spark takes a Row's values by name."""
+        return None if result is None else map(_by_name, result)
+
+
+class PandasProcessorFunction(ProcessorFunction):
+    """A `StatefulProcessor` on pandas DataFrames."""
+
+    def attach(self, backend: KeyedStateBackend) -> None:
+        super().attach(backend)
+        self._frames = PandasRows(self._output)
+
+    def read(self, batch: pa.RecordBatch) -> list[Any]:
+        return self._frames.rows(batch)
+
+    def _inward(self, rows: list[Any]) -> Iterator[Any]:
+        return self._frames.frames(rows)
+
+    def _initial(self, rows: list[Any]) -> Iterable[Any]:
+        return self._frames.frames(rows) if rows else ()
+
+    def _outward(self, result: Any) -> Iterable[Any] | None:
+        if result is None:
+            return None
+        return (row for frame in result for row in self._frames.output_rows(frame))
+
+
+def _by_name(row: Any) -> Any:
+    if isinstance(row, Row) and hasattr(row, "__fields__"):
+        return row.asDict(True)
+    return row
+
+
+def check_processor(processor: Any, method: str) -> StatefulProcessor:
+    """A processor. Raises `InvalidRequestError` if it is none."""
+    if not isinstance(processor, StatefulProcessor):
+        what = processor.__name__ + " itself" if isinstance(processor, type) else type(processor).__name__
+        raise InvalidRequestError(f"{method} takes an instance of a StatefulProcessor, not {what}")
+    return processor

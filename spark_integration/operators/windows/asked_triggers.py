@@ -1,0 +1,272 @@
+"""The keyed functions behind windows whose trigger has to be asked (`triggers`): as Flink's window operator.
+
+Each window has contents of its own, so an element is kept once for each window that it is in. Timers have the window
+as their namespace, and one more is set for the window's removal; it is told to the trigger as well, as in Flink.
+
+A session's namespace is its begin. But while sessions merge, the old one with the same begin as the new one still has
+that namespace; the new one then has the begin with its first bit turned over.
+
+Invariants: I5 (what a trigger is asked, and in which order, depends on state, elements, time and watermark only).
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from varve.changelog.api.descriptors import MapStateDescriptor
+from varve.changelog.keyed.namespaces import NAMESPACE_TYPE
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.types.factory import Types
+from varve.spark_integration.operators.windows.trigger_context import WindowTriggerContext, fires_at
+from varve.spark_integration.operators.windows.trigger import TriggerResult
+from varve.spark_integration.operators.windows.operator import WindowOperator, joined
+from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from varve.changelog.api.state import MapState
+    from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varve.spark_integration.operators.windows.trigger import Trigger
+    from varve.spark_integration.operators.windows.assigners import WindowAssigner
+
+SESSIONS_STATE: Final = "window-trigger/sessions"
+"""Begin of each session → its end and its namespace."""
+_FIRST_BIT: Final = 1 << 63
+
+
+class _Window(NamedTuple):
+    """A window of the current key."""
+
+    namespace: int
+    """Of its timers and of its trigger's state."""
+    window: Any
+    """What functions see."""
+    low: int
+    """Its contents are those of the panes `low <= pane < high`."""
+    high: int
+    pane: int
+    """The pane of an element that comes in."""
+    is_new: bool
+    """Nothing is known of it yet."""
+
+
+class TriggeredWindowOperator(WindowOperator):
+    """Base of the operators.
+
+    Args:
+        assigner: The windows.
+        trigger: Says when they fire.
+        others: Those of `WindowOperator`.
+    """
+
+    timer_namespaces = NAMESPACE_TYPE
+    """Timers belong to windows."""
+
+    def __init__(self, assigner: WindowAssigner, trigger: Trigger[Any, Any], *others: Any) -> None:
+        super().__init__(assigner, *others)
+        self._trigger = trigger
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._trigger_context = WindowTriggerContext(runtime_context)
+
+    def process_element(self, value: Any, ctx: KeyedProcessFunction.Context) -> list[Any] | None:
+        time_ms = self._time_of(ctx)
+        windows = self._windows(value, time_ms, ctx)
+        if not windows:
+            return self._late(value, time_ms, ctx)
+        out: list[Any] = []
+        stamp: Any = ctx.timestamp()
+        for window in windows:
+            is_first = self._contents.add(window.pane, value)
+            asked = self._asked(window, ctx)
+            result = self._trigger.on_element(value, stamp, window.window, asked)
+            self._act(result, self._trigger.on_element, window, ctx, out)
+            if window.is_new or is_first:
+                self._register_removal(window, ctx)
+        return out
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterable[Any] | None:
+        context: Any = ctx
+        window = self._window_of(context.namespace)
+        if window is None or self._is_gone(window, timestamp, ctx):
+            return None
+        out: list[Any] = []
+        asked = self._asked(window, ctx)
+        if ctx.time_domain() is TimeDomain.EVENT_TIME:
+            call, time_ms = self._trigger.on_event_time, timestamp
+        else:
+            call, time_ms = self._trigger.on_processing_time, timestamp - 1
+        self._act(call(time_ms, window.window, asked), call, window, ctx, out)
+        if ctx.time_domain() is self._domain and timestamp == self._removal_ms(window.window):
+            self._contents.remove(window.low, window.high)
+            self._remove(window, ctx)
+            self._emission.clear(window.namespace, window.window, ctx)
+        return out
+
+    @abstractmethod
+    def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
+        """The windows of an element, without those that are removed already."""
+
+    @abstractmethod
+    def _window_of(self, namespace: int) -> _Window | None:
+        """The window of the current key; None if it can be seen that there is none."""
+
+    def _act(
+        self,
+        result: Any,
+        asked: Callable[..., Any],
+        window: _Window,
+        ctx: KeyedProcessFunction.Context,
+        out: list[Any],
+    ) -> None:
+        if not isinstance(result, TriggerResult):
+            raise InvalidRequestError(f"{asked.__qualname__} returned {result!r}; it must return a TriggerResult")
+        if result.is_fire():
+            held = self._contents.read(window.low, window.high)
+            if held:
+                self._emission.emit(window.namespace, window.window, held, ctx, out)
+        if result.is_purge():
+            self._contents.remove(window.low, window.high)
+
+    def _remove(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
+        """Let the trigger forget the window."""
+        self._trigger.clear(window.window, self._asked(window, ctx))
+
+    def _asked(
+        self, window: _Window, ctx: KeyedProcessFunction.Context, merged: Sequence[int] = ()
+    ) -> WindowTriggerContext:
+        """What the trigger gets at a call about this window; while windows merge: that it is made of these."""
+        removal = self._domain, self._removal_ms(window.window)
+        return self._trigger_context.about(window.namespace, ctx, removal, merged)
+
+    def _removal_ms(self, window: Any) -> int | None:
+        """When the timer of the window's removal fires, in the time of the windows; None: never."""
+        last_ms = window.max_timestamp()
+        removal_ms = last_ms + self._lateness_ms if self._is_event else fires_at(last_ms)
+        return removal_ms if removal_ms < TIME_MAX_MS else None
+
+    def _register_removal(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
+        removal_ms = self._removal_ms(window.window)
+        timers: Any = ctx.timer_service()
+        if removal_ms is not None:
+            timers.register(self._domain, removal_ms, window.namespace)
+
+    def _is_gone(self, window: _Window, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> bool:
+        """Whether the window was removed before this timer."""
+        removal_ms = self._removal_ms(window.window)
+        if removal_ms is None:
+            return False
+        if ctx.time_domain() is self._domain:
+            return removal_ms < timestamp
+        if self._is_event:
+            return removal_ms <= ctx.current_watermark()
+        # Timers of event time come first, so a window that processing time removes in this batch may still be there.
+        return removal_ms <= ctx.current_processing_time() and not self._contents.read(window.low, window.high)
+
+
+class TriggeredFixedWindowOperator(TriggeredWindowOperator):
+    """Tumbling and sliding windows."""
+
+    def __init__(self, assigner: FixedWindows, *others: Any) -> None:
+        super().__init__(assigner, *others)
+        self._assigner = assigner
+
+    def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
+        del value
+        size_ms = self._assigner.size_ms
+        starts = reversed(self._assigner.starts(time_ms))  # the last one first, as in Flink
+        return [self._at(start) for start in starts if not self._is_late(start + size_ms, ctx)]
+
+    def _window_of(self, namespace: int) -> _Window | None:
+        return self._at(namespace)
+
+    def _at(self, start: int) -> _Window:
+        return _Window(start, TimeWindow(start, start + self._assigner.size_ms), start, start + 1, start, is_new=False)
+
+
+class TriggeredGlobalWindowOperator(TriggeredWindowOperator):
+    """One window for each key, which never ends."""
+
+    def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
+        del value, time_ms, ctx
+        return [_GLOBAL]
+
+    def _window_of(self, namespace: int) -> _Window | None:
+        del namespace
+        return _GLOBAL
+
+
+class TriggeredSessionOperator(TriggeredWindowOperator):
+    """Windows of elements that follow one another within a gap."""
+
+    def __init__(self, assigner: SessionWindows, *others: Any) -> None:
+        super().__init__(assigner, *others)
+        self._assigner = assigner
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        super().open(runtime_context)
+        self._gap: Callable[[Any], int] = self._assigner.gap_of()
+        self._sessions: MapState[Any, Any] = runtime_context.get_map_state(
+            MapStateDescriptor(SESSIONS_STATE, NAMESPACE_TYPE, Types.TUPLE([Types.LONG(), Types.LONG()]))
+        )
+
+    def _windows(self, value: Any, time_ms: int, ctx: KeyedProcessFunction.Context) -> list[_Window]:
+        known = {(start, end): namespace for start, (end, namespace) in self._sessions.items()}
+        found, start, end = joined(known, time_ms, time_ms + self._gap(value))
+        if self._is_late(end, ctx):
+            return []
+        if found == [(start, end)]:
+            session = _session(start, end, known[start, end])
+        else:
+            session = self._joined([_session(*window, known[window]) for window in found], start, end, ctx)
+        return [session._replace(pane=self._contents.session_pane(start, time_ms), is_new=not found)]
+
+    def _joined(self, old: list[_Window], start: int, end: int, ctx: KeyedProcessFunction.Context) -> _Window:
+        """The new session that takes the place of old ones."""
+        taken = {window.namespace for window in old}
+        made = _session(start, end, start if start not in taken else _other(start))
+        for window in old:
+            self._sessions.remove(window.low)
+        self._sessions.put(start, (end, made.namespace))
+        if not old:
+            return made
+        starts = [window.low for window in old]
+        if starts != [start]:
+            self._contents.merge_sessions(start, starts)
+        self._trigger.on_merge(made.window, self._asked(made, ctx, [window.namespace for window in old]))
+        timers: Any = ctx.timer_service()
+        for window in old:
+            super()._remove(window, ctx)
+            removal_ms = self._removal_ms(window.window)
+            if removal_ms is not None:
+                timers.delete(self._domain, removal_ms, window.namespace)
+        self._register_removal(made, ctx)
+        return made
+
+    def _remove(self, window: _Window, ctx: KeyedProcessFunction.Context) -> None:
+        super()._remove(window, ctx)
+        self._sessions.remove(window.low)
+
+    def _window_of(self, namespace: int) -> _Window | None:
+        for start in (namespace, _other(namespace)):
+            held = self._sessions.get(start)
+            if held is not None and held[1] == namespace:
+                return _session(start, held[0], namespace)
+        return None
+
+
+_GLOBAL: Final = _Window(0, GlobalWindow(), 0, 1, 0, is_new=False)
+
+
+def _session(start: int, end: int, namespace: int) -> _Window:
+    return _Window(namespace, TimeWindow(start, end), start, end, start, is_new=False)
+
+
+def _other(namespace: int) -> int:
+    """With its first bit turned over; twice gives it back."""
+    return namespace - _FIRST_BIT if namespace >= 0 else namespace + _FIRST_BIT

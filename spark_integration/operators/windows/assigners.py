@@ -1,0 +1,260 @@
+"""Windows and the assigners that say to which windows an element belongs; PyFlink's names. Pure.
+
+Overlapping windows of fixed size share their contents: time is cut into *panes* at every point where a window begins or
+ends, an element is kept once, in its pane, and a window is put together from its panes when it fires. There are at most
+two panes per slide, whatever size and slide are.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.api.ttl_config import Time
+from varve.spark_integration.functions.watermark_strategy import Duration
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+TimeSpan = Any
+"""A `Time`, a `Duration`, or whole milliseconds."""
+
+
+class Window(ABC):
+    """What elements are gathered in."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def max_timestamp(self) -> int:
+        """The last millisecond of the window, at which it is complete."""
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class TimeWindow(Window):
+    """From `start` up to and without `end`, milliseconds since 1970."""
+
+    start: int
+    end: int
+
+    def max_timestamp(self) -> int:
+        return self.end - 1
+
+    def intersects(self, other: TimeWindow) -> bool:
+        """Whether the windows overlap or touch, as in Flink."""
+        return self.start <= other.end and self.end >= other.start
+
+    def cover(self, other: TimeWindow) -> TimeWindow:
+        """The smallest window that both are in."""
+        return TimeWindow(min(self.start, other.start), max(self.end, other.end))
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class GlobalWindow(Window):
+    """The one window of all times."""
+
+    @staticmethod
+    def get() -> GlobalWindow:
+        """The window."""
+        return GlobalWindow()
+
+    def max_timestamp(self) -> int:
+        return TIME_MAX_MS
+
+
+class WindowAssigner(ABC):
+    """Says to which windows an element belongs; make one with the classes below."""
+
+    domain: ClassVar[TimeDomain]
+
+    def is_event_time(self) -> bool:
+        """Whether the windows are about event time."""
+        return self.domain is TimeDomain.EVENT_TIME
+
+
+@dataclass(frozen=True)
+class FixedWindows(WindowAssigner):
+    """Windows of one size, one at each slide: they are the same for all keys."""
+
+    size_ms: int
+    slide_ms: int
+    offset_ms: int
+
+    @property
+    def overlaps(self) -> bool:
+        """Whether an element may be in several windows."""
+        return self.slide_ms < self.size_ms
+
+    def starts(self, time_ms: int) -> range:
+        """Where the windows of that time begin, ascending; none in a gap between windows."""
+        last = time_ms - (time_ms - self.offset_ms) % self.slide_ms
+        after = time_ms - self.size_ms
+        if last <= after:
+            return range(0)
+        return range(last - (last - after - 1) // self.slide_ms * self.slide_ms, last + 1, self.slide_ms)
+
+    def pane(self, time_ms: int) -> int:
+        """Where the pane of that time begins: the last begin or end of a window until then."""
+        since_begin = (time_ms - self.offset_ms) % self.slide_ms
+        since_end = (time_ms - self.offset_ms - self.size_ms) % self.slide_ms
+        return time_ms - min(since_begin, since_end)
+
+    def is_start(self, time_ms: int) -> bool:
+        """Whether a window begins there."""
+        return (time_ms - self.offset_ms) % self.slide_ms == 0
+
+
+@dataclass(frozen=True)
+class _TumblingWindows(FixedWindows):
+    @classmethod
+    def of(cls, size: TimeSpan, offset: TimeSpan = None) -> Self:
+        """Windows that follow one another.
+
+        Args:
+            size: Of each window.
+            offset: The first window that begins at or after 1970 begins so much later; less than the size.
+
+        Raises:
+            InvalidRequestError: No such windows.
+        """
+        size_ms = span_ms(size, "the size of a window")
+        return cls(size_ms, size_ms, _offset_ms(offset, size_ms))
+
+
+@dataclass(frozen=True)
+class _SlidingWindows(FixedWindows):
+    @classmethod
+    def of(cls, size: TimeSpan, slide: TimeSpan, offset: TimeSpan = None) -> Self:
+        """Windows of a size, of which one begins at each slide.
+
+        Args:
+            size: Of each window.
+            slide: From the begin of one to the begin of the next; above the size, there are gaps.
+            offset: The first window that begins at or after 1970 begins so much later; less than the slide.
+
+        Raises:
+            InvalidRequestError: No such windows.
+        """
+        slide_ms = span_ms(slide, "the slide of a window")
+        return cls(span_ms(size, "the size of a window"), slide_ms, _offset_ms(offset, slide_ms))
+
+
+class TumblingEventTimeWindows(_TumblingWindows):
+    """`TumblingEventTimeWindows.of(Time.minutes(5))`."""
+
+    domain = TimeDomain.EVENT_TIME
+
+
+class TumblingProcessingTimeWindows(_TumblingWindows):
+    """As `TumblingEventTimeWindows`, by the time of the batch; a window ends in the first batch after it."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+
+class SlidingEventTimeWindows(_SlidingWindows):
+    """`SlidingEventTimeWindows.of(Time.minutes(5), Time.seconds(10))`."""
+
+    domain = TimeDomain.EVENT_TIME
+
+
+class SlidingProcessingTimeWindows(_SlidingWindows):
+    """As `SlidingEventTimeWindows`, by the time of the batch."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+
+class SessionWindowTimeGapExtractor(ABC):
+    """Says how long a session waits after an element."""
+
+    @abstractmethod
+    def extract(self, element: Any) -> int:
+        """Milliseconds, above 0."""
+
+
+@dataclass(frozen=True)
+class SessionWindows(WindowAssigner):
+    """Windows of elements that follow one another within a gap; each key has its own."""
+
+    gap_ms: int | None
+    extractor: SessionWindowTimeGapExtractor | None = None
+    """If the gap is not fixed."""
+
+    @classmethod
+    def with_gap(cls, size: TimeSpan) -> Self:
+        """Sessions that end when nothing has come for so long. Raises `InvalidRequestError` for no span of time."""
+        return cls(span_ms(size, "the gap of a session"))
+
+    @classmethod
+    def with_dynamic_gap(cls, extractor: SessionWindowTimeGapExtractor) -> Self:
+        """Sessions with gaps that depend on their elements. Raises `InvalidRequestError` for no extractor."""
+        if not isinstance(extractor, SessionWindowTimeGapExtractor):
+            raise InvalidRequestError(f"a SessionWindowTimeGapExtractor is needed, not {extractor!r}")
+        return cls(None, extractor)
+
+    def gap_of(self) -> Callable[[Any], int]:
+        """A function from an element to its gap, milliseconds."""
+        if self.gap_ms is not None:
+            fixed_ms = self.gap_ms
+            return lambda _: fixed_ms
+        extract = self.extractor.extract if self.extractor else None
+        if extract is None:
+            raise InvalidRequestError("a session needs a gap: with_gap(...) or with_dynamic_gap(...)")
+
+        def gap(element: Any) -> int:
+            gap_ms = extract(element)
+            if not isinstance(gap_ms, int) or gap_ms <= 0:
+                raise InvalidRequestError(f"extract() gave the gap {gap_ms!r}; give whole milliseconds above 0")
+            return gap_ms
+
+        return gap
+
+
+class EventTimeSessionWindows(SessionWindows):
+    """`EventTimeSessionWindows.with_gap(Time.minutes(10))`."""
+
+    domain = TimeDomain.EVENT_TIME
+
+
+class ProcessingTimeSessionWindows(SessionWindows):
+    """As `EventTimeSessionWindows`, by the time of the batch."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+
+@dataclass(frozen=True)
+class GlobalWindows(WindowAssigner):
+    """One window for each key; it needs a trigger."""
+
+    domain = TimeDomain.PROCESSING_TIME
+
+    @staticmethod
+    def create() -> GlobalWindows:
+        """The assigner."""
+        return GlobalWindows()
+
+
+def span_ms(span: TimeSpan, what: str) -> int:
+    """Milliseconds of a span of time, above 0. Raises `InvalidRequestError`."""
+    span = _plain(span)
+    if not isinstance(span, int) or isinstance(span, bool) or span <= 0:
+        raise InvalidRequestError(f"{what} is {span!r}; give a span above 0, such as Time.seconds(10)")
+    return span
+
+
+def _offset_ms(offset: TimeSpan, slide_ms: int) -> int:
+    if offset is None:
+        return 0
+    offset = _plain(offset)
+    if not isinstance(offset, int) or abs(offset) >= slide_ms:
+        raise InvalidRequestError(f"the offset of a window is {offset!r}; give less than {slide_ms} ms, the slide")
+    return offset
+
+
+def _plain(span: TimeSpan) -> Any:
+    if isinstance(span, Time):
+        return span.to_milliseconds()
+    return span.to_millis() if isinstance(span, Duration) else span

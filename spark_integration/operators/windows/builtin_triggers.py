@@ -1,0 +1,291 @@
+"""When a window gives its contents out: the triggers that PyFlink has, and what is known of them beforehand.
+
+The plain ones need not be asked for each element: `firing_of` says what they mean, and overlapping windows can share
+their contents then. Any other trigger is asked (`triggered_windows`). Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.api.descriptors import ReducingStateDescriptor
+from varve.changelog.types.factory import Types
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindows, SessionWindows, span_ms
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from varve.changelog.keyed.timers import TimeDomain
+    from varve.spark_integration.operators.windows.assigners import TimeSpan, WindowAssigner
+
+_COUNT: Final = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())
+_FIRE_TIME: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())
+
+
+class _OwnTrigger(Trigger[Any, Any]):
+    """Base of the triggers that sessions can have: they follow no clock, unless they say so."""
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+    def can_merge(self) -> bool:
+        return True
+
+
+@dataclass(frozen=True)
+class EventTimeTrigger(_OwnTrigger):
+    """When the watermark passes the end of the window, and for each element that comes afterwards."""
+
+    @staticmethod
+    def create() -> EventTimeTrigger:
+        """The trigger."""
+        return EventTimeTrigger()
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE if time == window.max_timestamp() else TriggerResult.CONTINUE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_watermark():
+            ctx.register_event_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+
+
+@dataclass(frozen=True)
+class ProcessingTimeTrigger(_OwnTrigger):
+    """When the time of the batch passes the end of the window."""
+
+    @staticmethod
+    def create() -> ProcessingTimeTrigger:
+        """The trigger."""
+        return ProcessingTimeTrigger()
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        ctx.register_processing_time_timer(window.max_timestamp())
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        if window.max_timestamp() > ctx.get_current_processing_time():
+            ctx.register_processing_time_timer(window.max_timestamp())
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_processing_time_timer(window.max_timestamp())
+
+
+@dataclass(frozen=True)
+class CountTrigger(_OwnTrigger):
+    """When the window has got so many elements since it fired last."""
+
+    count: int
+
+    @staticmethod
+    def of(window_size: int) -> CountTrigger:
+        """The trigger. Raises `InvalidRequestError` below 1."""
+        if not isinstance(window_size, int) or window_size < 1:
+            raise InvalidRequestError(f"a window cannot fire after {window_size!r} elements; give 1 or more")
+        return CountTrigger(window_size)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        counted = ctx.get_partitioned_state(_COUNT)
+        counted.add(1)
+        if counted.get() < self.count:
+            return TriggerResult.CONTINUE
+        counted.clear()
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_COUNT)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.get_partitioned_state(_COUNT).clear()
+
+
+@dataclass(frozen=True)
+class ContinuousEventTimeTrigger(_OwnTrigger):
+    """Whenever the watermark passes a multiple of the interval, and at the end of the window."""
+
+    interval_ms: int
+
+    @staticmethod
+    def of(interval: TimeSpan) -> ContinuousEventTimeTrigger:
+        """The trigger. Raises `InvalidRequestError` for no span of time."""
+        return ContinuousEventTimeTrigger(span_ms(interval, "the interval of a trigger"))
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if window.max_timestamp() <= ctx.get_current_watermark():
+            return TriggerResult.FIRE
+        ctx.register_event_time_timer(window.max_timestamp())
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() is None:
+            begin_ms = timestamp - timestamp % self.interval_ms
+            _fire_next(fires, begin_ms + self.interval_ms, window, ctx.register_event_time_timer)
+        return TriggerResult.CONTINUE
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        if time == window.max_timestamp():
+            return TriggerResult.FIRE
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() != time:
+            return TriggerResult.CONTINUE
+        fires.clear()
+        _fire_next(fires, time + self.interval_ms, window, ctx.register_event_time_timer)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_FIRE_TIME)
+        fires_ms = ctx.get_partitioned_state(_FIRE_TIME).get()
+        if fires_ms is not None:
+            ctx.register_event_time_timer(fires_ms)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        ctx.delete_event_time_timer(window.max_timestamp())
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if (fires_ms := fires.get()) is not None:
+            ctx.delete_event_time_timer(fires_ms)
+            fires.clear()
+
+
+@dataclass(frozen=True)
+class ContinuousProcessingTimeTrigger(_OwnTrigger):
+    """Whenever the time of the batch passes a multiple of the interval, and at the end of the window."""
+
+    interval_ms: int
+
+    @staticmethod
+    def of(interval: TimeSpan) -> ContinuousProcessingTimeTrigger:
+        """The trigger. Raises `InvalidRequestError` for no span of time."""
+        return ContinuousProcessingTimeTrigger(span_ms(interval, "the interval of a trigger"))
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() is None:
+            now_ms = ctx.get_current_processing_time()
+            begin_ms = now_ms - now_ms % self.interval_ms
+            _fire_next(fires, begin_ms + self.interval_ms, window, ctx.register_processing_time_timer)
+        return TriggerResult.CONTINUE
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if fires.get() != time:
+            return TriggerResult.CONTINUE
+        fires.clear()
+        if time < window.max_timestamp():
+            _fire_next(fires, time + self.interval_ms, window, ctx.register_processing_time_timer)
+        return TriggerResult.FIRE
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        ctx.merge_partitioned_state(_FIRE_TIME)
+        fires_ms = ctx.get_partitioned_state(_FIRE_TIME).get()
+        if fires_ms is not None:
+            ctx.register_processing_time_timer(fires_ms)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        fires = ctx.get_partitioned_state(_FIRE_TIME)
+        if (fires_ms := fires.get()) is not None:
+            ctx.delete_processing_time_timer(fires_ms)
+            fires.clear()
+
+
+@dataclass(frozen=True)
+class PurgingTrigger(Trigger[Any, Any]):
+    """As another trigger, and the contents are removed when they have been given out."""
+
+    nested: Trigger[Any, Any]
+
+    @staticmethod
+    def of(nested_trigger: Trigger[Any, Any]) -> PurgingTrigger:
+        """The trigger. Raises `InvalidRequestError` for something that is none."""
+        if not isinstance(nested_trigger, Trigger):
+            raise InvalidRequestError(f"PurgingTrigger.of takes a trigger, not {nested_trigger!r}")
+        return PurgingTrigger(nested_trigger)
+
+    def on_element(self, element: Any, timestamp: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_element(element, timestamp, window, ctx))
+
+    def on_processing_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_processing_time(time, window, ctx))
+
+    def on_event_time(self, time: int, window: Any, ctx: Trigger.TriggerContext) -> TriggerResult:
+        return _purging(self.nested.on_event_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self.nested.can_merge()
+
+    def on_merge(self, window: Any, ctx: Trigger.OnMergeContext) -> None:
+        self.nested.on_merge(window, ctx)
+
+    def clear(self, window: Any, ctx: Trigger.TriggerContext) -> None:
+        self.nested.clear(window, ctx)
+
+
+@dataclass(frozen=True, slots=True)
+class Firing:
+    """What a trigger means."""
+
+    on_time: TimeDomain | None
+    """The windows' clock, if it fires a window when it passes the window's end; None: no clock does."""
+    count: int | None = None
+    """Fire after so many elements."""
+    purges: bool = False
+
+
+def firing_of(trigger: Trigger[Any, Any] | None, assigner: WindowAssigner) -> Firing | None:
+    """What the trigger means for these windows; None: it has to be asked.
+
+    Args:
+        trigger: None: the assigner's own, which is the clock of its windows.
+        assigner: The windows.
+
+    Raises:
+        InvalidRequestError: Not a trigger, or one that these windows cannot have.
+    """
+    if trigger is None:
+        if isinstance(assigner, GlobalWindows):
+            raise InvalidRequestError(
+                "global windows never end: say when they fire, such as trigger(CountTrigger.of(100))"
+            )
+        return Firing(assigner.domain)
+    if not isinstance(trigger, Trigger):
+        raise InvalidRequestError(f"trigger takes a Trigger, such as CountTrigger.of(100), not {trigger!r}")
+    if isinstance(assigner, SessionWindows) and not trigger.can_merge():
+        raise InvalidRequestError(
+            f"sessions merge, and {type(trigger).__name__} cannot: give it on_merge(), and let can_merge() return True"
+        )
+    purges = type(trigger) is PurgingTrigger
+    plain = trigger.nested if isinstance(trigger, PurgingTrigger) else trigger
+    if isinstance(assigner, GlobalWindows) and type(plain) in (EventTimeTrigger, ProcessingTimeTrigger):
+        raise InvalidRequestError(f"global windows never end, so {type(plain).__name__} would never fire them")
+    if purges and isinstance(assigner, FixedWindows) and assigner.overlaps:
+        return None  # each window has to have contents of its own
+    if type(plain) is CountTrigger:
+        return Firing(None, plain.count, purges)
+    if type(plain) is (EventTimeTrigger if assigner.is_event_time() else ProcessingTimeTrigger):
+        return Firing(assigner.domain, None, purges)
+    return None
+
+
+def _fire_next(fires: Any, time_ms: int, window: Any, register: Callable[[int], None]) -> None:
+    """Set the timer of the next firing, which is at the end of the window at the latest."""
+    time_ms = min(time_ms, window.max_timestamp())
+    fires.add(time_ms)
+    register(time_ms)
+
+
+def _purging(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result is TriggerResult.FIRE else result

@@ -1,0 +1,242 @@
+"""What the windows of a key hold, by pane (see `windows`): accumulators of reduce and aggregate, or the elements.
+
+A pane is where a pane begins; of a session it is the session's begin for accumulators, and the time of each element for
+elements, so that sessions merge without moving any.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.api.descriptors import MapStateDescriptor
+from varve.changelog.api.functions import Function, ReduceFunction
+from varve.changelog.keyed.namespaces import (
+    NAMESPACE_TYPE,
+    NamespacedAccumulators,
+    NamespacedLists,
+    aggregating,
+    reducing,
+)
+from varve.changelog.types.factory import Types
+from varve.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
+from varve.spark_integration.elements.row_values import row_values
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.changelog.api.functions import AggregateFunction
+    from varve.changelog.types.factory import TypeLike
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varve.spark_integration.elements.row_values import RowValues
+
+CONTENTS_STATE: Final = "window-contents"
+"""Name of the state with what windows hold; Flink's."""
+PANES_STATE: Final = "window-panes"
+"""Name of the state with the panes in which elements are."""
+
+
+class WindowContents(ABC):
+    """The contents of the current key's windows."""
+
+    @abstractmethod
+    def add(self, pane: int, value: Any) -> bool:
+        """Add an element; whether the pane is new."""
+
+    @abstractmethod
+    def panes(self) -> list[int]:
+        """The panes that are not empty."""
+
+    @abstractmethod
+    def read(self, low: int, high: int) -> list[Any]:
+        """What the panes `low <= pane < high` hold for a window function: the elements, or one result; or nothing."""
+
+    @abstractmethod
+    def remove(self, low: int, high: int) -> None:
+        """Empty the panes `low <= pane < high`."""
+
+    @abstractmethod
+    def merge_sessions(self, target: int, sources: Sequence[int]) -> None:
+        """The sessions that begin there become one that begins at `target`."""
+
+    def session_pane(self, session: int, time_ms: int) -> int:
+        """The pane of an element of that session."""
+        del time_ms
+        return session
+
+
+@dataclass(frozen=True)
+class ContentsPlan(ABC):
+    """How an operator keeps contents; it travels with the operator."""
+
+    @abstractmethod
+    def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
+        """The contents' handles.
+
+        Args:
+            runtime_context: Of the operator.
+            shared: A window may have several panes.
+            sessions: The windows are sessions.
+        """
+
+    @abstractmethod
+    def kept_state(self) -> KeptState:
+        """The state that the contents are in."""
+
+    def close(self) -> None:  # noqa: B027  there may be no function
+        """Close the user's function."""
+
+
+@dataclass(frozen=True)
+class ReducedContents(ContentsPlan):
+    """One value, which a `ReduceFunction` or a callable makes of the elements."""
+
+    function: Any
+    value_type: TypeLike
+    elements: ElementType | None = field(default=None, repr=False)
+    """Of the stream; None: they are values of the type."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_elements(CONTENTS_STATE, self.value_type, self.elements)
+
+    def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
+        del sessions
+        function: Any = self.function
+        if isinstance(function, Function):
+            function.open(runtime_context)
+        reduce: Any = function.reduce if isinstance(function, ReduceFunction) else function
+        rows = row_values(self.elements)
+        if rows is not None:
+            inward, outward = rows.inward, rows.outward
+            held = NamespacedAccumulators(
+                runtime_context,
+                CONTENTS_STATE,
+                self.value_type,
+                lambda held, row: inward(row if held is None else reduce(outward(held), row)),
+                lambda one, other: inward(reduce(outward(one), outward(other))),
+            )
+            return _Accumulated(held, outward, shared=shared)
+        return _Accumulated(reducing(runtime_context, CONTENTS_STATE, self.value_type, reduce), None, shared=shared)
+
+    def close(self) -> None:
+        if isinstance(self.function, Function):
+            self.function.close()
+
+
+@dataclass(frozen=True)
+class AggregatedContents(ContentsPlan):
+    """An accumulator of an `AggregateFunction`."""
+
+    function: AggregateFunction[Any, Any, Any]
+    accumulator_type: TypeLike | None
+    """None: any objects, pickled."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_accumulators(CONTENTS_STATE, self.accumulator_type)
+
+    def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
+        del sessions
+        self.function.open(runtime_context)
+        held = aggregating(runtime_context, CONTENTS_STATE, self.kept_state().kind, self.function)
+        return _Accumulated(held, self.function.get_result, shared=shared)
+
+    def close(self) -> None:
+        self.function.close()
+
+
+@dataclass(frozen=True)
+class ListedContents(ContentsPlan):
+    """The elements."""
+
+    element_type: TypeLike = field(repr=False)
+    elements: ElementType | None = field(default=None, repr=False)
+    """Of the stream; None: they are values of the type."""
+
+    def kept_state(self) -> KeptState:
+        return state_of_elements(CONTENTS_STATE, self.element_type, self.elements)
+
+    def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
+        del shared
+        kind = _SessionElements if sessions else _Elements
+        return kind(runtime_context, self.element_type, row_values(self.elements))
+
+
+class _Accumulated(WindowContents):
+    def __init__(self, accumulators: Any, result: Any, *, shared: bool) -> None:
+        self._accumulators = accumulators
+        self._result = result
+        self._shared = shared
+
+    def add(self, pane: int, value: Any) -> bool:
+        return self._accumulators.add(pane, value)
+
+    def panes(self) -> list[int]:
+        return self._accumulators.namespaces()
+
+    def merge_sessions(self, target: int, sources: Sequence[int]) -> None:
+        self._accumulators.merge_namespaces(target, sources)
+
+    def read(self, low: int, high: int) -> list[Any]:
+        held = self._accumulators.merged(low, high) if self._shared else self._accumulators.get(low)
+        if held is None:
+            return []
+        return [held if self._result is None else self._result(held)]
+
+    def remove(self, low: int, high: int) -> None:
+        if self._shared:
+            self._accumulators.remove_between(low, high)
+        else:
+            self._accumulators.remove(low)
+
+
+class _SessionElements(WindowContents):
+    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike, rows: RowValues | None) -> None:
+        self._lists = NamespacedLists(runtime_context, CONTENTS_STATE, element_type)
+        self._rows = rows
+
+    def add(self, pane: int, value: Any) -> bool:
+        self._lists.add(pane, value if self._rows is None else self._rows.inward(value))
+        return False
+
+    def panes(self) -> list[int]:
+        return []
+
+    def read(self, low: int, high: int) -> list[Any]:
+        held = self._lists.elements(low, high)
+        return held if self._rows is None else list(map(self._rows.outward, held))
+
+    def remove(self, low: int, high: int) -> None:
+        self._lists.remove_between(low, high)
+
+    def merge_sessions(self, target: int, sources: Sequence[int]) -> None:
+        """Nothing: elements are found by their times."""
+
+    def session_pane(self, session: int, time_ms: int) -> int:
+        del session
+        return time_ms
+
+
+class _Elements(_SessionElements):
+    """Elements of fixed windows, and a row for each pane, so that a new one is known without a look at the elements."""
+
+    def __init__(self, runtime_context: RuntimeContext, element_type: TypeLike, rows: RowValues | None) -> None:
+        super().__init__(runtime_context, element_type, rows)
+        self._panes = runtime_context.get_map_state(MapStateDescriptor(PANES_STATE, NAMESPACE_TYPE, Types.BOOLEAN()))
+
+    def add(self, pane: int, value: Any) -> bool:
+        super().add(pane, value)
+        if self._panes.contains(pane):
+            return False
+        self._panes.put(pane, True)
+        return True
+
+    def panes(self) -> list[int]:
+        return self._panes.keys()
+
+    def remove(self, low: int, high: int) -> None:
+        super().remove(low, high)
+        for pane in self._panes.keys():  # noqa: SIM118  a state, not a dict
+            if low <= pane < high:
+                self._panes.remove(pane)

@@ -1,0 +1,179 @@
+"""`CheckpointConfig`: the checkpoint settings of an environment, with PyFlink's names.
+
+A checkpoint of varve is the end of a micro-batch: there is one at a time, it is exactly-once, and it cannot time out
+by itself. Setters of what that already promises do nothing, those of what it cannot do warn or raise.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Any
+
+from varve.spark_integration.options.checkpoint_storage import (
+    CheckpointStorage,
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+    warn_useless,
+)
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from os import PathLike
+
+CHECKPOINT_DIR: str = "execution.checkpointing.dir"
+CHECKPOINT_INTERVAL: str = "execution.checkpointing.interval"
+RETAINED: str = "execution.checkpointing.num-retained"
+
+
+class CheckpointingMode(Enum):
+    """How often a row may change state when something fails; PyFlink's numbers."""
+
+    EXACTLY_ONCE = 0
+    """Once: what varve always does."""
+    AT_LEAST_ONCE = 1
+    """Once or more; not weaker in varve."""
+
+
+class ExternalizedCheckpointRetention(Enum):
+    """What happens to checkpoints when a query is stopped; PyFlink's numbers."""
+
+    DELETE_ON_CANCELLATION = 0
+    """They are deleted; varve does not do that."""
+    RETAIN_ON_CANCELLATION = 1
+    """They stay: what varve always does."""
+    NO_EXTERNALIZED_CHECKPOINTS = 2
+    """They are deleted; varve does not do that."""
+
+
+class CheckpointConfig:
+    """The checkpoint settings of an environment; sets options of the level code."""
+
+    def __init__(
+        self, configure: Callable[[str, Any], Any], settings: Callable[[str], Any], is_one_machine: Callable[[], bool]
+    ) -> None:
+        self._configure = configure
+        self._setting = settings
+        self._is_one_machine = is_one_machine
+
+    # --- where ---
+
+    def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> CheckpointConfig:
+        """Keep checkpoints there.
+
+        Raises:
+            InvalidRequestError: It is no location; or it is a temporary one, and the executors are on other machines.
+        """
+        temporary = isinstance(storage, JobManagerCheckpointStorage) and storage.is_temporary
+        if temporary and not self._is_one_machine():
+            raise InvalidRequestError(
+                "JobManagerCheckpointStorage without a path is only for local[...] masters: executors on other "
+                "machines cannot reach it; use FileSystemCheckpointStorage with a shared location"
+            )
+        self._configure(CHECKPOINT_DIR, storage.location() if isinstance(storage, CheckpointStorage) else storage)
+        return self
+
+    def get_checkpoint_storage(self) -> FileSystemCheckpointStorage | None:
+        """What was set, as the location that it is; None: it comes from the configuration."""
+        location = self._setting(CHECKPOINT_DIR)
+        return None if location is None else FileSystemCheckpointStorage(location)
+
+    def set_num_retained_checkpoints(self, count: int) -> CheckpointConfig:
+        """Keep this many checkpoints complete, the newest included; at least 2."""
+        self._configure(RETAINED, count)
+        return self
+
+    # --- when ---
+
+    def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
+        """Start a batch, which ends with a checkpoint, every so many milliseconds. A trigger of the writer wins.
+
+        It counts for sources that do not end. Raises `InvalidRequestError` below 1.
+        """
+        if not isinstance(checkpoint_interval, int) or checkpoint_interval < 1:
+            problem = f"a checkpoint interval is a number of milliseconds of at least 1: {checkpoint_interval!r}"
+            raise InvalidRequestError(problem)
+        self._configure(CHECKPOINT_INTERVAL, checkpoint_interval)
+        return self
+
+    def get_checkpoint_interval(self) -> int | None:
+        """Milliseconds, as set; None: it comes from the configuration."""
+        return self._setting(CHECKPOINT_INTERVAL)
+
+    def is_checkpointing_enabled(self) -> bool:
+        """True: a batch is acknowledged only after its checkpoint."""
+        return True
+
+    def disable_checkpointing(self) -> CheckpointConfig:
+        """Not possible. Raises `InvalidRequestError` always."""
+        raise InvalidRequestError(
+            "checkpoints cannot be switched off: a batch is acknowledged only after its checkpoint; remove the call"
+        )
+
+    # --- how ---
+
+    def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
+        """Exactly once, whatever is asked for. Raises `InvalidRequestError` for something that is no mode."""
+        if not isinstance(checkpointing_mode, CheckpointingMode):
+            raise InvalidRequestError(f"{checkpointing_mode!r} is no CheckpointingMode")
+        return self
+
+    def get_checkpointing_mode(self) -> CheckpointingMode:
+        """EXACTLY_ONCE."""
+        return CheckpointingMode.EXACTLY_ONCE
+
+    def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
+        """One at a time; more has no effect, which a warning says."""
+        if max_concurrent_checkpoints != 1:
+            warn_useless("max_concurrent_checkpoints", "one batch, and so one checkpoint, is under way at a time")
+        return self
+
+    def get_max_concurrent_checkpoints(self) -> int:
+        """One."""
+        return 1
+
+    def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
+        """None is tolerated: the batch is executed again. More has no effect, which a warning says."""
+        if tolerable_checkpoint_failure_number != 0:
+            warn_useless("tolerable_checkpoint_failure_number", "a batch whose checkpoint fails is not acknowledged")
+        return self
+
+    def get_tolerable_checkpoint_failure_number(self) -> int:
+        """Zero."""
+        return 0
+
+    def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
+        """No pause is kept; a warning says so unless it is 0."""
+        if min_pause_between_checkpoints != 0:
+            warn_useless("min_pause_between_checkpoints", "set a longer checkpoint interval or trigger")
+        return self
+
+    def get_min_pause_between_checkpoints(self) -> int:
+        """Zero."""
+        return 0
+
+    def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
+        """Without effect, which a warning says."""
+        _ = checkpoint_timeout
+        warn_useless("checkpoint_timeout", "uploads have state.changelog.dstl.dfs.upload.deadline")
+        return self
+
+    def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
+        """Without effect, which a warning says if it is asked for."""
+        if enabled:
+            warn_useless("enable_unaligned_checkpoints", "micro-batches have no barriers that could wait")
+        return self
+
+    def is_unaligned_checkpoints_enabled(self) -> bool:
+        """False."""
+        return False
+
+    def set_externalized_checkpoint_retention(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
+        """Checkpoints always stay; a warning says so if something else is asked for."""
+        if cleanup_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
+            warn_useless(str(cleanup_mode), "checkpoints stay when a query is stopped; delete the job's directory")
+        return self
+
+    def get_externalized_checkpoint_retention(self) -> ExternalizedCheckpointRetention:
+        """RETAIN_ON_CANCELLATION."""
+        return ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION

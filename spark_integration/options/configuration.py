@@ -1,0 +1,98 @@
+"""`Configuration`: settings by key, with PyFlink's methods."""
+
+from __future__ import annotations
+
+import enum
+import logging
+from typing import Any, Final
+
+from varve.spark_integration.options.types import CONF_PREFIX
+from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
+
+_log: Final = logging.getLogger(__name__)
+_OF_FLINK_ONLY: Final = (
+    "akka.", "cluster.", "env.", "execution.runtime-mode", "high-availability.", "jobmanager.", "kubernetes.",
+    "metrics.", "pekko.", "pipeline.classpaths", "pipeline.jars", "python.", "rest.", "restart-strategy.",
+    "taskmanager.", "yarn.",
+)  # fmt: skip
+"""Keys of Flink's runtime, but for those that varve has too. They mean nothing here, and a program that sets them still
+runs."""
+
+
+class RuntimeExecutionMode(enum.Enum):
+    """How a job is executed; varve has micro-batches only."""
+
+    STREAMING = 0
+    BATCH = 1
+    AUTOMATIC = 2
+
+
+class Configuration:
+    """Settings for `get_execution_environment(configuration)` and `env.configure(configuration)`."""
+
+    def __init__(self, other: Configuration | None = None) -> None:
+        self._settings: dict[str, Any] = {} if other is None else other.to_dict()
+
+    def set_string(self, key: str, value: str) -> Configuration:
+        """Set a text; every option can be set so."""
+        return self._set(key, value)
+
+    def set_integer(self, key: str, value: int) -> Configuration:
+        """Set a number."""
+        return self._set(key, value)
+
+    def set_float(self, key: str, value: float) -> Configuration:
+        """Set a number."""
+        return self._set(key, value)
+
+    def set_boolean(self, key: str, value: bool) -> Configuration:
+        """Set a truth value."""
+        return self._set(key, value)
+
+    def get_string(self, key: str, default_value: str | None) -> str | None:
+        """What was set as text, else the default."""
+        return str(self._settings[key]) if key in self._settings else default_value
+
+    def get_integer(self, key: str, default_value: int) -> int:
+        """What was set as a number, else the default."""
+        return int(self._settings.get(key, default_value))
+
+    def get_float(self, key: str, default_value: float) -> float:
+        """What was set as a number, else the default."""
+        return float(self._settings.get(key, default_value))
+
+    def get_boolean(self, key: str, default_value: bool) -> bool:
+        """What was set as a truth value, else the default."""
+        value = self._settings.get(key, default_value)
+        return value.strip().lower() == "true" if isinstance(value, str) else bool(value)
+
+    def contains_key(self, key: str) -> bool:
+        """Whether it was set."""
+        return key in self._settings
+
+    def key_set(self) -> set[str]:
+        """The keys that were set."""
+        return set(self._settings)
+
+    def remove_config(self, key: str) -> bool:
+        """Take a setting back; whether there was one."""
+        return self._settings.pop(key, self) is not self
+
+    def to_dict(self) -> dict[str, Any]:
+        """Key → value."""
+        return dict(self._settings)
+
+    def of_varve(self) -> dict[str, Any]:
+        """The settings without those of Flink's runtime, which are logged."""
+        useless = sorted(key for key in self._settings if _is_of_flink_only(key.removeprefix(CONF_PREFIX)))
+        if useless:
+            _log.info("settings of Flink's runtime have no meaning here: %s", ", ".join(useless))
+        return {key: value for key, value in self._settings.items() if key not in useless}
+
+    def _set(self, key: str, value: Any) -> Configuration:
+        self._settings[key] = value
+        return self
+
+
+def _is_of_flink_only(key: str) -> bool:
+    return key.startswith(_OF_FLINK_ONLY) and key not in OPTIONS and key not in CURRENT_KEYS

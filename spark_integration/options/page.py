@@ -1,0 +1,66 @@
+"""The page `docs/configuration.md`, made from the options.
+
+`python -m varve.spark_integration.options.page > docs/configuration.md`
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Final
+
+from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
+from varve.spark_integration.options.job_options import JOB_OPTIONS, STORAGE_OPTION_PREFIX
+from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.spark_integration.options.types import ConfigOption
+
+_HEAD: Final = f"""# Configuration
+
+<!-- Made by `python -m varve.spark_integration.options.page`; do not edit. -->
+
+In Spark's configuration every key has the prefix `spark.varve.`, for example
+`spark-submit --conf spark.varve.state.changelog.enabled=true`. In code it is `env.configure(key, value)`, and for one
+query `.option(key, value)` on its writer, both without the prefix.
+
+* Code wins over a query option, a query option over the session's configuration. What a level does not set falls
+  through to the next, and in the end to the default.
+* Keys are Flink's where Flink has the option. An unknown `spark.varve.*` key is an error that names the nearest one.
+* Durations: `10 min`, `30s`, `500 ms`, or a bare number of milliseconds. Sizes: `64 mb`, or a bare number of bytes;
+  1 kb is 1024 bytes.
+* `{STORAGE_OPTION_PREFIX}<name>` goes to fsspec as option `<name>` of the storage's filesystem, for example
+  `{STORAGE_OPTION_PREFIX}endpoint_url`, `{STORAGE_OPTION_PREFIX}key`, `{STORAGE_OPTION_PREFIX}secret`. `true` and
+  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varve prints none of
+  them. Spark's own web page shows the session's configuration; it hides only keys that match
+  `spark.redaction.regex`, so give secrets in code, in environment variables or as roles of the machine.
+"""
+
+
+def render() -> str:
+    """The whole page."""
+    parts = [
+        _HEAD,
+        _table("Job", JOB_OPTIONS),
+        _table("RocksDB", (*ROCKSDB_SETTINGS, *ROCKSDB_OPTIONS)),
+        _table("Materializer", MATERIALIZER_OPTIONS),
+    ]
+    return "\n".join(parts)
+
+
+def _table(title: str, options: Sequence[ConfigOption]) -> str:
+    lines = [f"## {title}", "", "| key | type | default | meaning |", "|---|---|---|---|"]
+    lines += [_line(option) for option in options]
+    return "\n".join(lines) + "\n"
+
+
+def _line(option: ConfigOption) -> str:
+    limits = f" Range: {option.range_text}." if option.range_text else ""
+    old = "".join(f" Older name: `{key}`." for key in option.deprecated_keys)
+    default = f"`{option.default_text}`" if option.default_text else "none"
+    return f"| `{option.key}` | {option.type.name} | {default} | {option.description}{limits}{old} |"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(render())

@@ -1,0 +1,174 @@
+"""State backends as the user chooses them: small values that stand for settings, with PyFlink's names.
+
+They hold nothing but settings, so they can be pickled, and used by several environments and threads. What a backend
+object does not say comes from the configuration, as in Flink (`state.backend.rocksdb.*`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from varve.spark_integration.options.predefined_options import PredefinedOptions
+from varve.storage.errors import InvalidRequestError
+from varve.storage.named_objects import QUALIFIED_NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.spark_integration.options.checkpoint_storage import CheckpointStorage
+
+
+class StateBackend(ABC):
+    """Where the state workers keep working state."""
+
+    @abstractmethod
+    def configuration(self) -> dict[str, Any]:
+        """The options that choosing this backend sets."""
+
+    def checkpoint_storage(self) -> CheckpointStorage | None:
+        """Where checkpoints go, if the backend says that too, as the deprecated ones do."""
+        return None
+
+
+@dataclass(frozen=True)
+class HashMapStateBackend(StateBackend):
+    """Working state as Python objects in memory: the fastest; it must fit into memory. The default.
+
+    Snapshots are RocksDB files as for the other backend, so they are incremental, and a job may change its backend at a
+    restart.
+    """
+
+    def configuration(self) -> dict[str, Any]:
+        return {"state.backend.type": "hashmap"}
+
+
+@dataclass
+class EmbeddedRocksDBStateBackend(StateBackend):
+    """Working state in a RocksDB on the executor's local disk: may be larger than memory.
+
+    Args:
+        enable_incremental_checkpointing: None or True; only there for PyFlink's signature.
+
+    Raises:
+        InvalidRequestError: `enable_incremental_checkpointing` is False: every snapshot of varve is incremental.
+    """
+
+    enable_incremental_checkpointing: bool | None = None
+    _predefined: PredefinedOptions | None = field(default=None, init=False)
+    _transfer_threads: int | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        if self.enable_incremental_checkpointing not in (None, True):
+            raise InvalidRequestError(
+                f"enable_incremental_checkpointing={self.enable_incremental_checkpointing!r} is not possible: varve's "
+                "snapshots always reuse the files of the one before; leave the argument out"
+            )
+
+    def configuration(self) -> dict[str, Any]:
+        found: dict[str, Any] = {"state.backend.type": "rocksdb"}
+        if self._predefined is not None:
+            found["state.backend.rocksdb.predefined-options"] = self._predefined
+        if self._transfer_threads is not None:
+            found["state.changelog.dstl.dfs.upload.num-threads"] = self._transfer_threads
+            found["execution.state-recovery.download.num-threads"] = self._transfer_threads
+        return found
+
+    def is_incremental_checkpoints_enabled(self) -> bool:
+        """True: snapshots upload new files only."""
+        return True
+
+    def set_predefined_options(self, options: PredefinedOptions) -> None:
+        """Settings for a kind of disk; options that are set by themselves win. Raises `InvalidRequestError`."""
+        if not isinstance(options, PredefinedOptions):
+            raise InvalidRequestError(f"{options!r} is none of PredefinedOptions")
+        self._predefined = options
+
+    def get_predefined_options(self) -> PredefinedOptions:
+        """What was set; DEFAULT otherwise, whatever the configuration says."""
+        return self._predefined or PredefinedOptions.DEFAULT
+
+    def set_number_of_transfer_threads(self, number_of_transferring_threads: int) -> None:
+        """Requests at the same time with which a state worker uploads, or restores.
+
+        Raises `InvalidRequestError` below 1.
+        """
+        if number_of_transferring_threads < 1:
+            raise InvalidRequestError(f"{number_of_transferring_threads} transfer threads; use at least 1")
+        self._transfer_threads = number_of_transferring_threads
+
+    def get_number_of_transfer_threads(self) -> int | None:
+        """What was set; None: it comes from the configuration."""
+        return self._transfer_threads
+
+    def set_db_storage_paths(self, *paths: str) -> None:
+        """Not possible: working state lies in Spark's local directories, which go when the executor does.
+
+        Raises:
+            InvalidRequestError: Always; it says which setting of Spark's to use.
+        """
+        raise InvalidRequestError(
+            f"{list(paths)} cannot be used: working state lies in Spark's local directories, so that it goes with its "
+            "executor; set spark.local.dir (on YARN the node manager's local directories)"
+        )
+
+    def get_db_storage_paths(self) -> None:
+        """None: Spark's local directories."""
+        return
+
+    def set_options(self, options_factory_class_name: str) -> None:
+        """Not possible: such a factory is a Java class.
+
+        Raises:
+            InvalidRequestError: Always; it says which options to use.
+        """
+        raise InvalidRequestError(
+            f"a RocksDB options factory ({options_factory_class_name}) is a Java class, which varve cannot use; set "
+            "the options state.backend.rocksdb.* or predefined options"
+        )
+
+    def get_options(self) -> None:
+        """None: there is no options factory."""
+        return
+
+
+@dataclass(frozen=True)
+class CustomStateBackend(StateBackend):
+    """Working state in stores of your own.
+
+    Args:
+        factory: Makes an empty `WorkingStore` for a `StoreTarget`: a function or a class (such as a `TableStore`) of a
+            module that driver and executors can import, or its name as `module:qualified.name`.
+        options: Given to the factory as `StoreTarget.options`, all as text.
+
+    Raises:
+        InvalidRequestError: The factory has no name by which a state worker could import it.
+    """
+
+    factory: str | Callable[..., WorkingStore]
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+    def __post_init__(self) -> None:
+        _ = self.factory_name
+
+    @property
+    def factory_name(self) -> str:
+        """`module:qualified.name`."""
+        given: Any = self.factory
+        name = given if isinstance(given, str) else _name_of(given)
+        if not QUALIFIED_NAME.fullmatch(name) or name.startswith("__main__:"):
+            raise InvalidRequestError(
+                f"{given!r} cannot be imported by state workers; give a function or class at the top of a module that "
+                "they can import, or its name as module:qualified.name"
+            )
+        return name
+
+    def configuration(self) -> dict[str, Any]:
+        options = {str(key): str(value) for key, value in self.options.items()}
+        return {"state.backend.type": self.factory_name, "state.backend.custom.options": options}
+
+
+def _name_of(factory: Any) -> str:
+    return f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', '')}"

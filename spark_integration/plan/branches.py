@@ -1,0 +1,134 @@
+"""From unions and connected streams to the branches that lead to the first operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from varve.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
+from varve.spark_integration.plan.input_watermarks import InputDelay
+from varve.spark_integration.elements.side_by_side import ConnectedElements
+from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varve.spark_integration.plan.transformations import (
+    CollectionSource,
+    DataFrameSource,
+    KeyedTransformation,
+    KeyFunction,
+    StepTransformation,
+    Transformation,
+    UnionTransformation,
+)
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from varve.spark_integration.plan.transformations import GraphSettings
+
+Source = DataFrameSource | CollectionSource
+Way = tuple[Source, tuple[StepTransformation, ...]]
+"""A source, and the steps from it."""
+
+
+def ways_to(node: Transformation) -> Iterator[Way]:
+    """Every way from a source to here.
+
+    Raises:
+        InvalidRequestError: A stateful operator is on the way.
+    """
+    if isinstance(node, DataFrameSource | CollectionSource):
+        yield node, ()
+    elif isinstance(node, StepTransformation):
+        for source, steps in ways_to(node.inputs[0]):
+            yield source, (*steps, node)
+    elif isinstance(node, UnionTransformation):
+        for before in node.inputs:
+            yield from ways_to(before)
+    else:
+        raise _stateful(node)
+
+
+def check_can_meet(node: Transformation) -> None:
+    """Whether a stream can be united or connected. Raises `InvalidRequestError`."""
+    for before in node.lineage():
+        if isinstance(before, KeyedTransformation):
+            raise _stateful(before)
+
+
+def _stateful(node: Transformation) -> InvalidRequestError:
+    return InvalidRequestError(
+        f"a stream that a stateful operator ({node.kind}) has made cannot be united or connected: unite and connect "
+        "streams before the first stateful operator, or write this one and read it in a job of its own"
+    )
+
+
+def plan_branches(
+    head: UnionTransformation | KeyedTransformation,
+    steps: Sequence[StepTransformation],
+    operator: KeyedTransformation | None,
+    sources: Sequence[Source],
+    settings: GraphSettings,
+) -> tuple[BranchedPreparation, tuple[InputDelay, ...]]:
+    """The branches that lead to the first operator, and how the watermark follows each.
+
+    Args:
+        head: A union, or the operator that reads connected streams.
+        steps: Steps between the union and the operator.
+        operator: The first operator; None: the job has none.
+        sources: All sources; a branch names its source by the place here.
+        settings: Names of the steps.
+
+    Raises:
+        InvalidRequestError: See `ways_to`.
+    """
+    connected = head.connected if isinstance(head, KeyedTransformation) else ()
+    branches: list[InputBranch] = []
+    delays: list[InputDelay] = []
+    functions = [step.function for step in steps]
+    for number, node in enumerate(head.inputs if connected else (head,)):
+        key = connected[number].function if connected else operator.key if operator else None
+        columns = connected[number].columns if connected and key is None else ()
+        for source, before in ways_to(node):
+            way = (*before, *steps)
+            branch, delay = _branch(source, way, key, settings)
+            place = number if connected else None
+            branches.append(replace(branch, source=sources.index(source), key_columns=columns, number=place))
+            delays.append(delay)
+            functions += [step.function for step in before]
+        if key is not None:
+            functions.append(key.function)
+    timed = any(b.event_time_from or any(s.kind == "timestamps" for s in b.timing) for b in branches)
+    key_type = connected[0].key_type if connected else operator.key.key_type if operator and operator.key else None
+    output = ConnectedElements(tuple(node.elements for node in head.inputs)) if connected else branches[0].output
+    preparation = BranchedPreparation(
+        branches=tuple(branches),
+        output=output,
+        key_type=key_type,
+        event_time_out=timed and operator is not None,
+        broadcasts=broadcasts_of(functions),
+    )
+    return preparation, tuple(delays)
+
+
+def _branch(
+    source: Source, way: Sequence[StepTransformation], key: KeyFunction | None, settings: GraphSettings
+) -> tuple[InputBranch, InputDelay]:
+    own = source.event_time if isinstance(source, DataFrameSource) else None
+    assigned = [i for i, step in enumerate(way) if step.step == "timestamps"]
+    timed = assigned[-1] + 1 if assigned else 0
+    fused = fused_steps(way, settings, is_followed=key is not None)
+    branch = InputBranch(
+        source=0,
+        input=source.elements,
+        output=way[-1].elements if way else source.elements,
+        timing=fused[:timed],
+        steps=fused[timed:],
+        key=key_step(key),
+        key_columns=(),
+        event_time_from=own.column if own else None,
+        number=None,
+    )
+    if assigned:
+        last = way[assigned[-1]]
+        return branch, InputDelay(last.watermark_delay_ms, last.idle_timeout_ms)
+    return branch, InputDelay(own.delay_ms if own else None)

@@ -1,0 +1,284 @@
+"""A chain of stateless functions that run as one step, a batch of elements at a time: `FunctionChain`.
+
+Each function sees every element of a batch before the next one begins. Time stamps travel beside the elements: what a
+function makes of an element has the element's time stamp, as in Flink. An exception of a function is a `StepError`,
+which knows the step and the element.
+
+The functions must be deterministic: Spark may execute a step again for a task that it repeats.
+"""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, Literal
+
+from pyspark import cloudpickle
+
+from varve.changelog.api.functions import Function
+from varve.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
+from varve.spark_integration.functions.stateless import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+    method_of,
+)
+from varve.spark_integration.messages.user_errors import user_code_raises
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    import pyarrow as pa
+
+    from varve.changelog.types.wire import WireType
+    from varve.spark_integration.elements.types import ElementType
+
+StepKind = Literal["map", "flat_map", "filter", "process", "timestamps"]
+Stamps = list[int | None] | None
+"""Event times, one for each element, milliseconds; None if the stream has none."""
+_SHORT: Final = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 160
+
+
+class StepError(Exception):
+    """A function of the chain raised; the cause is what it raised."""
+
+    def __init__(self, step: str, element: str | None, cause: BaseException) -> None:
+        super().__init__(step, element, cause)
+        self.step = step
+        self.element = element
+        self.cause = cause
+
+    @property
+    def where(self) -> str:
+        """For people: the step, and the element if there was one."""
+        return f"in step {self.step}" + ("" if self.element is None else f", at element {self.element}")
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One function of a chain, as it travels."""
+
+    kind: StepKind
+    name: str
+    """For people."""
+    function: bytes = field(repr=False)
+    """Pickled by cloudpickle: a function object of PyFlink's kind, or a callable."""
+    output: ElementType | None = None
+    """What comes out, if another function follows that must find it so."""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyStep:
+    """The function that says the key of the elements that leave the chain."""
+
+    function: bytes = field(repr=False)
+    key_type: WireType
+
+
+@dataclass(frozen=True, slots=True)
+class ChainPlace:
+    """Where a chain runs: what its functions read in their `RuntimeContext`."""
+
+    partition: int
+    parallelism: int
+    max_parallelism: int
+    job_parameters: dict[str, str] = field(repr=False)
+
+
+class FunctionChain:
+    """The chain as it runs: opened once, then any number of batches, then closed."""
+
+    def __init__(self, steps: Sequence[Step], key: KeyStep | None, place: ChainPlace) -> None:
+        self._steps = steps
+        self._key = key
+        self._place = place
+        self._functions: list[Any] = []
+        self._runs: list[Callable[[list[Any], Stamps], tuple[list[Any], Stamps]]] = []
+        self._key_of: Callable[[Any], Any] | None = None
+
+    def open(self) -> None:
+        """Load the functions and open them. Raises `StepError`."""
+        for step in self._steps:
+            function = self._load(step.name, step.function)
+            self._runs.append(_RUNS[step.kind](function, step.name))
+            if step.output is not None:
+                self._runs.append(_conform(step.output, step.name))
+        if self._key is not None:
+            function = self._load("key_by", self._key.function)
+            self._key_of = method_of(function, KeySelector, "get_key")
+
+    def _load(self, name: str, pickled: bytes) -> Any:
+        try:
+            function = cloudpickle.loads(pickled)
+            self._functions.append(function)
+            if isinstance(function, Function):
+                state: Any = NoKeyedState()
+                at = self._place
+                parameters = at.job_parameters
+                function.open(
+                    OperatorRuntimeContext(
+                        state, name, at.partition, at.parallelism, at.max_parallelism, job_parameters=parameters
+                    )
+                )
+        except user_code_raises() as error:
+            raise StepError(name, None, error) from error
+        return function
+
+    def run(self, elements: list[Any], stamps: Stamps = None) -> tuple[list[Any], Stamps]:
+        """What the chain makes of these elements, with time stamps. Raises `StepError`."""
+        for run in self._runs:
+            elements, stamps = run(elements, stamps)
+        return elements, stamps
+
+    def keys(self, elements: list[Any]) -> pa.Array:
+        """The key column of what `run` made. Raises `StepError`."""
+        key_of, key = self._key_of, self._key
+        if key_of is None or key is None:
+            raise InvalidRequestError("the chain has no key function")
+        freeze = key.key_type.freeze
+        stored: list[Any] = []
+        element: Any = None
+        try:
+            for element in elements:
+                found = key_of(element)
+                stored.append(None if found is None else freeze(found))
+        except user_code_raises() as error:
+            raise StepError("key_by", _SHORT.repr(element), error) from error
+        return key.key_type.to_arrow(stored)
+
+    def close(self) -> None:
+        """Close the functions. Raises `StepError` for the first that raises, after all were closed."""
+        failed: StepError | None = None
+        while self._functions:
+            function = self._functions.pop(0)
+            if isinstance(function, Function):
+                try:
+                    function.close()
+                except user_code_raises() as error:
+                    failed = failed or StepError(f"{type(function).__name__}.close", None, error)
+        if failed is not None:
+            raise failed from failed.cause
+
+
+def _conform(output: ElementType, name: str) -> Any:
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        try:
+            return output.conform(elements), stamps
+        except InvalidRequestError as error:
+            raise StepError(name, None, error) from error
+
+    return run
+
+
+def _map(function: Any, name: str) -> Any:
+    call = method_of(function, MapFunction, "map")
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        made: list[Any] = []
+        append, element = made.append, None
+        try:
+            for element in elements:
+                append(call(element))
+        except user_code_raises() as error:
+            raise StepError(name, _SHORT.repr(element), error) from error
+        return made, stamps
+
+    return run
+
+
+def _filter(function: Any, name: str) -> Any:
+    call = method_of(function, FilterFunction, "filter")
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        kept: list[Any] = []
+        element = None
+        try:
+            for element in elements:
+                kept.append(bool(call(element)))
+        except user_code_raises() as error:
+            raise StepError(name, _SHORT.repr(element), error) from error
+        if stamps is not None:
+            stamps = [stamp for stamp, keep in zip(stamps, kept, strict=True) if keep]
+        return [element for element, keep in zip(elements, kept, strict=True) if keep], stamps
+
+    return run
+
+
+def _flat_map(function: Any, name: str) -> Any:
+    call = method_of(function, FlatMapFunction, "flat_map")
+    return _spread(lambda element, _: call(element), name)
+
+
+def _process(function: Any, name: str) -> Any:
+    context = _ElementContext()
+    call = function.process_element
+
+    def process(element: Any, stamp: int | None) -> Any:
+        context.element_timestamp = stamp
+        return call(element, context)
+
+    return _spread(process, name)
+
+
+def _spread(call: Callable[[Any, int | None], Any], name: str) -> Any:
+    """Any number of elements for each."""
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        made: list[Any] = []
+        ends: list[int] = []
+        element = None
+        try:
+            for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
+                result = call(element, stamp)
+                if result is not None:
+                    made.extend(result)
+                ends.append(len(made))
+        except user_code_raises() as error:
+            raise StepError(name, _SHORT.repr(element), error) from error
+        if stamps is not None:
+            spread: list[int | None] = []
+            for stamp, end in zip(stamps, ends, strict=True):
+                spread.extend([stamp] * (end - len(spread)))
+            stamps = spread
+        return made, stamps
+
+    return run
+
+
+def _timestamps(assigner: Any, name: str) -> Any:
+    call = assigner.extract_timestamp
+
+    def run(elements: list[Any], stamps: Stamps) -> tuple[list[Any], Stamps]:
+        assigned: list[int | None] = []
+        element = None
+        try:
+            for element, stamp in zip(elements, stamps or [None] * len(elements), strict=True):
+                assigned.append(int(call(element, MIN_WATERMARK if stamp is None else stamp)))
+        except user_code_raises() as error:
+            raise StepError(name, _SHORT.repr(element), error) from error
+        return elements, assigned
+
+    return run
+
+
+class _ElementContext(ProcessFunction.Context):
+    """The context that a process function gets for every element."""
+
+    def __init__(self) -> None:
+        self.element_timestamp: int | None = None
+
+    def timestamp(self) -> int | None:
+        return self.element_timestamp
+
+
+_RUNS: Final[dict[StepKind, Callable[[Any, str], Any]]] = {
+    "map": _map,
+    "flat_map": _flat_map,
+    "filter": _filter,
+    "process": _process,
+    "timestamps": _timestamps,
+}

@@ -1,0 +1,232 @@
+"""Stateless functions in front of the first keyed operator, fused into one `mapInArrow` step.
+
+A user's exception does not fail the task, which Spark would repeat: the task ends without further rows and adds the
+error to an accumulator. The driver looks there before anything is committed (I3), and raises it. Without an operator
+behind it the rows go to the sink from Spark's cache. Then a row tells of the error, too, and nobody can read past it:
+Spark may lose cached rows and make them anew when the driver has looked already.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.accumulators import AccumulatorParam
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from varve.spark_integration.elements.arrow_task import map_in_arrow
+from varve.spark_integration.elements.event_times import event_times_ms
+from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
+from varve.spark_integration.worker.runners.operator import user_error
+from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
+from varve.spark_integration.elements.python_worker_socket import promptly
+from varve.spark_integration.messages.user_errors import UserErrorRaised
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pyspark.accumulators import Accumulator
+    from pyspark.sql import DataFrame
+
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.plan.input_branches import BranchedPreparation
+
+StepFailure = tuple[int, UserError]
+"""Partition and what was raised there."""
+CHANGING: Final = frozenset({"map", "flat_map", "process"})
+"""Steps that make new elements."""
+
+
+class StepFailures(AccumulatorParam[list[StepFailure]]):
+    """Accumulates what user functions raised in front of the first operator."""
+
+    def zero(self, value: list[StepFailure]) -> list[StepFailure]:
+        """Nothing was raised yet, whatever the value was."""
+        del value
+        return []
+
+    def addInPlace(self, value1: list[StepFailure], value2: list[StepFailure]) -> list[StepFailure]:  # noqa: N802
+        """Both; a new list, since `zero`'s may be shared."""
+        return [*value1, *value2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """What happens to the input's rows before the first operator; picklable."""
+
+    input: ElementType
+    output: ElementType
+    steps: tuple[Step, ...]
+    key: KeyStep | None
+    event_time_from: str | None
+    """Column of the input with its event time."""
+    event_time_out: bool
+    """Add a column with the event time."""
+    broadcasts: dict[int, Any] = field(default_factory=dict, repr=False)
+    """Broadcast variables that the functions refer to: pickled with this, Spark sends them along."""
+
+    @property
+    def output_schema(self) -> StructType:
+        """Columns of the prepared rows."""
+        fields = list(self.output.schema.fields)
+        if self.event_time_out:
+            fields.append(StructField(EVENT_TIME_COLUMN, LongType()))
+        if self.key is not None:
+            fields.append(StructField(KEY_COLUMN, from_arrow_type(self.key.key_type.arrow_type)))
+        return StructType(fields)
+
+    @property
+    def changes_elements(self) -> bool:
+        """Whether the input's own columns do not simply stay."""
+        return changes_elements(self.steps)
+
+    def apply(
+        self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]], *, is_whole: bool
+    ) -> DataFrame:
+        """The prepared rows; what functions raise goes into `failures`. `is_whole`: no operator follows."""
+        return applied(rows, ChainTask(self, place, failures, is_whole=is_whole), self.output_schema)
+
+    def at(self, place: ChainPlace) -> ChainRun:
+        """The chain, for one task."""
+        return ChainRun(self, place)
+
+
+class ChainRun:
+    """A preparation as it runs in a task."""
+
+    def __init__(self, plan: Preparation, place: ChainPlace) -> None:
+        self._plan = plan
+        self._chain = FunctionChain(plan.steps, plan.key, place)
+        self.open = self._chain.open
+        self.close = self._chain.close
+        self.latest: dict[int, int] = {}
+        """No event times: the operator finds them itself."""
+
+    def prepared(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """What the chain makes of a batch. Raises `StepError`, `InvalidRequestError`."""
+        yield prepared(self._plan, self._chain, batch)
+
+
+class ChainTask:
+    """The function for `mapInArrow`; picklable. It runs in Spark's Python worker."""
+
+    def __init__(
+        self,
+        plan: Preparation | BranchedPreparation,
+        place: ChainPlace,
+        failures: Accumulator[list[StepFailure]],
+        latest: Accumulator[dict[int, int]] | None = None,
+        *,
+        is_whole: bool = False,
+    ) -> None:
+        self.is_whole = is_whole
+        """Whether there is a row of a failure."""
+        self._plan = plan
+        self._place = place
+        self._failures = failures
+        self._latest = latest
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Rows in, prepared rows out; after a user's exception nothing more."""
+        context = TaskContext.get()
+        if context is None:
+            raise InvalidRequestError("the chain runs outside of a Spark task; give it to DataFrame.mapInArrow")
+        partition, at = context.partitionId(), self._place
+        place = ChainPlace(partition, at.parallelism, at.max_parallelism, at.job_parameters)
+        run = self._plan.at(place)
+        schema: pa.Schema | None = None
+        try:
+            try:
+                run.open()
+                for batch in promptly(batches):
+                    for rows in run.prepared(batch):
+                        schema = rows.schema
+                        yield self._answer(rows)
+            finally:
+                run.close()
+            if self._latest is not None:
+                self._latest.add(run.latest)
+        except StepError as failed:
+            yield from self._failed(partition, user_error(failed.cause, None, failed.where), schema)
+        except InvalidRequestError as error:
+            yield from self._failed(partition, user_error(error, None), schema)
+        for _ in batches:  # a reader that stops early would break the pipe
+            pass
+
+    def _answer(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        if not self.is_whole:
+            return rows
+        return rows.append_column(FAILURE_COLUMN, pa.nulls(rows.num_rows, pa.string()))
+
+    def _failed(self, partition: int, error: UserError, schema: pa.Schema | None) -> Iterator[pa.RecordBatch]:
+        """Note an error, after rows of that schema if there were any."""
+        self._failures.add([(partition, error)])
+        if self.is_whole:
+            schema = schema or to_arrow_schema(self._plan.output_schema, timezone="UTC")
+            columns = [pa.nulls(1, field.type) for field in schema]
+            said = f"{error.exception_type}: {error.message} {error.where}".rstrip()
+            yield pa.RecordBatch.from_arrays([*columns, pa.array([said])], names=[*schema.names, FAILURE_COLUMN])
+
+
+def applied(rows: DataFrame, task: ChainTask, output_schema: StructType) -> DataFrame:
+    """The rows that the task makes."""
+    if task.is_whole:  # all columns of the row of a failure are null
+        fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]
+        output_schema = StructType([*fields, StructField(FAILURE_COLUMN, StringType())])
+    return map_in_arrow(rows, task, output_schema)
+
+
+def without_failures(rows: DataFrame) -> DataFrame:
+    """What a job without operators gives its sink; reading it fails where a function has raised."""
+    if FAILURE_COLUMN not in rows.columns:
+        return rows
+    lost = "varve: cached rows were lost, and when they were made anew a function raised "
+    text = f"concat('{lost}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
+    condition = f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE CAST(raise_error({text}) AS BOOLEAN) END"
+    return rows.where(condition).drop(FAILURE_COLUMN)
+
+
+def prepared(plan: Preparation, chain: FunctionChain, batch: pa.RecordBatch) -> pa.RecordBatch:
+    """One batch of rows, prepared.
+
+    Raises:
+        StepError: A user's function raised.
+        InvalidRequestError: An element does not fit the declared type.
+    """
+    elements = plan.input.reader(batch.schema).rows(batch)
+    elements, stamps = chain.run(elements, event_times(batch, plan.event_time_from))
+    if plan.changes_elements:
+        columns = plan.output.writer("").columns(elements)
+    else:
+        columns = [batch.column(name) for name in plan.output.schema.names]
+    names = list(plan.output.schema.names)
+    if plan.event_time_out:
+        names.append(EVENT_TIME_COLUMN)
+        columns.append(pa.array(stamps or [None] * len(elements), pa.int64()))
+    if plan.key is not None:
+        names.append(KEY_COLUMN)
+        columns.append(chain.keys(elements))
+    return pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def changes_elements(steps: Sequence[Step]) -> bool:
+    """Whether the elements that come out are not simply those that went in."""
+    return any(step.kind in CHANGING or step.kind == "filter" for step in steps)
+
+
+def event_times(batch: pa.RecordBatch, column: str | None) -> Stamps:
+    """Event times of a batch, milliseconds; None without such a column."""
+    if column is None:
+        return None
+    return event_times_ms(batch.column(column)).to_pylist()
+
+
+def raise_failures(failures: list[StepFailure]) -> None:
+    """Raise what a user's function raised, that of the lowest partition. Raises `UserErrorRaised`."""
+    if failures:
+        partition, error = min(failures, key=lambda failure: failure[0])
+        raise UserErrorRaised(error, None, partition)

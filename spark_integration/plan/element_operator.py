@@ -1,0 +1,124 @@
+"""A keyed function between elements that are not plain rows: how they come in, and what is done to what it yields.
+
+An `ElementOperator` is what is shipped to the state workers instead of the function alone, when its elements are typed
+values, when stateless functions follow it, or when the next operator's key is computed. Those functions run in the
+state worker, on its output, so the cached answer is that of the whole chain and nothing is executed twice.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step
+from varve.spark_integration.functions.output_tag import is_tagged, untagged
+from varve.spark_integration.elements.side_by_side import with_side_outputs
+
+if TYPE_CHECKING:
+    from varve.spark_integration.elements.arrow_rows import RowReader
+    from varve.spark_integration.elements.types import ElementReader, ElementType
+    from varve.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
+
+
+@dataclass(frozen=True, slots=True)
+class SideOutput:
+    """A side output of the function, as it travels."""
+
+    tag_id: str
+    yields: ElementType
+    """What the function yields with the tag."""
+    output: ElementType
+    """What leaves the last step."""
+    steps: tuple[Step, ...] = ()
+    """Functions that these elements go through."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementOperator:
+    """A keyed function and its surroundings, as they travel."""
+
+    function: bytes = field(repr=False)
+    """The user's `KeyedProcessFunction`, pickled by cloudpickle."""
+    input: ElementType | ConnectedElements
+    """What it is given."""
+    yields: ElementType
+    """What it yields."""
+    output: ElementType
+    """What leaves the last step."""
+    steps: tuple[Step, ...] = ()
+    """Functions that its output goes through."""
+    key: KeyStep | None = None
+    """The key function of the operator that comes after them: one more column."""
+    sides: tuple[SideOutput, ...] = ()
+    """Side outputs that somebody reads: a column with the output's number, and a struct column for each."""
+
+
+class OperatorElements:
+    """An `ElementOperator` in its state worker. Takes the place of the runner's row writer."""
+
+    def __init__(self, operator: ElementOperator, uid: str, place: ChainPlace) -> None:
+        """Load and open everything but the function itself. Raises `StepError`."""
+        self._operator = operator
+        self._writer = operator.output.writer(uid)
+        self._chain = FunctionChain(operator.steps, operator.key, place)
+        self._is_followed = bool(operator.steps) or operator.key is not None
+        self._sides = [_SideWriter(side, uid, place) for side in operator.sides]
+        self.function: Any = cloudpickle.loads(operator.function)
+        """The user's function, not yet opened."""
+        self._chain.open()
+        for side in self._sides:
+            side.chain.open()
+
+    def reader(self, schema: pa.Schema) -> RowReader | ElementReader | ConnectedReader:
+        """A reader of the function's elements."""
+        return self._operator.input.reader(schema)
+
+    def columns(self, rows: list[Any]) -> list[pa.Array]:
+        """The columns of what the chains make of the function's output: the main output, then each side output.
+
+        What is tagged for a side output that nobody reads is dropped, as in Flink.
+
+        Raises:
+            StepError: A function of the chain raised.
+            InvalidRequestError: An element does not fit the output's type.
+        """
+        tagged: list[Any] = []
+        if any(map(is_tagged, rows)):
+            tagged = [pair for pair in rows if is_tagged(pair)]
+            rows = untagged(rows)
+        main = self._main_columns(rows)
+        return with_side_outputs(main, [side.columns(tagged) for side in self._sides]) if self._sides else main
+
+    def _main_columns(self, rows: list[Any]) -> list[pa.Array]:
+        if self._is_followed:
+            rows = self._operator.yields.conform(rows)
+        elements, _ = self._chain.run(rows)
+        columns = self._writer.columns(elements)
+        return columns if self._operator.key is None else [*columns, self._chain.keys(elements)]
+
+    def close(self) -> None:
+        """Close the functions of the chain."""
+        self._chain.close()
+        for side in self._sides:
+            side.chain.close()
+
+
+class _SideWriter:
+    """A side output in its state worker."""
+
+    def __init__(self, side: SideOutput, uid: str, place: ChainPlace) -> None:
+        self._side = side
+        self._writer = side.output.writer(uid)
+        self.chain = FunctionChain(side.steps, None, place)
+
+    def columns(self, tagged: list[Any]) -> pa.StructArray:
+        """The rows of this output, of what was yielded with any tag. Raises `StepError`, `InvalidRequestError`."""
+        side = self._side
+        elements = [value for tag, value in tagged if tag.tag_id == side.tag_id]
+        if side.steps:
+            elements = side.yields.conform(elements)
+        elements, _ = self.chain.run(elements)
+        return pa.StructArray.from_arrays(self._writer.columns(elements), names=side.output.schema.names)

@@ -1,0 +1,49 @@
+"""Transformations that run as one step: the functions as they travel, the key function, and what they refer to."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from varve.spark_integration.plan.chain_task import CHANGING
+from varve.spark_integration.plan.chain import KeyStep, Step
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from varve.spark_integration.functions.shipment import PickledFunction
+    from varve.spark_integration.plan.transformations import GraphSettings, KeyFunction, StepTransformation
+
+
+def step_name(node: StepTransformation, settings: GraphSettings) -> str:
+    """A step's name, for people."""
+    return settings.of(node).name or node.kind
+
+
+def fused_steps(nodes: Sequence[StepTransformation], settings: GraphSettings, *, is_followed: bool) -> tuple[Step, ...]:
+    """The steps; each but the last brings its elements to their declared type, as if they had been sent.
+
+    Args:
+        nodes: The steps in order.
+        settings: Their names.
+        is_followed: A key function sees what the last of them makes.
+    """
+    followed = len(nodes) - (0 if is_followed else 1)
+    return tuple(
+        Step(
+            node.step,
+            step_name(node, settings),
+            node.function.function,
+            node.elements if place < followed and node.step in CHANGING else None,
+        )
+        for place, node in enumerate(nodes)
+    )
+
+
+def key_step(key: KeyFunction | None) -> KeyStep | None:
+    """A key function as it travels."""
+    return KeyStep(key.function.function, key.key_type) if key else None
+
+
+def broadcasts_of(functions: Iterable[PickledFunction]) -> dict[int, object]:
+    """The broadcast variables that these functions refer to, by id."""
+    return {i: b for function in functions for i, b in function.broadcasts.items()}

@@ -1,0 +1,269 @@
+"""From the graph of transformations to what runs: the input's preparation and the operators, stateless steps fused in.
+
+```
+source → map → filter → key_by → process → map → print
+         └── Preparation, with the key ──┘ └── ElementOperator ──┘
+```
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from pyspark import SparkContext
+from pyspark.sql.pandas.types import from_arrow_type
+from pyspark.sql.types import StructField, StructType
+
+from varve.spark_integration.plan.branches import plan_branches
+from varve.spark_integration.plan.chain_task import Preparation
+from varve.spark_integration.plan.element_operator import ElementOperator, SideOutput
+from varve.spark_integration.elements.types import RowElements
+from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.plan.job import EventTime
+from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varve.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
+from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varve.spark_integration.plan.transformations import (
+    CollectionSource,
+    DataFrameSource,
+    GraphSettings,
+    KeyedTransformation,
+    SideOutputTransformation,
+    StepTransformation,
+    Transformation,
+    UnionTransformation,
+    operator_uids,
+    sources_of,
+)
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.plan.chain import KeyStep, Step
+    from varve.spark_integration.plan.input_branches import BranchedPreparation
+    from varve.spark_integration.plan.input_watermarks import InputDelay
+    from varve.spark_integration.plan.operator import OperatorPlan
+
+_Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransformation
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphPlan:
+    """What leads to one sink."""
+
+    sources: tuple[DataFrameSource | CollectionSource, ...]
+    """In order; a preparation of branches reads them side by side."""
+    preparation: Preparation | BranchedPreparation | None
+    """What happens to the sources' rows first; None: nothing."""
+    operators: tuple[OperatorPlan, ...]
+    """In order; the first reads the prepared rows. There may be none."""
+    watermark_delay_ms: int | None
+    input_delays: tuple[InputDelay, ...]
+    """By branch: how the watermark follows its event times. Empty: there are no branches."""
+    elements: ElementType
+    """What comes out at the end."""
+
+
+@dataclass(frozen=True)
+class _Segment:
+    """Steps in a row, and the stateful operator that they lead to."""
+
+    steps: tuple[StepTransformation, ...]
+    operator: KeyedTransformation | None
+
+
+def plan_graph(end: Transformation, settings: GraphSettings, sides: Sequence[Transformation] = ()) -> GraphPlan:
+    """The plan of what leads to this transformation.
+
+    Args:
+        end: The end of the main output.
+        settings: What was said about the transformations.
+        sides: Ends of side outputs of the last stateful operator, in the order of their numbers.
+
+    Raises:
+        InvalidRequestError: Uids are not unique, or the graph has a shape that cannot run.
+    """
+    head, segments = _segments(end)
+    uids = operator_uids(end, settings)
+    sources = tuple(sources_of(end))
+    first, delays = segments[0], ()
+    preparation: Preparation | BranchedPreparation | None
+    if isinstance(head, DataFrameSource | CollectionSource):
+        preparation, event_time = _preparation(head, first, settings)
+    else:
+        preparation, delays = plan_branches(head, first.steps, first.operator, sources, settings)
+        event_time = EventTime(EVENT_TIME_COLUMN, None) if preparation.event_time_out else None
+    operators: list[OperatorPlan] = []
+    last = next((segment.operator for segment in reversed(segments) if segment.operator), None)
+    side_plans = _side_plans(last, sides, settings)
+    for here, after in pairwise(segments):
+        node = here.operator
+        if node is None:
+            break
+        said = settings.of(node)
+        column = event_time.column if event_time and not operators else node.plan.timestamp_column
+        plan = replace(
+            node.plan,
+            uid=uids[node],
+            name=said.name or uids[node],
+            parallelism=said.parallelism,
+            timestamp_column=column,
+            prepare=node.plan.prepare and node.plan.prepare.with_event_time(column),
+        )
+        operators.append(_with_elements(plan, node, after, settings, side_plans if node is last else ()))
+    return GraphPlan(
+        sources=sources,
+        preparation=preparation,
+        operators=tuple(operators),
+        watermark_delay_ms=event_time.delay_ms if event_time else None,
+        input_delays=delays,
+        elements=end.elements,
+    )
+
+
+def _segments(end: Transformation) -> tuple[_Head, list[_Segment]]:
+    """Where the way to the end begins to be one, and the way cut after each stateful operator.
+
+    The last segment has no operator.
+    """
+    way: list[StepTransformation | KeyedTransformation] = []
+    node: Transformation = end
+    while isinstance(node, StepTransformation | KeyedTransformation):
+        way.insert(0, node)
+        if isinstance(node, KeyedTransformation) and node.connected:
+            break
+        node = node.inputs[0]
+    segments: list[_Segment] = []
+    steps: list[StepTransformation] = []
+    for at in way:
+        if isinstance(at, StepTransformation):
+            steps.append(at)
+        else:
+            segments.append(_Segment(tuple(steps), at))
+            steps = []
+    if not isinstance(node, _Head):
+        raise InvalidRequestError(
+            f"a {node.kind} cannot be read by another stateful operator; write it, and read it in a job of its own"
+        )
+    return node, [*segments, _Segment(tuple(steps), None)]
+
+
+def _steps(segment: _Segment, settings: GraphSettings) -> tuple[Step, ...]:
+    return fused_steps(segment.steps, settings, is_followed=_key_step(segment.operator) is not None)
+
+
+def _key_step(operator: KeyedTransformation | None) -> KeyStep | None:
+    return key_step(operator.key if operator else None)
+
+
+def side_output_of(end: Transformation) -> SideOutputTransformation | None:
+    """The side output that leads to an end by stateless steps; None: it is a main output."""
+    while isinstance(end, StepTransformation):
+        end = end.inputs[0]
+    return end if isinstance(end, SideOutputTransformation) else None
+
+
+def _side_plans(
+    node: KeyedTransformation | None, ends: Sequence[Transformation], settings: GraphSettings
+) -> tuple[tuple[SideOutput, tuple[PickledFunction, ...]], ...]:
+    """Each side output as it travels, with the functions that its steps call."""
+    made: list[tuple[SideOutput, tuple[PickledFunction, ...]]] = []
+    for end in ends:
+        found = side_output_of(end)
+        if found is None or node is None or found.inputs[0] is not node:
+            raise InvalidRequestError(
+                "a job writes the main output and side outputs of its last stateful operator, and nothing else; "
+                f"this {end.kind} comes from another operator: write it with a job of its own"
+            )
+        before = set(node.lineage())
+        steps = [s for s in end.lineage() if isinstance(s, StepTransformation) and s not in before]
+        if any(step.step == "timestamps" for step in steps):
+            raise InvalidRequestError("assign_timestamps_and_watermarks has no effect behind a side output; remove it")
+        fused = fused_steps(steps, settings, is_followed=False)
+        side = SideOutput(tag_id=found.tag_id, yields=found.elements, output=end.elements, steps=fused)
+        made.append((side, tuple(step.function for step in steps)))
+    return tuple(made)
+
+
+def _preparation(
+    source: DataFrameSource | CollectionSource, first: _Segment, settings: GraphSettings
+) -> tuple[Preparation | None, EventTime | None]:
+    """What happens before the first operator, and the event time of the rows that come out."""
+    own = source.event_time if isinstance(source, DataFrameSource) else None
+    key = _key_step(first.operator)
+    if not first.steps and key is None:
+        return None, own
+    assigned = [step for step in first.steps if step.step == "timestamps"]
+    output = first.steps[-1].elements if first.steps else source.elements
+    # Elements that are no longer the input's rows have their time stamps beside them.
+    beside = bool(assigned) or (own is not None and any(step.step != "timestamps" for step in first.steps))
+    functions = [step.function for step in first.steps]
+    if first.operator is not None and first.operator.key is not None:
+        functions.append(first.operator.key.function)
+    preparation = Preparation(
+        input=source.elements,
+        output=output,
+        steps=_steps(first, settings),
+        key=key,
+        event_time_from=own.column if own else None,
+        event_time_out=beside and first.operator is not None,
+        broadcasts=broadcasts_of(functions),
+    )
+    if not beside:
+        return preparation, own
+    delay = assigned[-1].watermark_delay_ms if assigned else own.delay_ms if own else None
+    return preparation, EventTime(EVENT_TIME_COLUMN, delay)
+
+
+def _with_elements(
+    plan: OperatorPlan,
+    node: KeyedTransformation,
+    after: _Segment,
+    settings: GraphSettings,
+    sides: Sequence[tuple[SideOutput, tuple[PickledFunction, ...]]],
+) -> OperatorPlan:
+    """The operator with the steps that follow it and with the next operator's key; rows in and out need nothing."""
+    late = next((step for step in after.steps if step.step == "timestamps"), None)
+    if late is not None:
+        raise InvalidRequestError(
+            "assign_timestamps_and_watermarks is possible before the first stateful operator only; call it there",
+            operator=plan.uid,
+        )
+    given = ConnectedElements(tuple(n.elements for n in node.inputs)) if node.connected else node.inputs[0].elements
+    key = _key_step(after.operator)
+    output = after.steps[-1].elements if after.steps else node.elements
+    plain = isinstance(given, RowElements) and isinstance(node.elements, RowElements)
+    # Nor are event times columns of the user's rows.
+    plain = plain and plan.timestamp_column != EVENT_TIME_COLUMN and not sides
+    if plain and node.key is None and key is None and not after.steps:
+        return plan
+    if plan.vectorized:
+        raise InvalidRequestError(
+            "aggregate and vectorised functions work on columns: key rows by columns, write the result or key it by "
+            "columns, without map, flat_map, filter or a key function in between",
+            operator=plan.uid,
+        )
+    functions = [plan.function, *[step.function for step in after.steps]]
+    if after.operator is not None and after.operator.key is not None:
+        functions.append(after.operator.key.function)
+    operator = ElementOperator(
+        function=plan.function.function,
+        input=given,
+        yields=node.elements,
+        output=output,
+        steps=_steps(after, settings),
+        key=key,
+        sides=tuple(side for side, _ in sides),
+    )
+    pickled = pickle_with_broadcasts(SparkContext._active_spark_context, operator)  # noqa: SLF001  as for functions
+    schema = output.schema
+    if key is not None:
+        schema = StructType([*schema.fields, StructField(KEY_COLUMN, from_arrow_type(key.key_type.arrow_type))])
+    schema = StructType([*schema.fields, *side_output_fields([side.output.schema for side, _ in sides])])
+    functions += [function for _, of_side in sides for function in of_side]
+    shipped = PickledFunction(pickled.function, {**pickled.broadcasts, **broadcasts_of(functions)})
+    return replace(plan, output_schema=schema, function=shipped)

@@ -1,0 +1,289 @@
+"""`OperatorPlan`: one stateful operator of a job as the driver hands it out, and the checks that make one."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import quote
+
+from pyspark import SparkContext
+from pyspark.errors import PySparkException
+from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
+from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.utils import is_remote
+
+from varve.changelog.types.basic import FloatingType
+from varve.changelog.types.collections import ListType, MapType
+from varve.changelog.types.composites import CompositeType
+from varve.changelog.types.factory import Types, as_type
+from varve.spark_integration.elements.columns import value_column
+from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varve.spark_integration.functions.kept_state import KeepsState
+from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from varve.changelog.types.wire import WireType
+    from varve.spark_integration.plan.broadcast_input import BroadcastInput
+    from varve.spark_integration.plan.initial_state import InitialState
+    from varve.spark_integration.functions.kept_state import KeptState
+    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+
+PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
+UNNAMED: Final = "unnamed"
+"""Stands for the uid in a plan until the job starts."""
+RESERVED_PREFIX: Final = "__varve_"
+"""Columns with such names are varve's own."""
+_UID_BYTES_MAX: Final = 200
+"""A uid becomes one path segment; local file systems take 255 bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorPlan:
+    """One stateful operator."""
+
+    uid: str
+    """Names the operator's state for ever."""
+    name: str
+    """For people; the uid unless given."""
+    key_columns: tuple[str, ...]
+    """Input columns that make the key, in order; at least one."""
+    key_type: str
+    """Type string of the key: the column's type, or a TUPLE of several."""
+    output_schema: StructType
+    """Columns of the rows that the function yields."""
+    timestamp_column: str | None
+    """Input column with the event time; None if there is none."""
+    function: PickledFunction = field(repr=False)
+    """The user's function, or an `ElementOperator` around it, pickled by cloudpickle."""
+    has_timers: bool
+    """The function wants to be called when no row comes."""
+    parallelism: int | None = None
+    """Partitions of this operator; None: as many as the job has."""
+    vectorized: bool = False
+    """The function is a `VectorizedProcessFunction`."""
+    prepare: MapSideCombine | None = field(default=None, repr=False)
+    """Makes of the operator's input the rows that are shuffled: fewer columns or rows. It keeps the columns of the key
+    and of the event time."""
+    broadcast: BroadcastInput | None = None
+    """The function reads a broadcast stream beside another one; None: it does not."""
+    initial_state: InitialState | None = field(default=None, repr=False)
+    """Rows that come with the job's first batch; None: none."""
+    kept: tuple[KeptState, ...] = ()
+    """States that hold what is the user's, but for those that the user's function declares."""
+
+    def arrow_output_schema(self) -> pa.Schema:
+        """`output_schema` as Arrow; timestamps in UTC."""
+        return _arrow_schema(self.output_schema)
+
+
+def check_uid(uid: str | None) -> str:
+    """The uid of an operator. Raises `InvalidRequestError`."""
+    if uid is None or not isinstance(uid, str) or not uid.strip():
+        raise InvalidRequestError(
+            "a stateful operator needs a uid, which names its state for ever: process(..., uid='aircraft')"
+        )
+    if len(quote(uid, safe="")) > _UID_BYTES_MAX:
+        raise InvalidRequestError(f"uid {uid[:40]!r}... is too long; use at most {_UID_BYTES_MAX} letters and digits")
+    return uid
+
+
+def check_columns(schema: StructType, what: str) -> None:
+    """Column names that rows can have. Raises `InvalidRequestError`.
+
+    Args:
+        schema: The columns.
+        what: Names them in errors.
+    """
+    names = [name.lower() for name in schema.names]
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise InvalidRequestError(f"{what} has several columns named {doubled}; rename them")
+    reserved = [name for name in names if name.startswith(RESERVED_PREFIX)]
+    if reserved:
+        raise InvalidRequestError(
+            f"{what} has columns {reserved}; names with {RESERVED_PREFIX} are varve's: rename them"
+        )
+
+
+def key_type_of(schema: StructType, columns: Sequence[str], operator: str | None = None) -> WireType:
+    """Type of the key that these columns make.
+
+    Raises:
+        InvalidRequestError: No columns, a column twice or missing, or one whose values cannot be keys.
+    """
+    if not columns or not all(isinstance(column, str) for column in columns):
+        raise InvalidRequestError(
+            f"key_by takes names of columns, not {list(columns)!r}; make a column with withColumn first"
+        )
+    if len(set(columns)) != len(columns):
+        raise InvalidRequestError(f"key_by has a column twice: {list(columns)}")
+    types = [_key_column_type(schema, column, operator) for column in columns]
+    return types[0] if len(types) == 1 else as_type(Types.TUPLE(types))
+
+
+def _key_column_type(schema: StructType, column: str, operator: str | None) -> WireType:
+    if column not in schema.names:
+        lower = {name.lower(): name for name in schema.names}
+        close = difflib.get_close_matches(column.lower(), lower, 1)
+        hint = f"did you mean {lower[close[0]]!r}?" if close else f"the columns are {schema.names}"
+        raise InvalidRequestError(f"there is no column {column!r}; {hint}", operator=operator)
+    spark_type = schema[column].dataType
+    try:
+        _check_collation(spark_type)
+        found = as_type(spark_type)
+        why = _no_key(found)
+    except InvalidRequestError as error:
+        why = error.message
+        found = None
+    if found is None or why:
+        raise InvalidRequestError(
+            f"column {column!r} of type {spark_type.simpleString()} cannot be a key: {why}", operator=operator
+        )
+    return found
+
+
+def _check_collation(spark_type: DataType) -> None:
+    if isinstance(spark_type, StructType):
+        for field_ in spark_type.fields:
+            _check_collation(field_.dataType)
+    if isinstance(spark_type, StringType) and spark_type != StringType():
+        raise InvalidRequestError(
+            "its collation takes different strings for equal, but keys are compared by their bytes"
+        )
+
+
+def _no_key(found: WireType) -> str:
+    """Why values of that type are no keys; empty if they are."""
+    if isinstance(found, CompositeType):
+        return next(filter(None, map(_no_key, found.types)), "")
+    if isinstance(found, FloatingType):
+        return "equal numbers may differ by rounding, and NaN equals nothing; cast it to decimal, bigint or string"
+    if isinstance(found, MapType):
+        return "entries of a map have no order, so equal maps may have different bytes; take a struct or a string"
+    if isinstance(found, ListType):
+        return "arrays are mutable values; take a struct, or a string made with concat_ws"
+    return "" if found.hashable else "its values have no canonical bytes"
+
+
+def output_schema_of(given: StructType | str, operator: str | None = None) -> StructType:
+    """The output schema of a DDL string or StructType. Raises `InvalidRequestError`."""
+    schema: Any = given
+    if isinstance(given, str):
+        try:
+            schema = _parsed(given)
+        except (PySparkException, InvalidRequestError) as error:
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise InvalidRequestError(f"output schema {given!r} does not parse: {reason}", operator=operator) from None
+    if not isinstance(schema, StructType) or not schema.fields:
+        raise InvalidRequestError(
+            f"output schema {given!r} is no list of columns; write it like 'tailnum string, flights bigint'",
+            operator=operator,
+        )
+    check_columns(schema, "the output schema")
+    try:
+        _arrow_schema(schema)
+    except PySparkException as error:
+        raise InvalidRequestError(f"output schema {given!r} cannot be used: {error}", operator=operator) from None
+    return schema
+
+
+def _parsed(ddl: str) -> DataType:
+    """The Spark type of a DDL string; Spark's own parser needs a session."""
+    if SparkContext._active_spark_context is None and not is_remote():  # noqa: SLF001  there is no other way
+        return from_arrow_type(value_column(as_type(ddl)).arrow_type, prefer_timestamp_ntz=True)
+    return DataType.fromDDL(ddl)
+
+
+def _arrow_schema(schema: StructType) -> pa.Schema:
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def pickle_function(function: Any, operator: str | None = None) -> PickledFunction:
+    """A user's function as bytes. Raises `InvalidRequestError` if it is none, or cannot be pickled."""
+    if isinstance(function, type) and issubclass(function, PROCESS_FUNCTIONS):
+        raise InvalidRequestError(
+            f"process takes an instance: {function.__name__}(), not {function.__name__}", operator=operator
+        )
+    if not isinstance(function, PROCESS_FUNCTIONS):
+        raise InvalidRequestError(
+            f"process takes a KeyedProcessFunction or a VectorizedProcessFunction, not {type(function).__name__}",
+            operator=operator,
+        )
+    limit: Any = getattr(function, "input_bytes_max", 1)
+    if not isinstance(limit, int) or limit < 1:
+        raise InvalidRequestError(
+            f"input_bytes_max of {type(function).__name__} is {limit!r}; give a number of bytes", operator=operator
+        )
+    try:
+        return pickle_with_broadcasts(SparkContext._active_spark_context, function)  # noqa: SLF001  there is no other way
+    except Exception as error:  # what user objects raise while they are pickled is anybody's guess
+        raise InvalidRequestError(
+            f"{type(function).__name__} cannot be sent to the workers: {error}; make connections, locks and "
+            "sessions in open(), not in the constructor",
+            operator=operator,
+        ) from error
+
+
+def timestamp_column_of(schema: StructType, column: str | None) -> str | None:
+    """That column, if it is there and holds timestamps; else None."""
+    if column is None or column not in schema.names:
+        return None
+    return column if isinstance(schema[column].dataType, (TimestampType, TimestampNTZType)) else None
+
+
+def plan_operator(
+    input_schema: StructType,
+    key_columns: Sequence[str],
+    function: Any,
+    output_schema: StructType | str,
+    *,
+    uid: str | None,
+    name: str | None = None,
+    event_time: str | None = None,
+    prepare: MapSideCombine | None = None,
+) -> OperatorPlan:
+    """Check and freeze one operator.
+
+    Args:
+        input_schema: Columns of the rows that come in.
+        key_columns: Input columns that make the key.
+        function: The user's `KeyedProcessFunction` or `VectorizedProcessFunction`.
+        output_schema: Columns that it yields.
+        uid: Names the state.
+        name: For people.
+        event_time: Column of the job's input that holds the event time.
+        prepare: See `OperatorPlan.prepare`.
+
+    Raises:
+        InvalidRequestError: Any of these cannot be right.
+    """
+    checked = check_uid(uid)
+    pickled = pickle_function(function, checked)
+    return OperatorPlan(
+        uid=checked,
+        name=name or checked,
+        key_columns=tuple(key_columns),
+        key_type=key_type_of(input_schema, key_columns, checked).type_string(),
+        output_schema=output_schema_of(output_schema, checked),
+        timestamp_column=timestamp_column_of(input_schema, event_time),
+        function=pickled,
+        has_timers=_has_timers(function),
+        vectorized=isinstance(function, VectorizedProcessFunction),
+        prepare=prepare,
+        kept=function.kept_states() if isinstance(function, KeepsState) else (),
+    )
+
+
+def _has_timers(function: Any) -> bool:
+    """Whether the function wants to be called when no row comes."""
+    if isinstance(function, GroupedFunction):
+        return function.wants_heartbeats
+    return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer

@@ -1,0 +1,195 @@
+"""The graph of a program: one frozen transformation for each call on a stream, linked to those that it reads.
+
+A stream is its last transformation. Names, uids and parallelism may be set after the fact, as in PyFlink, so they are
+kept beside the graph (`GraphSettings`), and count when the job starts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from varve.changelog.types.factory import Types, as_type
+from varve.storage.errors import InvalidRequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+    from varve.changelog.types.wire import WireType
+    from varve.spark_integration.elements.types import ElementType
+    from varve.spark_integration.plan.chain import StepKind
+    from varve.spark_integration.functions.shipment import PickledFunction
+    from varve.spark_integration.plan.job import EventTime
+    from varve.spark_integration.plan.operator import OperatorPlan
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Transformation:
+    """A node of the graph; two are the same only if they are the same object."""
+
+    kind: str
+    """What was called: source, map, process and so on."""
+    inputs: tuple[Transformation, ...] = ()
+    elements: ElementType
+    """What comes out."""
+
+    def lineage(self) -> Iterator[Transformation]:
+        """This and everything that leads to it, each once, what is read before what reads it."""
+        seen: set[int] = set()
+        yield from self._lineage(seen)
+
+    def _lineage(self, seen: set[int]) -> Iterator[Transformation]:
+        if id(self) in seen:
+            return
+        seen.add(id(self))
+        for node in self.inputs:
+            yield from node._lineage(seen)  # noqa: SLF001  of the same class
+        yield self
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DataFrameSource(Transformation):
+    """The rows of a streaming DataFrame."""
+
+    kind: str = "source"
+    dataframe: DataFrame = field(repr=False)
+    event_time: EventTime | None
+    """Named by `DataFrame.withWatermark`."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CollectionSource(Transformation):
+    """Elements that the program itself holds; they end."""
+
+    kind: str = "source"
+    table: pa.Table = field(repr=False)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class StepTransformation(Transformation):
+    """A stateless function."""
+
+    step: StepKind
+    function: PickledFunction
+    watermark_delay_ms: int | None = None
+    """Of a step that assigns time stamps: how far the watermark is behind; None: no watermark."""
+    idle_timeout_ms: int | None = None
+    """Of such a step: after so long without elements its input holds no watermark back; None: it always does."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnionTransformation(Transformation):
+    """The elements of all inputs, which are of the same type."""
+
+    kind: str = "union"
+
+
+@dataclass(frozen=True, slots=True)
+class KeyFunction:
+    """A key that is computed."""
+
+    function: PickledFunction
+    key_type: WireType
+
+
+@dataclass(frozen=True, slots=True)
+class StreamKey:
+    """The key of one of several connected streams."""
+
+    columns: tuple[str, ...]
+    """Columns that make the key; of a computed one: where it is put. Empty: the elements have no key, it is null."""
+    function: KeyFunction | None
+    """None: the key is in the columns."""
+    key_type: WireType
+
+    @staticmethod
+    def of_none() -> StreamKey:
+        """Of a stream that has no keys and shares none: a key column that is always null."""
+        return StreamKey((), None, as_type(Types.LONG()))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KeyedTransformation(Transformation):
+    """A stateful operator; its keying is part of it."""
+
+    key: KeyFunction | None
+    """None: the plan's key columns are columns of the input."""
+    plan: OperatorPlan
+    """As if its input were the elements of the transformation before; uid, name and parallelism are in the settings."""
+    event_time_column: str | None = None
+    """Output column with the event time; None: as before."""
+    connected: tuple[StreamKey, ...] = ()
+    """Of an operator on connected streams: the key of each input."""
+    late_output: str | None = None
+    """Id of the side output that gets late elements as they came."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SideOutputTransformation(Transformation):
+    """What a stateful operator yields with an `OutputTag`."""
+
+    kind: str = "side_output"
+    tag_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What was said about a transformation."""
+
+    uid: str | None = None
+    name: str | None = None
+    parallelism: int | None = None
+
+
+class GraphSettings:
+    """What was said about the transformations of an environment."""
+
+    def __init__(self) -> None:
+        self._settings: dict[Transformation, NodeSettings] = {}
+
+    def of(self, node: Transformation) -> NodeSettings:
+        """What was said so far."""
+        return self._settings.get(node, NodeSettings())
+
+    def update(self, node: Transformation, **changes: Any) -> None:
+        """Say more."""
+        self._settings[node] = replace(self.of(node), **changes)
+
+
+def sources_of(end: Transformation) -> list[DataFrameSource | CollectionSource]:
+    """The sources that lead to a transformation, in order."""
+    return [node for node in end.lineage() if isinstance(node, DataFrameSource | CollectionSource)]
+
+
+def operator_uids(end: Transformation, settings: GraphSettings) -> dict[Transformation, str]:
+    """The uid of every stateful operator that leads to `end`: what the user gave, else one made from its place.
+
+    The place is the chain of stateful operators before it: stateless functions may come and go without a change.
+
+    Raises:
+        InvalidRequestError: Two operators have the same uid.
+    """
+    hashes: dict[Transformation, str] = {}
+    uids: dict[Transformation, str] = {}
+    taken: dict[str, int] = {}
+    for node in end.lineage():
+        above = "|".join(hashes[i] for i in node.inputs)
+        if not isinstance(node, KeyedTransformation):
+            hashes[node] = above
+            continue
+        hashes[node] = hashlib.sha256(f"{node.kind}({above})".encode()).hexdigest()
+        uid = settings.of(node).uid
+        if uid is None:
+            uid = f"{node.kind}-{hashes[node][:12]}"
+            taken[uid] = taken.get(uid, 0) + 1
+            uid = uid if taken[uid] == 1 else f"{uid}-{taken[uid]}"
+        if uid in uids.values():
+            raise InvalidRequestError(
+                f"two operators have the uid {uid!r}; it names the state, so give each its own", operator=uid
+            )
+        uids[node] = uid
+    return uids

@@ -1,0 +1,184 @@
+"""How a pump reaches the state worker of its partition: directly, or through the parent, which it may have to start.
+
+The start is free of races: whoever holds the lock looks again, binds the parent's socket itself and hands it over, so
+that requests wait in the socket while the parent still imports.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from varve.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
+from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.messages.task_errors import TRIED_AGAIN
+from varve.spark_integration.transport.home import (
+    PARENT_SOCKET,
+    WorkerHome,
+    connect,
+    exclusive,
+    import_path,
+    listen,
+    worker_name,
+    worker_socket,
+)
+from varve.spark_integration.transport.probe import log_tail
+from varve.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.clock import SystemClock
+from varve.storage.errors import DidNotHappenError
+
+if TYPE_CHECKING:
+    import socket
+    from collections.abc import Callable
+
+    from varve.storage.clock import Clock
+
+_PARENT: Final = "varve.spark_integration.worker.process.parent"
+_SINGLE_THREAD: Final = {
+    # Both start threads at import, which a process that forks must not have. Arrow's default pool is not jemalloc.
+    "OPENBLAS_NUM_THREADS": "1",
+    "JE_ARROW_MALLOC_CONF": "background_thread:false",
+}
+_SECRETS: Final = "PYTHON_WORKER_FACTORY_"
+"""Prefix of what lets a process pose as Spark's Python worker; no business of ours."""
+
+
+@dataclass(frozen=True)
+class WorkerLaunch:
+    """How workers are made."""
+
+    factory: str = "varve.spark_integration.worker.state_worker:StateWorker"
+    """`module:qualified.name` of a `StateWorkerFactory`."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=12, initial_s=0.01, maximum_s=1.0))
+    """For reaching a worker that has just ended, or is just ending."""
+
+
+class WorkerConnector:
+    """Connects to the workers of one home."""
+
+    def __init__(
+        self,
+        home: WorkerHome,
+        launch: WorkerLaunch,
+        jvm: Callable[[int], int] = find_jvm,
+        clock: Clock | None = None,
+    ) -> None:
+        """`jvm` gives, for this process's id, the id of the executor's JVM that the parent shall watch."""
+        self._home = home
+        self._launch = launch
+        self._jvm = jvm
+        self._clock = clock or SystemClock()
+
+    def open(self, opening: Opening) -> tuple[Channel, Ready]:
+        """Bring a request to its worker; gives the conversation after the worker's `Ready`.
+
+        Raises:
+            DidNotHappenError: no worker took the request; nothing was executed.
+            WorkerFailedError: the worker could not begin.
+        """
+        problem: Exception | None = None
+        for pause_s in self._launch.backoff.pauses():
+            self._clock.sleep(pause_s)
+            try:
+                connection = self._connect(opening)
+                if connection is None:
+                    continue
+                channel = Channel(connection)
+                try:
+                    channel.send_message(opening)
+                    return channel, channel.receive_message(Ready)
+                except BaseException:
+                    channel.close()
+                    raise
+            except (PeerLostError, OSError, subprocess.SubprocessError) as error:
+                problem = error  # it ended between connect and Ready: nothing has happened
+        raise DidNotHappenError(
+            f"the state worker cannot be reached ({problem or 'it does not listen'}); {TRIED_AGAIN}. "
+            f"End of its log:\n{log_tail(self._home)}",
+            job=opening.task.batch.operator.job,
+            operator=opening.task.batch.operator.operator,
+            partition=opening.task.partition,
+            batch=opening.task.batch.batch,
+        ) from problem
+
+    def _connect(self, opening: Opening) -> socket.socket | None:
+        operator = opening.task.batch.operator
+        worker = worker_name(operator.job_id, opening.task.partition)
+        connection = connect(self._home, worker_socket(worker))
+        if connection is not None:
+            return connection
+        request = StartWorker(
+            worker=worker,
+            partition=opening.task.partition,
+            factory=self._launch.factory,
+            preload=_preload(operator.storage_url),
+        )
+        self._ask_parent(request)
+        return connect(self._home, worker_socket(worker))
+
+    def _ask_parent(self, request: StartWorker) -> None:
+        channel = Channel(connect(self._home, PARENT_SOCKET) or self._start_parent())
+        try:
+            channel.send_message(request)
+            report = channel.receive_message(ParentReport)
+        finally:
+            channel.close()
+        if report.error is not None:
+            raise OSError(report.error)
+
+    def _start_parent(self) -> socket.socket:
+        """Start the parent unless somebody else has just done so; gives a connection to it. Raises OSError."""
+        try:
+            self._home.create()
+        except FileNotFoundError as error:
+            raise DidNotHappenError(
+                f"{self._home.path.parent} is gone, and with it the executor; {TRIED_AGAIN}"
+            ) from error
+        with exclusive(self._home.lock_path):
+            connection = connect(self._home, PARENT_SOCKET)
+            if connection is not None:
+                return connection
+            jvm = ProcessWatch.of(self._jvm(os.getpid()))
+            server = listen(self._home, PARENT_SOCKET)
+            try:
+                self._spawn(server, jvm)
+                connection = connect(self._home, PARENT_SOCKET)
+            finally:
+                server.close()
+                jvm.close()
+        if connection is None:
+            raise ConnectionRefusedError("the parent of the state workers ended at once")
+        return connection
+
+    def _spawn(self, server: socket.socket, jvm: ProcessWatch) -> None:
+        # -P: the working directory of an executor may hold files named like modules of the standard library.
+        command = [sys.executable, "-P", "-m", _PARENT, "--home", str(self._home.path)]
+        command += ["--listen-fd", str(server.fileno()), "--jvm-pid", str(jvm.pid)]
+        descriptors = [server.fileno()]
+        if jvm.descriptor is not None:
+            command += ["--jvm-fd", str(jvm.descriptor)]
+            descriptors.append(jvm.descriptor)
+        inherited = {k: v for k, v in os.environ.items() if not k.startswith(_SECRETS)}
+        environment = {**_SINGLE_THREAD, **inherited}
+        environment["PYTHONPATH"] = os.pathsep.join(import_path(sys.path))
+        with self._home.log_path.open("ab") as log:
+            # The process forks and ends at once, so nothing of ours is left to be waited for.
+            subprocess.run(  # noqa: S603  our own interpreter and module
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                env=environment,
+                pass_fds=descriptors,
+                start_new_session=True,
+                check=True,
+            )
+
+
+def _preload(storage_url: str) -> tuple[str, ...]:
+    """Modules that reading this storage needs and that take long to import."""
+    return ("s3fs",) if storage_url.startswith(("s3://", "s3a://")) else ()

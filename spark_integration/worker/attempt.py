@@ -1,0 +1,264 @@
+"""One attempt of one (operator, partition) in a batch: rows in, rows and one summary out, then pending (I2, I4)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.segments.segment import SegmentHeader
+from varve.spark_integration.worker.state.snapshot import CheckpointSnapshot
+from varve.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
+from varve.spark_integration.transport.segment_inbox import hand_over, is_near
+from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
+from varve.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
+from varve.spark_integration.messages.worker_figures import AttemptFigures
+from varve.storage.errors import InvalidRequestError
+from varve.storage.fail_point import fail_point
+from varve.storage.format.records import Link, StateSchema, Tile
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.changelog.operator_state.section import StateSection
+    from varve.spark_integration.messages.protocol import TaskRequest, UserError
+    from varve.spark_integration.worker.state_worker import OperatorState
+
+
+FIRED_ROW_BYTES: Final = 64
+"""What a row that a timer yields counts as, where early upload goes by the input that was processed."""
+
+
+class Attempt:
+    """See the module. Used by one thread; `finish` is called at most once, after the last `process`."""
+
+    def __init__(
+        self, owner: OperatorState, task: TaskRequest, runner: OperatorRunner, backend: KeyedStateBackend, how: str
+    ) -> None:
+        self.task = task
+        self.finished = False
+        """The summary was made: from now on the attempt may be confirmed."""
+        self.folded = False
+        """Changelog off: the store already holds the attempt's changes."""
+        self.timings_ms: dict[str, float] = {}
+        self._owner = owner
+        self._runner = runner
+        self._backend = backend
+        self._how = how
+        self._out: list[Any] = []
+        self._has_fired = False
+        """Timers have fired before the rows, for a function that wants it."""
+        self._rows_in = 0
+        self._rows_out = 0
+        self._row_bytes_max: int | None = None
+        self._tile: Tile | None = None
+        self._sections: tuple[StateSection, ...] = ()
+        """The non-keyed state at the batch's end, once it has ended."""
+        self._image: bytes | None = None
+        """The same encoded, if it has changed."""
+        self._parts: SegmentParts | None = self._segment_parts() if task.batch.operator.changelog else None
+
+    @property
+    def error(self) -> UserError | None:
+        """What the user's function raised; the attempt does nothing more then."""
+        return self._runner.error
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Execute the function on a batch of rows; yields answer batches as they fill."""
+        started_s = self._owner.clock.monotonic_s()
+        self._note_input(batch)
+        if batch.num_rows:
+            if self._runner.fires_first and not self._has_fired:
+                self._spent("process", started_s)
+                self._has_fired = True
+                yield from self._fire()
+                started_s = self._owner.clock.monotonic_s()
+            self._out.extend(self._runner.run(batch))
+        self._spent("process", started_s)
+        self._upload_early(batch.nbytes)
+        yield from self._full_answers()
+
+    def _note_input(self, batch: pa.RecordBatch) -> None:
+        self._rows_in += batch.num_rows
+        if batch.num_rows:
+            self._row_bytes_max = max(self._row_bytes_max or 0, -(-batch.nbytes // batch.num_rows))
+
+    def _upload_early(self, input_bytes: int) -> None:
+        """Let a part of the changes leave if there are many; `input_bytes` came since the last call."""
+        if self._parts is not None and self._runner.error is None:
+            started_s = self._owner.clock.monotonic_s()
+            if self._parts.after_input(input_bytes):
+                self._spent("early_upload", started_s)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What due timers yield, the rest of the output, then the summary."""
+        self._runner.end_rows()
+        yield from self._fire()
+        if self.task.batch.input_ends:
+            self._runner.end_input()
+            yield from self._fire()
+        yield from self.flush()
+        self._encode_non_keyed()
+        fail_point("worker.before_summary")
+        summary = self._summary()
+        yield self._runner.summary_batch(encode_summary(summary), self.task.tag)
+
+    def _fire(self) -> Iterator[pa.RecordBatch]:
+        """Fire due timers; yields answer batches as they fill."""
+        started_s = self._owner.clock.monotonic_s()
+        for rows in self._runner.fire_timers():
+            self._out.extend(rows)
+            self._spent("timers", started_s)
+            self._upload_early(len(rows) * FIRED_ROW_BYTES)
+            yield from self._full_answers()
+            started_s = self._owner.clock.monotonic_s()
+        self._spent("timers", started_s)
+
+    def flush(self) -> Iterator[pa.RecordBatch]:
+        """What the function has yielded so far, although it fills no answer batch."""
+        if self._out:
+            rows, self._out = self._out, []
+            yield from self._answer(rows)
+
+    def abort(self) -> None:
+        """The task went away: nothing of this attempt will be confirmed."""
+        if self._parts is not None:
+            self._parts.abandon()
+        self._owner.aborted(self)
+
+    def confirm(self, at: Link) -> None:
+        """The attempt won: its changes become the confirmed state, at version `at`."""
+        if self.folded:
+            self._owner.tile = self._tile
+            self._owner.unconfirmed.clear()
+        else:
+            self._backend.fold(at)
+        self._owner.non_keyed.confirm(self._sections, at)
+
+    def _full_answers(self) -> Iterator[pa.RecordBatch]:
+        while len(self._out) >= ANSWER_ROWS:
+            rows, self._out = self._out[:ANSWER_ROWS], self._out[ANSWER_ROWS:]
+            yield from self._answer(rows)
+
+    def _answer(self, rows: list[Any]) -> Iterator[pa.RecordBatch]:
+        started_s = self._owner.clock.monotonic_s()
+        answer = self._runner.answer(rows, self.task.tag)
+        self._spent("answer", started_s)
+        if answer is not None:
+            self._rows_out += answer.num_rows
+            yield answer
+
+    def _summary(self) -> Summary:
+        owner, batch = self._owner, self.task.batch
+        parts: dict[str, Any] = {}
+        states: tuple[StateSchema, ...] = ()
+        if self._runner.error is not None:
+            parts["error"] = self._runner.error
+            self.abort()
+        else:
+            started_s = owner.clock.monotonic_s()
+            if self._parts is not None:
+                log = self._parts.finish()
+                owner.change_sizes = self._parts.sizes
+                parts.update(mutations=self._parts.mutations, uploaded=log.uploaded, inline=log.inline)
+            else:
+                parts["mutations"] = sum(map(len, self._backend.changes()))
+                parts["files"] = self._snapshot().files
+            states = self._backend.schemas
+            parts |= self._written_image(inline_bytes=len(parts.get("inline", b"")))
+            self.finished = True
+            self._spent("checkpoint", started_s)
+            self._hand_over(parts)
+        return Summary(
+            operator=batch.operator.operator,
+            partition=self.task.partition,
+            low=owner.low,
+            high=owner.high,
+            tag=self.task.tag,
+            slot=batch.slot,
+            figures=self._figures().packed(),
+            note=encode_note(self._note(states)),
+            uploads=owner.uploads.take(),
+            **parts,
+        )
+
+    def _figures(self) -> AttemptFigures:
+        return AttemptFigures(
+            rows_in=self._rows_in,
+            rows_out=self._rows_out,
+            event_time_max_ms=self._runner.event_time_max_ms,
+            row_bytes_max=self._row_bytes_max,
+            state_size=self._owner.state_size,
+            log_read=self._owner.log_read,
+            timings_ms=self.timings_ms,
+        )
+
+    def _note(self, states: tuple[StateSchema, ...]) -> WorkerNote:
+        is_here = is_near(self.task.batch.operator.inbox)
+        return WorkerNote(
+            states=states,
+            restored=self._how,
+            executor=self._owner.executor,
+            home=str(self._owner.home.path) if is_here else "",
+            broadcast_digest=self._runner.broadcast_digest,
+        )
+
+    def _hand_over(self, parts: dict[str, Any]) -> None:
+        """Let the segment go to a driver on this machine without a way through Spark."""
+        segment: bytes = parts.get("inline", b"")
+        started_s = self._owner.clock.monotonic_s()
+        if hand_over(self.task.batch.operator.inbox, self.task.tag, segment):
+            parts |= {"inline": b"", "handed_over_bytes": len(segment)}
+            self._spent("hand_over", started_s)
+
+    def _encode_non_keyed(self) -> None:
+        """Let the function bring its state up to date, and encode what is not keyed; too much is the user's error."""
+        started_s = self._owner.clock.monotonic_s()
+        self._runner.snapshot(self.task.batch.slot, self.task.batch.time_ms)
+        if self._runner.error is None:
+            self._sections = self._runner.operator_states.sections()
+            try:
+                self._image = self._owner.non_keyed.encoded(self._sections)
+            except InvalidRequestError as error:
+                self._runner.fail(error, None)
+        self._spent("checkpoint", started_s)
+
+    def _written_image(self, inline_bytes: int) -> dict[str, Any]:
+        """The image for the summary, which has `inline_bytes` already; nothing if the state did not change."""
+        if self._image is None:
+            return {}
+        if inline_bytes + len(self._image) <= self.task.batch.operator.inline_bytes_max:
+            return {"image": self._image}
+        return {"image_uploaded": self._owner.non_keyed.upload(self._image, self.task, self._owner.uploader)}
+
+    def _segment_parts(self) -> SegmentParts:
+        """Where the attempt's changes go."""
+        owner, batch = self._owner, self.task.batch
+        header = SegmentHeader(
+            job_id=batch.operator.job_id,
+            operator=batch.operator.operator,
+            partition=self.task.partition,
+            low=owner.low,
+            high=owner.high,
+            seq=batch.slot,
+            tag=self.task.tag,
+            key_type=batch.operator.key_type,
+        )
+        limits = SegmentLimits(batch.operator.preemptive_persist_threshold_bytes, batch.operator.inline_bytes_max)
+        return SegmentParts(header, self._backend, limits, owner.change_sizes, owner.uploader)
+
+    def _snapshot(self) -> Tile:
+        """Changelog off: fold first, then write and upload the whole state (design 9)."""
+        batch = self.task.batch
+        self.folded = True
+        owner, at = self._owner, Link(batch.slot, batch.commit_token)
+        owner.unconfirmed.set()
+        self._backend.fold(at)
+        snapshot = CheckpointSnapshot(owner.uploader, owner.checksums)
+        files = snapshot.write(self._backend.store, owner.directory, self.task, owner.tile)
+        self._tile = Tile(operator=batch.operator.operator, low=owner.low, high=owner.high, at=at, files=files)
+        return self._tile
+
+    def _spent(self, what: str, started_s: float) -> None:
+        self.timings_ms[what] = self.timings_ms.get(what, 0.0) + (self._owner.clock.monotonic_s() - started_s) * 1000

@@ -1,0 +1,197 @@
+"""One request from its opening to the end of the answer, on the worker's main thread.
+
+Whatever the state worker raises travels to the pump, whose task fails with it. What a state worker raises where it
+must not (while it drops an attempt, or works ahead) leaves its state in doubt: then the process ends, and the next
+request forks a fresh one (I9).
+"""
+
+from __future__ import annotations
+
+import importlib
+import io
+import logging
+import pickle
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.spark_integration.processes import end_if_forked
+from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.messages.user_errors import message_of, traceback_of
+from varve.spark_integration.transport.wire import FunctionPackage, PeerLostError, PumpEnvironment, WorkerFailure
+from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from varve.spark_integration.messages.protocol import TaskRequest
+    from varve.spark_integration.transport.home import WorkerHome
+    from varve.spark_integration.worker.process.lobby import Visit
+    from varve.spark_integration.worker.process.session import Execution, StateWorker, StateWorkerFactory
+    from varve.spark_integration.transport.wire import BroadcastValue, Channel, Confirmation
+
+_log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the process was forked for."""
+
+    partition: int
+    home: WorkerHome
+    factory: str
+
+
+class Conversation:
+    """Drives the state worker of this process."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._worker: StateWorker | None = None
+
+    def hold(self, visit: Visit) -> bool:
+        """Serve one request; whether the whole answer was sent. Raises only if the process must not go on."""
+        task = visit.opening.task
+        try:
+            execution = self._begin(visit.channel, visit.opening.environment, task)
+        except PeerLostError:
+            _log.info("the pump of task attempt %d left before it was served", task.task_attempt)
+            return False
+        except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
+            self._report(visit.channel, error, task)
+            return False
+        return self._execute(visit, execution)
+
+    def idle(self) -> None:
+        """Let the state worker work ahead. Raises only if the process must not go on."""
+        if self._worker is not None:
+            self._worker.idle()
+
+    def confirm(self, confirmation: Confirmation) -> None:
+        """Let the state worker know what has won. Raises only if the process must not go on."""
+        if self._worker is not None:
+            self._worker.confirm(confirmation.base, confirmation.winners)
+
+    def close(self) -> None:
+        """Close the state worker."""
+        if self._worker is not None:
+            self._worker.close()
+
+    def _begin(self, channel: Channel, environment: PumpEnvironment, task: TaskRequest) -> Execution:
+        adopt_environment(environment)
+        worker = self._ensure_worker()
+        operator = task.batch.operator
+        needed = not worker.has_function(operator.operator, operator.function_hash)
+        channel.send_message(Ready(needs_function=needed))
+        package = channel.receive_message(FunctionPackage) if needed else None
+        if package is not None:
+            load_broadcasts(package.broadcasts)
+
+        def function() -> bytes:
+            if package is None:
+                raise InvariantError("the state worker asked for a function that it said it has")
+            return package.function
+
+        return worker.begin(task, function)
+
+    def _ensure_worker(self) -> StateWorker:
+        if self._worker is None:
+            factory: StateWorkerFactory = _load(self._settings.factory)
+            self._worker = factory(self._settings.partition, self._settings.home)
+        return self._worker
+
+    def _execute(self, visit: Visit, execution: Execution) -> bool:
+        """Stream the input through the execution; True if the whole answer was sent."""
+        channel, task = visit.channel, visit.opening.task
+        visit.in_user_code = True
+        try:
+            for batch in _input(visit):
+                for answer in execution.process(batch):
+                    channel.send_batch(answer)
+            for answer in execution.finish():
+                channel.send_batch(answer)
+            channel.send_end()
+        except PeerLostError:
+            visit.in_user_code = False
+            _log.info("task attempt %d of slot %d is dropped: its pump has gone", task.task_attempt, task.batch.slot)
+            execution.abort()
+            return False
+        except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
+            end_if_forked()
+            visit.in_user_code = False
+            execution.abort()
+            self._report(channel, error, task)
+            return False
+        visit.in_user_code = False
+        return True
+
+    def _report(self, channel: Channel, error: BaseException, task: TaskRequest) -> None:
+        _log.error("task attempt %d of slot %d failed", task.task_attempt, task.batch.slot, exc_info=error)
+        with suppress(PeerLostError):  # maybe nobody is there to hear it
+            channel.send_failure(describe_failure(error))
+
+
+def _input(visit: Visit) -> Iterator[pa.RecordBatch]:
+    for batch in visit.channel.receive_batches():
+        if visit.superseded_s is not None:  # what had arrived before the cut could still be read
+            raise PeerLostError("a newer attempt has taken its place")
+        yield batch
+
+
+def describe_failure(error: BaseException) -> WorkerFailure:
+    """An error in a form that travels; a `VarveError` travels as itself if it can."""
+    pickled: bytes | None = None
+    if isinstance(error, VarveError):
+        try:
+            pickled = pickle.dumps(error)
+            pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the pump
+        except Exception:  # noqa: BLE001  then its text must do
+            pickled = None
+    return WorkerFailure(
+        exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
+        message=message_of(error),
+        traceback=traceback_of(error),
+        pickled=pickled,
+    )
+
+
+def adopt_environment(environment: PumpEnvironment) -> None:
+    """Let user code import, and find SparkFiles, as in the Python worker that the pump runs in."""
+    path = [*environment.sys_path, *(p for p in sys.path if p not in environment.sys_path)]
+    if path != sys.path:
+        sys.path[:] = path
+        importlib.invalidate_caches()
+    from pyspark.core.files import SparkFiles
+
+    SparkFiles._root_directory = environment.files_directory  # noqa: SLF001  as PySpark's own worker does
+    SparkFiles._is_running_on_worker = True  # noqa: SLF001
+
+
+def load_broadcasts(broadcasts: tuple[BroadcastValue, ...]) -> None:
+    """Make the function's broadcast variables known to PySpark in this process.
+
+    Their values are read now: the files belong to the executor's JVM, which deletes them when it likes.
+    """
+    from pyspark.core import broadcast as spark_broadcast
+
+    for value in broadcasts:
+        if value.path is not None:
+            loaded: Any = spark_broadcast.Broadcast(path=value.path)
+        else:
+            loaded = spark_broadcast.Broadcast(sock_file=io.BytesIO(value.pickled or b""))  # type: ignore[arg-type]
+        _ = loaded.value
+        spark_broadcast._broadcastRegistry[value.broadcast_id] = loaded  # noqa: SLF001  as PySpark's own worker does
+
+
+def _load(factory: str) -> Any:
+    module, _, name = factory.partition(":")
+    target: Any = importlib.import_module(module)
+    try:
+        for part in name.split("."):
+            target = getattr(target, part)
+    except AttributeError as error:
+        raise InvalidRequestError(f"{factory!r} names no state worker factory; write module:qualified.name") from error
+    return target

@@ -1,0 +1,380 @@
+"""Runs a user's keyed function over Arrow batches, row at a time, against keyed state.
+
+A user error ends the execution but not the task: it is kept and travels in the summary (design 4), so that Spark does
+not retry what would fail again.
+"""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+import pyarrow as pa
+from pyspark import cloudpickle
+
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
+from varve.changelog.types.factory import parse_type_string
+from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varve.spark_integration.plan.element_operator import ElementOperator, OperatorElements
+from varve.spark_integration.elements.event_times import event_times_ms
+from varve.spark_integration.processes import end_if_forked
+from varve.spark_integration.plan.chain import ChainPlace, StepError
+from varve.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
+from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
+from varve.spark_integration.elements.key_group_order import in_key_group_order
+from varve.spark_integration.functions.output_tag import untagged
+from varve.spark_integration.messages.protocol import (
+    EVENT_TIME_COLUMN,
+    KEY_GROUP_COLUMN,
+    PARTITION_COLUMN,
+    OperatorRequest,
+    UserError,
+    answer_schema,
+    row_tag,
+)
+from varve.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
+from varve.spark_integration.functions.timers import KeyedTimerService
+from varve.spark_integration.messages.user_errors import message_of, traceback_of, user_code_raises
+from varve.spark_integration.operators.windows.operator import WindowOperator
+from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.changelog.types.contract import TypeInformation
+
+ANSWER_ROWS: Final = 10_000
+"""Rows per answer batch."""
+INTERNAL_COLUMNS: Final = frozenset({KEY_GROUP_COLUMN, PARTITION_COLUMN, INITIAL_COLUMN, EVENT_TIME_COLUMN})
+"""What lies beside the columns of the user's rows."""
+
+
+class KeyReader:
+    """Reads the key of every row in its stored form."""
+
+    def __init__(self, request: OperatorRequest, schema: pa.Schema) -> None:
+        self._key_type: TypeInformation = parse_type_string(request.key_type)
+        self._indices = [schema.get_field_index(name) for name in request.key_columns]
+        self._arrow_type = self._key_type.arrow_type
+        self._names = request.key_columns
+
+    def keys(self, batch: pa.RecordBatch) -> list[Any]:
+        """The stored form of each row's key; None is a key like any other."""
+        return self._key_type.from_arrow(self.column(batch))
+
+    def column(self, batch: pa.RecordBatch) -> pa.Array[Any]:
+        """Each row's key as the key type's Arrow type."""
+        if len(self._indices) == 1:
+            column = batch.column(self._indices[0])
+        else:
+            fields = [self._arrow_type.field(i) for i in range(self._arrow_type.num_fields)]
+            columns = [batch.column(i).cast(f.type) for i, f in zip(self._indices, fields, strict=True)]
+            column = pa.StructArray.from_arrays(columns, fields=fields)
+        return column if column.type == self._arrow_type else column.cast(self._arrow_type)
+
+
+class OperatorRunner:
+    """One instance of a user's function on one partition, with its state and its context objects.
+
+    Args:
+        request: The operator.
+        partition: Its partition.
+        function: Pickled.
+        backend: The partition's keyed state.
+        operator_states: The instance's non-keyed state.
+        restored_checkpoint: Seq of the commit that both are of; None if there is none.
+    """
+
+    METHOD: ClassVar = "process_element"
+    """The function's method that gets the input."""
+    CONTEXT: ClassVar[type[KeyedProcessContext]] = KeyedProcessContext
+    """What this method gets beside it."""
+    ON_TIMER_CONTEXT: ClassVar[type[KeyedOnTimerContext]] = KeyedOnTimerContext
+
+    def __init__(
+        self,
+        request: OperatorRequest,
+        partition: int,
+        function: bytes,
+        backend: KeyedStateBackend,
+        operator_states: OperatorStateBackend | None = None,
+        restored_checkpoint: int | None = None,
+    ) -> None:
+        """Unpickle the function and open it; what it raises is kept, see `error`."""
+        self._request = request
+        self.operator_states = operator_states or OperatorStateBackend(request.operator)
+        """The instance's non-keyed state."""
+        self._checkpoint = FunctionCheckpoint(self.operator_states, request, partition, restored_checkpoint)
+        self.error: UserError | None = None
+        self.event_time_max_ms: int | None = None
+        """Largest event time of the batch so far."""
+        self._backend = backend
+        self._output_schema = pa.ipc.read_schema(pa.py_buffer(request.output_schema))
+        self.answer_schema = answer_schema(self._output_schema)
+        self._writer: RowWriter | OperatorElements = RowWriter(self._output_schema, request.operator)
+        self._elements: OperatorElements | None = None
+        self._input_schema: pa.Schema | None = None
+        self._watermark_ms: int | None = None
+        self._timers = KeyedTimerService(backend)
+        self._firing = TimerFiring(backend, self._timers, request.operator, self.ON_TIMER_CONTEXT(self._timers))
+        self._context = self.CONTEXT(self._timers)
+        backend.row = self._context
+        self._function: Any = None
+        self._grouped: GroupedBatch | None = None
+        self._process: Callable[[Any, Any], Any] | None = None
+        self._runtime_context = OperatorRuntimeContext(
+            backend,
+            request.task_name,
+            partition,
+            request.parallelism,
+            request.max_parallelism,
+            job_parameters=request.job_parameters,
+            operator_states=self.operator_states,
+        )
+        try:
+            self._function = loaded = self._loaded(function, partition)
+            self._timers.open(getattr(loaded, "timer_namespaces", None))
+            if isinstance(loaded, GroupedFunction):
+                self._grouped = GroupedBatch(loaded, backend)
+            if isinstance(loaded, WindowOperator) and request.follows:
+                loaded.tells_late_of = request.operator
+            self._checkpoint.initialize(loaded, self._runtime_context)
+            self._function.open(self._runtime_context)
+            self._process = getattr(self._function, self.METHOD)
+        except StepError as failed:
+            self.fail(failed.cause, None, failed.where)
+        except user_code_raises() as error:
+            self.fail(error, None)
+
+    def _loaded(self, function: bytes, partition: int) -> Any:
+        """The function itself, out of the step chain that it may come with."""
+        loaded = cloudpickle.loads(function)
+        if not isinstance(loaded, ElementOperator):
+            return loaded
+        request = self._request
+        place = ChainPlace(partition, request.parallelism, request.max_parallelism, request.job_parameters)
+        self._elements = self._writer = OperatorElements(loaded, request.operator, place)
+        return self._elements.function
+
+    @property
+    def fires_first(self) -> bool:
+        """Whether due timers come before the rows of a batch, too."""
+        return getattr(self._function, "fires_first", False)
+
+    @property
+    def broadcast_digest(self) -> str:
+        """Hash of the broadcast rows of the batch; empty if there are none."""
+        return ""
+
+    def start(self, time_ms: int, watermark_ms: int | None, late_watermark_ms: int | None = None) -> None:
+        """A new batch begins.
+
+        What another operator has yielded at the watermark of the batch is not late for this one: so the watermark comes
+        after the rows (`end_rows`), and until then it is the one of the batch before. Spark's functions tell the two
+        apart by themselves.
+
+        Args:
+            time_ms: Time of the batch.
+            watermark_ms: Its watermark.
+            late_watermark_ms: That of the batch before.
+        """
+        self.event_time_max_ms = None
+        self._watermark_ms = watermark_ms
+        self._move_to(time_ms, late_watermark_ms if self._request.follows else watermark_ms)
+        if self._grouped is not None:
+            self._grouped.begin(time_ms, watermark_ms, late_watermark_ms)
+
+    def end_rows(self) -> None:
+        """All rows of the batch have come: now its watermark has, for an operator behind another one, too."""
+        if self._request.follows:
+            self._move_to(self._timers.current_processing_time(), self._watermark_ms)
+
+    def end_input(self) -> None:
+        """No element comes any more: the watermark passes all times."""
+        self._move_to(self._timers.current_processing_time(), TIME_MAX_MS)
+
+    def _move_to(self, time_ms: int, watermark_ms: int | None) -> None:
+        self._context.begin_batch(time_ms, watermark_ms)
+        self._timers.begin_batch(time_ms, watermark_ms)
+
+    def run(self, batch: pa.RecordBatch) -> list[Any]:
+        """Execute the function for every row, by key group; the rows it yields, in order. After an error: nothing."""
+        if self.error is not None or self._process is None:
+            return []
+        if self._input_schema is None or not self._input_schema.equals(batch.schema):
+            self._prepare_input(batch.schema)
+        if self._grouped is None and self._request.parallelism > 1:
+            batch = in_key_group_order(batch, self._key_group_index)
+        keys = self._key_reader.keys(batch)
+        key_groups: Any = batch.column(self._key_group_index).to_pylist()
+        timestamps = self._timestamps(batch)
+        self._backend.records += batch.num_rows
+        if self._grouped is not None:
+            try:
+                late = self._grouped.is_late(timestamps or ())
+                self._grouped.add(batch, key_groups, keys, late, self._columns)
+            except Exception as error:  # noqa: BLE001  a column that the function's form cannot take
+                self.fail(error, None)
+            return []
+        rows = self._row_reader.rows(batch)
+        self._backend.prefetch(key_groups, keys)
+        out: list[Any] = []
+        self._loop(zip(key_groups, keys, rows, strict=True), timestamps, out)
+        return out
+
+    def _loop(self, items: Iterator[tuple[int, Any, Any]], timestamps: list[int | None] | None, out: list[Any]) -> None:
+        process, context, extend = self._process, self._context, out.extend
+        if process is None:
+            raise InvariantError("the function was not opened", operator=self._request.operator)
+        set_current_key = self._backend.set_current_key
+        thaw = self._thaw_key
+        key: Any = None
+        stamps = iter(timestamps) if timestamps is not None else None
+        try:
+            for key_group, key, row in items:
+                set_current_key(key_group, key)
+                context.key = key if thaw is None else thaw(key)
+                if stamps is not None:
+                    context.element_timestamp = next(stamps)
+                result = process(row, context)
+                if result is not None:
+                    extend(result)
+        except user_code_raises() as error:
+            self.fail(error, self._named(key))
+
+    def _named(self, key: Any) -> Any:
+        """A key as an error names it: as the function got it, or in its stored form where it cannot be read."""
+        try:
+            return key if self._thaw_key is None else self._thaw_key(key)
+        except InvalidRequestError:
+            return key
+
+    def fire_timers(self) -> Iterator[list[Any]]:
+        """After the last row: groups of rows and every due timer; the rows that the function yields, in pieces."""
+        if self.error is not None:
+            return
+        self._context.element_timestamp = None  # event time is now the watermark, to which these timers were due
+        if self._grouped is not None:
+            yield from self._grouped.finish(self.fail)
+        elif self._function is not None:
+            yield from self._firing.fire(self._function.on_timer, self.fail)
+
+    def snapshot(self, checkpoint_id: int, time_ms: int) -> None:
+        """The batch ends: let a `CheckpointedFunction` bring its state up to date.
+
+        Args:
+            checkpoint_id: Seq of the commit that the batch will have.
+            time_ms: Time of the batch.
+        """
+        if self.error is not None:
+            return
+        self._backend.unset_current_key()
+        try:
+            self._checkpoint.snapshot(checkpoint_id, time_ms)
+        except user_code_raises() as error:
+            self.fail(error, None, "in snapshot_state")
+
+    def _prepare_input(self, schema: pa.Schema) -> None:
+        self._input_schema = schema
+        self._key_reader = KeyReader(self._request, schema)
+        key_type = parse_type_string(self._request.key_type)
+        self._thaw_key = None if key_type.immutable else partial(_thaw_key, key_type)
+        self._columns = [n for n in schema.names if n not in INTERNAL_COLUMNS]
+        self._row_reader = self._elements.reader(schema) if self._elements else RowReader(schema, self._columns)
+        self._key_group_index = schema.get_field_index(KEY_GROUP_COLUMN)
+
+    def _timestamps(self, batch: pa.RecordBatch) -> list[int | None] | None:
+        """Event time of each row, milliseconds; None if the stream has no timestamp column."""
+        column = self._event_times(batch)
+        if column is None:
+            return None
+        times: Any = column.to_pylist()
+        self.event_time_max_ms = _latest(self.event_time_max_ms, times)
+        return times
+
+    def _event_times(self, batch: pa.RecordBatch) -> pa.Array[Any] | None:
+        name = self._request.timestamp_column
+        if name is None:
+            return None
+        return event_times_ms(batch.column(batch.schema.get_field_index(name)))
+
+    def answer(self, rows: list[Any], tag: str) -> pa.RecordBatch | None:
+        """Output rows, after the functions that follow the operator, as an answer batch.
+
+        None if they do not fit the declared schema or a function raised; `error` is set then.
+        """
+        try:
+            try:
+                columns = self._writer.columns(rows)
+            except InvalidRequestError:
+                kept = untagged(rows)
+                if len(kept) == len(rows):
+                    raise
+                columns = self._writer.columns(kept)  # for side outputs that nobody reads
+        except InvalidRequestError as error:
+            self.fail(error, None)
+            return None
+        except StepError as failed:
+            self.fail(failed.cause, None, failed.where)
+            return None
+        count = len(columns[0])
+        tags = pa.repeat(pa.scalar(row_tag(tag), pa.int64()), count)
+        return pa.RecordBatch.from_arrays([*columns, tags, pa.nulls(count, pa.binary())], schema=self.answer_schema)
+
+    def summary_batch(self, summary: bytes, tag: str) -> pa.RecordBatch:
+        """The one summary row of the attempt."""
+        columns = [pa.nulls(1, field.type) for field in self._output_schema]
+        row = [pa.array([row_tag(tag)], pa.int64()), pa.array([summary], pa.binary())]
+        return pa.RecordBatch.from_arrays([*columns, *row], schema=self.answer_schema)
+
+    def fail(self, error: BaseException, key: Any, where: str = "") -> None:
+        """Keep the first error of the attempt."""
+        if self.error is None:
+            self.error = user_error(error, None if key is None else repr(key)[:200], where)
+
+    def close(self) -> None:
+        """Close the functions; they are not used afterwards. What `close` raises is only logged by the caller."""
+        try:
+            if self._function is not None:
+                self._function.close()
+        finally:
+            if self._elements is not None:
+                self._elements.close()
+
+
+def _thaw_key(key_type: TypeInformation, key: Any) -> Any:
+    """The key of a row. That one cannot be read says nothing of state: it has just been made of what the user gave."""
+    try:
+        return None if key is None else key_type.thaw(key)
+    except CorruptDataError as error:
+        raise InvalidRequestError(
+            f"the key {key!r} of a row cannot be read ({error.message}): let the key function return something else, "
+            "or pass key_type to key_by"
+        ) from error
+
+
+def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:
+    """An exception of user code in a form that travels."""
+    end_if_forked()
+    try:
+        pickled: bytes | None = cloudpickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver
+    except Exception:  # noqa: BLE001  anything may happen while pickling what user code raised
+        pickled = None
+    return UserError(
+        exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
+        message=message_of(error),
+        traceback=traceback_of(error),
+        key=key,
+        pickled=pickled,
+        where=where,
+    )
+
+
+def _latest(known: int | None, times: list[int | None]) -> int | None:
+    """The largest of them; None if there is none."""
+    return max((t for t in (known, *times) if t is not None), default=None)

@@ -1,0 +1,186 @@
+"""Brings a state worker's store to the base of a request: go on, catch up from the log, or restore (design 5).
+
+With local recovery on, the state of any backend has a copy on the host that outlives the process (`LocalPlace`), a
+RocksDB directory. For the RocksDB backend it is the working store itself; others are filled from it when they begin.
+
+Invariants: I5 (tile, then the newer segments of the line), I9 (local files are used only if their version is a commit
+of the line; otherwise they are thrown away), I4 (nor are they used if an attempt left them that was not confirmed).
+"""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from varve.changelog.restore.copies import caught_up, newest_copy
+from varve.changelog.restore.restore import RestoreTarget
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varve.spark_integration.messages.worker_figures import NOTHING_READ, LogRead
+from varve.changelog.chain.reader import ChainReader
+from varve.storage.format.records import ORIGIN, Tile
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.spark_integration.worker.state.local_place import LocalPlace
+    from varve.spark_integration.messages.protocol import OperatorRequest
+    from varve.spark_integration.worker.state.stores import WorkingStores
+    from varve.changelog.chain.view import LineView
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.format.records import ImageRef, Link
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """A store at the base."""
+
+    store: WorkingStore
+    how: str
+    """current, caught-up or restored."""
+    tile: Tile | None
+    """Changelog off: the tile of the base, whose files the next checkpoint may name again."""
+    log_read: LogRead = NOTHING_READ
+
+
+class BaseRestorer:
+    """Restores one operator's key groups `[low, high)` on this executor."""
+
+    def __init__(
+        self,
+        request: OperatorRequest,
+        low: int,
+        high: int,
+        store: ObjectStore,
+        directory: Path,
+        stores: WorkingStores,
+        *,
+        local: LocalPlace | None = None,
+    ) -> None:
+        """`local` is where the state outlives the process; None: it is in `directory` and goes with the executor."""
+        self._request = request
+        self._stores = stores
+        self._local = local
+        self._reader = ChainReader(store, request.job_id)
+        self._directory = directory
+        self._low, self._high = low, high
+
+    def follow(self, request: OperatorRequest) -> None:
+        """What a later request says holds from now on: its limits. What the state was made for is the same."""
+        self._request = request
+
+    def reach(self, base: Link, store: WorkingStore | None) -> Reached:
+        """A store whose version is `base`: the given one, brought forward, or a new one.
+
+        Raises:
+            VarveError: the base cannot be read; the given store must not be used any more.
+        """
+        view = self._reader.load_line(base, self._request.max_parallelism).view
+        tile = self._own_tile(view)
+        found = self._open_local(view) if store is None else None
+        try:
+            how, reached, log_read = self._brought(view, store or found)
+        except BaseException:
+            if found is not None:
+                found.close()
+            raise
+        if isinstance(reached, RocksDBStore) and self._request.backend != "rocksdb":
+            shutil.rmtree(self._directory, ignore_errors=True)
+            reached = self._stores.filled(self._request, self._target(), reached, self._directory)
+        return Reached(reached, how, tile, log_read)
+
+    def _brought(self, view: LineView, store: WorkingStore | None) -> tuple[str, WorkingStore, LogRead]:
+        """How the view's commit was reached, the store, and the log that was read for it."""
+        if store is not None:
+            if store.version == view.base:
+                return "current", store, NOTHING_READ
+            log_read = self._log_after(view, store.version.seq)
+            if self._caught_up(store, view):
+                return "caught-up", store, log_read
+            store.close()
+        return "restored", self._restored(view), self._log_after(view, 0)
+
+    @property
+    def directory(self) -> Path:
+        """Of the working store, where it has one."""
+        return self._local.directory if self._local is not None and self._uses_copy() else self._directory
+
+    @property
+    def unconfirmed(self) -> UnconfirmedMark:
+        """Whether the working store's directory holds what did not win for certain."""
+        return UnconfirmedMark(self.directory)
+
+    def images(self, base: Link) -> tuple[ImageRef, ...]:
+        """The non-keyed state of all partitions of the operator at `base`. Raises as `reach`."""
+        view = self._reader.load_line(base, self._request.max_parallelism).view
+        return view.images_for(self._request.operator)
+
+    def discard_local(self) -> None:
+        """Delete the local files; their store must be closed."""
+        if self._local is not None:
+            self._local.discard()
+        shutil.rmtree(self._directory, ignore_errors=True)
+        if not self._directory.exists():
+            UnconfirmedMark(self._directory).clear()
+
+    def keep_up(self, store: WorkingStore | None) -> None:
+        """Keep the local copy up while nobody waits."""
+        if self._local is not None:
+            self._local.keep_up(store)
+
+    def close(self) -> None:
+        """Give the local copy up; its store must be closed."""
+        if self._local is not None:
+            self._local.close()
+
+    def _uses_copy(self) -> bool:
+        return self._request.backend == "rocksdb"
+
+    def _open_local(self, view: LineView) -> WorkingStore | None:
+        """The newest state of the line that is on this host and that nobody uses; None if there is none."""
+        if self._local is None:
+            return self._stores.open_local(self._request, self._target(), self._directory)
+        candidates = self._local.candidates()
+        try:
+            found = newest_copy(
+                candidates, view, lambda directory: self._stores.open_copy(self._request, self._target(), directory)
+            )
+        except BaseException:
+            self._local.close()
+            for copy in candidates:
+                copy.release()
+            raise
+        self._local.keep(found.copy, candidates)
+        return found.store
+
+    def _caught_up(self, store: WorkingStore, view: LineView) -> bool:
+        return caught_up(view, self._target(), self._reader, store, self._request.downloads)
+
+    def _restored(self, view: LineView) -> WorkingStore:
+        given = self._request, self._target(), view, self._reader
+        if self._local is None:
+            return self._stores.restore(*given, self._directory)
+        if view.base == ORIGIN and not self._uses_copy():
+            self._local.occupy()
+            return self._stores.restore(*given, self._directory)
+        return self._stores.restore_copy(*given, self._local.directory, reuse=self._local.reusable())
+
+    def _log_after(self, view: LineView, seq: int) -> LogRead:
+        """The log of the own key groups that is newer than their tiles and than `seq`."""
+        replayed = view.segments_for(self._request.operator, self._low, self._high)
+        sizes = [one.ref.data.length for one in replayed if one.ref.seq_last > seq]
+        return LogRead(len(sizes), sum(sizes))
+
+    def _target(self) -> RestoreTarget:
+        return RestoreTarget(
+            operator=self._request.operator, key_type=self._request.key_type, low=self._low, high=self._high
+        )
+
+    def _own_tile(self, view: LineView) -> Tile | None:
+        if self._request.changelog:
+            return None
+        tiles = view.tiles_for(self._request.operator, self._low, self._high)
+        own = [t for t in tiles if (t.low, t.high) == (self._low, self._high) and t.files]
+        return own[0] if own else None

@@ -1,0 +1,120 @@
+"""Is this storage good enough for a job? Proved on the storage itself, before anything depends on it.
+
+Some S3 clones answer a conditional write with success and overwrite, or look first and write then: two drivers would
+both own the chain (I6).
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final
+
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.transfer.claim import claim
+from varve.storage.errors import (
+    CorruptDataError,
+    DidNotHappenError,
+    InvalidRequestError,
+    MissingObjectError,
+    RetryableError,
+    VarveError,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from varve.storage.clock import Clock, TokenSource
+    from varve.storage.object_stores.contract import ObjectStore
+
+PREFLIGHT: Final = "preflight/"
+"""Where the check writes, under the store's root; what a killed check leaves there may be deleted at any time."""
+_BACKOFF: Final = Backoff(attempts=3, initial_s=0.1, maximum_s=1.0)
+"""Of each claim: somebody waits for the answer."""
+_RACERS: Final = 4
+"""Threads that try to create one object at the same time."""
+
+
+def check_store(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
+    """Write, read, list and delete small objects; try to create one twice, and another from several threads at once.
+
+    Raises:
+        InvalidRequestError: The storage cannot carry a job: it overwrites in put-if-absent, does not list or delete
+            what was written, cannot be written, or refuses credentials, bucket, clock or permission. The message says
+            which.
+        DidNotHappenError: The storage does not answer, or has no room; nothing but the check's own objects was touched.
+    """
+    try:
+        _check(store, tokens, clock)
+    except RetryableError as error:
+        raise DidNotHappenError(
+            f"{store.url} did not answer the check before the start as it should, and nothing was started; correct the "
+            f"location and its endpoint_url, or start again when the storage answers ({error.message})"
+        ) from error
+
+
+def _check(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
+    first, second = tokens.token(), tokens.token()
+    name, raced = PREFLIGHT + first, PREFLIGHT + second
+    store.list(name)  # a storage that hangs is found by one call's timeouts, not by those of a claim
+    try:
+        _check_exclusive(store, name, first, second, clock)
+        _check_read(store, name, first)
+        _check_list(store, name)
+        _check_race(store, raced, [tokens.token() for _ in range(_RACERS)], clock)
+    except VarveError:
+        with suppress(VarveError):
+            store.delete([name, raced])
+        raise
+    _check_delete(store, [name, raced])
+
+
+def _refused(store: ObjectStore, what: str) -> InvalidRequestError:
+    return InvalidRequestError(f"{store.url} {what}; a job's state would not be safe there, choose another storage")
+
+
+def _check_exclusive(store: ObjectStore, name: str, first: str, second: str, clock: Clock) -> None:
+    if not claim(store, name, first.encode(), first, clock, _BACKOFF).won:
+        raise _refused(store, "says that a new random name exists already")
+    outcome = claim(store, name, second.encode(), second, clock, _BACKOFF)
+    if outcome.won:
+        raise _refused(store, "overwrites an existing object although told not to (If-None-Match is ignored)")
+    if outcome.body != first.encode():
+        raise _refused(store, f"returned {outcome.body!r} for an object that was written as {first!r}")
+
+
+def _check_read(store: ObjectStore, name: str, body: str) -> None:
+    try:
+        data = store.get_range(name, 8, 16)
+    except CorruptDataError as error:  # too few bytes, or no object any more
+        raise _refused(store, f"does not return a range of what was just written ({error.message})") from error
+    if data != body.encode()[8:24]:
+        raise _refused(store, "returned wrong bytes for a range")
+
+
+def _check_list(store: ObjectStore, name: str) -> None:
+    found = [meta.name for meta in store.list(name)]
+    if found != [name]:
+        raise _refused(store, f"does not list what was just written (listed {found}, not {[name]})")
+
+
+def _check_race(store: ObjectStore, name: str, tokens: Sequence[str], clock: Clock) -> None:
+    """Only finds what is not atomic if it is slow enough; what is atomic always passes."""
+
+    def wins(token: str) -> bool:
+        return claim(store, name, token.encode(), token, clock, _BACKOFF).won
+
+    with ThreadPoolExecutor(len(tokens), "varve-preflight") as racers:
+        winners = sum(racers.map(wins, tokens))
+    if winners != 1:
+        raise _refused(store, f"let {winners} of {len(tokens)} threads create the same object (it is not atomic)")
+
+
+def _check_delete(store: ObjectStore, names: Sequence[str]) -> None:
+    store.delete(names)
+    for name in names:
+        with suppress(MissingObjectError):
+            store.get(name)
+            raise _refused(store, "still returns an object that was deleted")
+        if store.list(name):
+            raise _refused(store, "still lists an object that was deleted")

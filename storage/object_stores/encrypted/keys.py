@@ -1,0 +1,222 @@
+"""The keys that objects are encrypted with, and where a process has them from: its environment, or a user's provider.
+
+No key is ever stored, shipped to another process or shown: each process asks its own provider, once for each key.
+What is stored is a key's id, and a check value that tells whether a key is the right one.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
+
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError, VarveError
+from varve.storage.named_objects import call_named
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+KEY_BYTES: Final = 32
+"""AES-256."""
+KEY_ID_BYTES_MAX: Final = 64
+CHECK_BYTES: Final = 8
+KEY_VARIABLE: Final = "VARVE_ENCRYPTION_KEY"
+KEY_FILE_VARIABLE: Final = "VARVE_ENCRYPTION_KEY_FILE"
+PROVIDER_VARIABLE: Final = "VARVE_ENCRYPTION_KEY_PROVIDER"
+ENVIRONMENT: Final = "environment"
+"""The provider that reads the variables."""
+_ID: Final = re.compile(r"[!-~]{1,64}")
+_HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
+
+
+@dataclass(frozen=True)
+class EncryptionKey:
+    """A secret key of 32 bytes and the name that is stored with what it encrypts."""
+
+    key_id: str
+    """1 to 64 visible ASCII characters; not secret."""
+    secret: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        """Raises `InvalidRequestError`; no message shows the secret."""
+        if not _ID.fullmatch(self.key_id):
+            raise InvalidRequestError(f"{self.key_id!r} is no id of a key; use 1 to 64 visible ASCII characters")
+        if len(self.secret) != KEY_BYTES:
+            raise InvalidRequestError(
+                f"the encryption key {self.key_id!r} has {len(self.secret)} bytes; it must have {KEY_BYTES}"
+            )
+
+    @property
+    def check(self) -> bytes:
+        """Bytes that only this secret gives, and that do not give it away."""
+        return derive(self.secret, b"varve key check", CHECK_BYTES)
+
+
+@runtime_checkable
+class KeyProvider(Protocol):
+    """Gives keys; for a key management service, a vault or a file of one's own. Called seldom: answers are kept."""
+
+    def current_key(self) -> EncryptionKey:
+        """The key for new objects."""
+        ...
+
+    def key(self, key_id: str) -> EncryptionKey | None:
+        """The key of that id, which an earlier `current_key` had; None if it is not known any more."""
+        ...
+
+
+class Keyring:
+    """The keys that a process has, asked of a provider when they are needed. May be used by several threads."""
+
+    def __init__(self, provider: KeyProvider) -> None:
+        self._provider = provider
+        self._current: EncryptionKey | None = None
+        self._known: dict[str, EncryptionKey] = {}
+
+    @property
+    def current(self) -> EncryptionKey:
+        """The key for new objects, the same as long as this ring lives."""
+        if self._current is None:
+            key = _asked(self._provider.current_key)
+            if key is None:
+                raise MissingKeyError("the key provider has no current key; see what it needs")
+            self._known[key.key_id] = key
+            self._current = key
+        return self._current
+
+    def find(self, key_id: str) -> EncryptionKey | None:
+        """The key of that id, or None."""
+        found = self._known.get(key_id) or _asked(lambda: self._provider.key(key_id))
+        if found is not None:
+            self._known[key_id] = found
+        return found
+
+    def key(self, key_id: str, check: bytes, object_name: str) -> EncryptionKey:
+        """The key that an object says it is encrypted with. Raises `MissingKeyError` if it is not here, or another."""
+        found = self.find(key_id)
+        if found is None:
+            raise MissingKeyError(
+                f"it is encrypted with the key {key_id!r}, which was not given to this process; add it to the keys in "
+                f"{KEY_VARIABLE} or {KEY_FILE_VARIABLE}, or let the key provider know it",
+                object_name=object_name,
+            )
+        if found.check != check:
+            raise MissingKeyError(
+                f"it is encrypted with another key than the one that was given under the id {key_id!r}; give the key "
+                "that it was written with",
+                object_name=object_name,
+            )
+        return found
+
+
+class EnvironmentKeys:
+    """The keys of this process's environment: in `VARVE_ENCRYPTION_KEY`, or in the file of `VARVE_ENCRYPTION_KEY_FILE`.
+
+    Keys are 32 bytes in base64 or hexadecimal, separated by spaces, commas or ends of lines; the first one is for new
+    objects, the others are for older ones. `#` begins a comment. A key's id is made from the key.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        """Raises `InvalidRequestError` if no key is there or one is wrong."""
+        keys = [_parsed(text, number) for number, text in enumerate(_texts(environment), 1)]
+        if not keys:
+            raise MissingKeyError(
+                f"there is no encryption key in this process's environment; set {KEY_FILE_VARIABLE} or {KEY_VARIABLE}, "
+                "on the driver, on the executors and for tools"
+            )
+        self._current = keys[0]
+        self._keys = {key.key_id: key for key in keys}
+
+    def current_key(self) -> EncryptionKey:
+        return self._current
+
+    def key(self, key_id: str) -> EncryptionKey | None:
+        return self._keys.get(key_id)
+
+
+def open_keyring(provider: str | None = None, environment: Mapping[str, str] | None = None) -> Keyring:
+    """The keys of this process.
+
+    Args:
+        provider: `environment`, or `module:qualified.name` of what makes a `KeyProvider` when it is called without
+            arguments; None: what the variable `VARVE_ENCRYPTION_KEY_PROVIDER` says, else `environment`.
+        environment: Variables, instead of the process's.
+
+    Raises:
+        MissingKeyError: The environment has no key.
+        InvalidRequestError: A key has the wrong form, or the provider cannot be made.
+    """
+    variables = os.environ if environment is None else environment
+    name = provider or variables.get(PROVIDER_VARIABLE) or ENVIRONMENT
+    if name == ENVIRONMENT:
+        return Keyring(EnvironmentKeys(variables))
+    made: Any = call_named(name, "key provider", "correct it, or what it needs")
+    if not isinstance(made, KeyProvider):
+        raise InvalidRequestError(
+            f"the key provider {name!r} made a {type(cast('object', made)).__name__}, which lacks current_key() or "
+            "key(key_id)"
+        )
+    return Keyring(made)
+
+
+def _asked(ask: Callable[[], Any]) -> EncryptionKey | None:
+    """What a provider answers. Raises `DidNotHappenError` if it raises, `InvalidRequestError` if it is no key."""
+    try:
+        answer = ask()
+    except VarveError:
+        raise
+    except Exception as error:  # the user's code may raise anything
+        raise DidNotHappenError(
+            f"the key provider failed: {type(error).__name__}: {error}; see to what it needs, then try again"
+        ) from error
+    if answer is not None and not isinstance(answer, EncryptionKey):
+        raise InvalidRequestError(
+            f"the key provider answered with a {type(answer).__name__}; it must answer with an EncryptionKey or None"
+        )
+    return answer
+
+
+def derive(secret: bytes, info: bytes, size_bytes: int, salt: bytes | None = None) -> bytes:
+    """HKDF-SHA256. Raises `InvalidRequestError` without the package `cryptography`."""
+    try:
+        from cryptography.hazmat.primitives import hashes
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+    except ImportError as error:
+        raise InvalidRequestError(
+            "encryption needs the package cryptography; install varve[encryption] on driver, executors and for tools"
+        ) from error
+    return HKDF(hashes.SHA256(), size_bytes, salt, info).derive(secret)
+
+
+def _texts(environment: Mapping[str, str]) -> Sequence[str]:
+    """The keys as they are written."""
+    given, path = environment.get(KEY_VARIABLE), environment.get(KEY_FILE_VARIABLE)
+    if given and path:
+        raise InvalidRequestError(f"both {KEY_VARIABLE} and {KEY_FILE_VARIABLE} are set; set one of them")
+    if path:
+        try:
+            given = Path(path).read_text(encoding="ascii")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InvalidRequestError(
+                f"the file of {KEY_FILE_VARIABLE} cannot be read: {error}; correct the path or its permissions"
+            ) from error
+    lines = (line.partition("#")[0] for line in (given or "").splitlines())
+    return [text for line in lines for text in re.split(r"[\s,]+", line) if text]
+
+
+def _parsed(text: str, number: int) -> EncryptionKey:
+    """A key and the id that is made from it; no message shows the text."""
+    try:
+        secret = bytes.fromhex(text) if _HEX.fullmatch(text) else base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        secret = b""
+    if len(secret) != KEY_BYTES:
+        raise InvalidRequestError(
+            f"encryption key {number} is not {KEY_BYTES} bytes in base64 or hexadecimal; make one with "
+            "`openssl rand -base64 32`"
+        )
+    return EncryptionKey(derive(secret, b"varve key id", 8).hex(), secret)

@@ -1,0 +1,228 @@
+r"""An encrypted object: a header, and chunks that are encrypted and authenticated each on its own; pure.
+
+So parts of an object can be read.
+
+```
+offset  size  field
+0       6     magic b"varve\0"
+6       4     kind b"CIPH"
+10      2     format version, 1, big endian as all numbers
+12      1     algorithm: 1 = AES-256-GCM under a key derived by HKDF-SHA256
+13      1     length of the key's id in bytes
+14      2     0
+16      4     chunk size in bytes
+20      8     size of the plain object in bytes
+28      16    salt, random for each object
+44      8     check value of the key
+52      64    id of the key, ASCII, filled up with zeros
+116     4     CRC-32 of bytes [0, 116)
+120     ...   chunks: the plain chunk encrypted, then its tag of 16 bytes
+```
+
+The object's key is HKDF-SHA256(secret, salt, info), where info holds the whole header and the object's binding (which
+object it is). So a key encrypts one object only, the chunk's index can be the nonce, and whatever is changed, swapped,
+cut off or moved under another name fails to authenticate. An object has at least one chunk, if perhaps an empty one.
+
+Invariants: I8 (what is read is verified; a mismatch is `CorruptDataError` with the object's name).
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from varve.storage.object_stores.encrypted.keys import CHECK_BYTES, KEY_BYTES, KEY_ID_BYTES_MAX, derive
+from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.format.frame import MAGIC
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from typing import BinaryIO
+
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    from varve.storage.object_stores.encrypted.keys import EncryptionKey
+
+KIND: Final = b"CIPH"
+VERSION: Final = 1
+ALGORITHM: Final = 1
+CHUNK_BYTES: Final = 64 << 10
+"""Of new objects. A read of any range decrypts at most two chunks more than it asks for."""
+CHUNK_BYTES_MAX: Final = 16 << 20
+"""A header that says more is refused: it would make a reader take that much memory."""
+TAG_BYTES: Final = 16
+SALT_BYTES: Final = 16
+_HEADER: Final = struct.Struct(f">6s4sHBBHIQ{SALT_BYTES}s{CHECK_BYTES}s{KEY_ID_BYTES_MAX}s")
+_CRC: Final = struct.Struct(">I")
+HEADER_BYTES: Final = _HEADER.size + _CRC.size
+
+
+class SealedHeader(NamedTuple):
+    """What stands before the chunks."""
+
+    chunk_bytes: int
+    plain_bytes: int
+    salt: bytes
+    key_check: bytes
+    key_id: str
+    encoded: bytes
+
+    @property
+    def chunks(self) -> int:
+        """How many there are."""
+        return max(1, -(-self.plain_bytes // self.chunk_bytes))
+
+    @property
+    def sealed_bytes(self) -> int:
+        """Size of the whole object."""
+        return HEADER_BYTES + self.plain_bytes + self.chunks * TAG_BYTES
+
+    def chunk_offset(self, index: int) -> int:
+        """Where in the object a chunk begins; the object's end for the index after the last."""
+        return min(HEADER_BYTES + index * (self.chunk_bytes + TAG_BYTES), self.sealed_bytes)
+
+
+def sealed_bytes(plain_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> int:
+    """Size of an encrypted object of so many plain bytes."""
+    return HEADER_BYTES + plain_bytes + max(1, -(-plain_bytes // chunk_bytes)) * TAG_BYTES
+
+
+def plain_bytes(sealed: int, chunk_bytes: int = CHUNK_BYTES) -> int:
+    """Plain size of an encrypted object of that size with chunks of `chunk_bytes`; 0 if it cannot be one."""
+    body = sealed - HEADER_BYTES
+    return max(0, body - -(-body // (chunk_bytes + TAG_BYTES)) * TAG_BYTES)
+
+
+def new_header(key: EncryptionKey, salt: bytes, plain_size_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> SealedHeader:
+    """The header of a new object; `salt` is 16 random bytes that no other object has."""
+    packed = _HEADER.pack(
+        MAGIC,
+        KIND,
+        VERSION,
+        ALGORITHM,
+        len(key.key_id),
+        0,
+        chunk_bytes,
+        plain_size_bytes,
+        salt,
+        key.check,
+        key.key_id.encode("ascii"),
+    )
+    encoded = packed + _CRC.pack(zlib.crc32(packed))
+    return SealedHeader(chunk_bytes, plain_size_bytes, salt, key.check, key.key_id, encoded)
+
+
+def is_sealed(data: bytes) -> bool:
+    """Whether an object with this beginning is an encrypted one."""
+    return data.startswith(MAGIC + KIND)
+
+
+def read_header(data: bytes | memoryview, name: str) -> SealedHeader:
+    """The header at the beginning of an object.
+
+    Raises:
+        CorruptDataError: it is none, or damaged.
+        IncompatibleError: its version or algorithm is not known here.
+    """
+    encoded = bytes(data[:HEADER_BYTES])
+    if not is_sealed(encoded):
+        raise CorruptDataError(
+            "the object is not encrypted, although its job is; somebody else wrote it", object_name=name
+        )
+    if len(encoded) < HEADER_BYTES or zlib.crc32(encoded[: _HEADER.size]) != _CRC.unpack(encoded[_HEADER.size :])[0]:
+        raise _damaged(name)
+    fields = _HEADER.unpack(encoded[: _HEADER.size])
+    version, algorithm, id_bytes, zero, chunk_bytes, size, salt, check, padded = fields[2:]
+    if (version, algorithm, zero) != (VERSION, ALGORITHM, 0):
+        raise IncompatibleError(
+            f"it is encrypted with version {version}, algorithm {algorithm}; use a newer varve", object_name=name
+        )
+    if not 1 <= chunk_bytes <= CHUNK_BYTES_MAX or not padded[:id_bytes].isascii():
+        raise _damaged(name)
+    return SealedHeader(chunk_bytes, size, salt, check, padded[:id_bytes].decode("ascii"), encoded)
+
+
+class ObjectCipher:
+    """Encrypts or decrypts the chunks of one object."""
+
+    def __init__(self, header: SealedHeader, key: EncryptionKey, binding: bytes, name: str) -> None:
+        """`binding` tells this object from all others of whoever has the key; `name` is for errors."""
+        self.header = header
+        self._name = name
+        self._cipher = _aes_gcm(
+            derive(key.secret, b"varve object\0" + header.encoded + binding, KEY_BYTES, header.salt)
+        )
+
+    def seal(self, data: bytes | memoryview) -> bytes:
+        """The whole encrypted object."""
+        view, size = memoryview(data), self.header.chunk_bytes
+        chunks = (self.seal_chunk(i, view[i * size : (i + 1) * size]) for i in range(self.header.chunks))
+        return b"".join((self.header.encoded, *chunks))
+
+    def seal_chunk(self, index: int, chunk: bytes | memoryview) -> bytes:
+        """One chunk; every index once."""
+        return self._cipher.encrypt(_nonce(index), chunk, None)
+
+    def open_chunks(self, data: bytes | memoryview, first: int, count: int) -> Iterator[bytes]:
+        """The plain chunks `[first, first + count)`, of their encrypted bytes one after another.
+
+        Raises `CorruptDataError` for the first one that is not what was written.
+        """
+        view, start = memoryview(data), self.header.chunk_offset(first)
+        for index in range(first, first + count):
+            begin, end = self.header.chunk_offset(index) - start, self.header.chunk_offset(index + 1) - start
+            yield self.open_chunk(index, view[begin:end])
+
+    def open_chunk(self, index: int, chunk: bytes | memoryview) -> bytes:
+        """One plain chunk. Raises `CorruptDataError`."""
+        from cryptography.exceptions import InvalidTag
+
+        try:
+            return self._cipher.decrypt(_nonce(index), chunk, None)
+        except (InvalidTag, ValueError):  # ValueError: shorter than a tag
+            raise _damaged(self._name) from None
+
+    def open(self, data: bytes | memoryview) -> bytes:
+        """The whole plain object, of the whole encrypted one. Raises `CorruptDataError`."""
+        if len(data) != self.header.sealed_bytes:
+            raise _damaged(self._name)
+        return b"".join(self.open_chunks(memoryview(data)[HEADER_BYTES:], 0, self.header.chunks))
+
+    def open_file(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Decrypt a file that stands behind its header. Raises `CorruptDataError`."""
+        for index in range(self.header.chunks):
+            length = self.header.chunk_offset(index + 1) - self.header.chunk_offset(index)
+            target.write(self.open_chunk(index, source.read(length)))
+        if source.read(1):
+            raise _damaged(self._name)
+
+    def seal_file(self, source: BinaryIO, target: BinaryIO) -> None:
+        """Encrypt a file of the header's size, header included. Raises `CorruptDataError` if it has another size."""
+        target.write(self.header.encoded)
+        left = self.header.plain_bytes
+        for index in range(self.header.chunks):
+            chunk = source.read(self.header.chunk_bytes)
+            left -= len(chunk)
+            target.write(self.seal_chunk(index, chunk))
+        if left or source.read(1):
+            raise CorruptDataError("the file changed while it was uploaded; write a new one", object_name=self._name)
+
+
+def _aes_gcm(key: bytes) -> AESGCM:
+    # Not above: whoever does not encrypt needs no such package.
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+    return AESGCM(key)
+
+
+def _nonce(index: int) -> bytes:
+    return index.to_bytes(12, "big")
+
+
+def _damaged(name: str) -> CorruptDataError:
+    return CorruptDataError(
+        "the encrypted object is damaged, cut off, or not the one that was written under this name; see "
+        "`varve verify JOB --repair`",
+        object_name=name,
+    )

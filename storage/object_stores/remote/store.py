@@ -1,0 +1,311 @@
+"""The object store on any fsspec URL, above all `s3://` through s3fs.
+
+Calls that may be repeated are repeated here, a bounded number of times; put-if-absent is sent once, since only
+reading back tells what an unclear answer meant (`varve.storage.transfer.claim`). Filesystems are made lazily and per
+process: they own threads and connections, which a forked state worker must not share with its parent.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
+from weakref import WeakSet
+
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.object_stores.byte_range import check_range, cut_off
+from varve.storage.clock import SystemClock
+from varve.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarveError
+from varve.storage.object_stores.remote.dialect import GenericDialect
+from varve.storage.object_stores.remote.errors import explain, failure
+from varve.storage.object_stores.local.files import check_source, complete_or_absent
+from varve.storage.object_stores.names import check_name, check_prefix
+from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect, check_options
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from pathlib import Path
+
+    from varve.storage.clock import Clock
+    from varve.storage.object_stores.remote.dialect import Dialect, Filesystem
+    from varve.storage.object_stores.contract import ObjectMeta
+
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True)
+class _Call:
+    """What a call does, for its error."""
+
+    doing: str
+    name: str | None
+    writes: bool = False
+    local: Path | None = None
+
+
+class FsspecStore:
+    """Objects below an fsspec URL; see `ObjectStore` for the contract of each method."""
+
+    def __init__(
+        self,
+        url: str,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        exclusive_create: bool = False,
+    ) -> None:
+        """Nothing is opened before the first call.
+
+        Args:
+            url: `<protocol>://<path>`; for S3 `s3://<bucket>/<path>`.
+            storage_options: fsspec's options of that filesystem, for S3 `key`, `secret`, `endpoint_url`,
+                `client_kwargs`, `config_kwargs`, … Timeouts are `config_kwargs={"connect_timeout": seconds,
+                "read_timeout": seconds}`, 5 and 20 unless given.
+            clock: Makes the pauses between attempts.
+            backoff: Attempts of a call that may be repeated, 3 unless given.
+            exclusive_create: Vouch that `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
+
+        Raises `InvalidRequestError` if the URL is not one, or holds credentials, or if S3 takes no such options.
+        """
+        self._protocol, self._path_in_url = _split(url)
+        self._kind = _filesystem_class(self._protocol)
+        # Underscored, but what fsspec documents for every implementation to define.
+        self._root: str = self._kind._strip_protocol(self.url).rstrip("/")  # noqa: SLF001
+        if self._protocol in S3_PROTOCOLS:
+            check_options(self._kind, storage_options or {})
+        self._options = {**self._kind._get_kwargs_from_urls(self.url), **(storage_options or {})}  # noqa: SLF001
+        self._given, self._exclusive_create = dict(storage_options or {}), exclusive_create
+        self._clock = clock or SystemClock()
+        self._backoff = backoff or Backoff(attempts=3, initial_s=0.1, maximum_s=2.0)
+        self._dialect: Dialect = (
+            S3Dialect()
+            if self._protocol in S3_PROTOCOLS
+            else GenericDialect(self._protocol, exclusive_create=exclusive_create)
+        )
+        self._by_process: dict[int, Filesystem] = {}
+        _living.add(self)
+
+    @property
+    def storage_options(self) -> dict[str, Any]:
+        """What opens another URL in the same way; may hold secrets."""
+        return {**self._given, "exclusive_create": self._exclusive_create}
+
+    @property
+    def url(self) -> str:
+        return f"{self._protocol}://{self._path_in_url}"
+
+    def get(self, name: str) -> bytes:
+        path = self._path(name)
+        return self._repeat(_Call("reading", name), lambda fs: fs.cat_file(path, **self._dialect.read_options))
+
+    def get_range(self, name: str, offset: int, length: int) -> bytes:
+        check_range(name, offset, length)
+        path, what = self._path(name), _Call("reading", name)
+        if length == 0:  # HTTP has no empty range
+            size = self._repeat(what, lambda fs: self._dialect.size(fs, path))
+            if offset > size:
+                raise cut_off(name, offset, length, 0)
+            return b""
+
+        def read(fs: Filesystem) -> bytes:
+            try:
+                return fs.cat_file(path, start=offset, end=offset + length, **self._dialect.read_options)
+            except Exception as error:
+                if failure(error).range_past_end:
+                    raise cut_off(name, offset, length, 0) from error
+                raise
+
+        data = self._repeat(what, read)
+        if len(data) > length:
+            raise InvalidRequestError(
+                f"reading {self.url}/{name}: the storage, or what is before it, answered {len(data)} bytes to a request"
+                f" for {length}, as if it knew no ranges; correct the endpoint, or choose another storage",
+                object_name=name,
+            )
+        if len(data) < length:
+            raise cut_off(name, offset, length, len(data))
+        return data
+
+    def put(self, name: str, data: bytes) -> None:
+        path = self._path(name)
+
+        def write(fs: Filesystem) -> None:
+            self._dialect.prepare_write(fs, path)
+            fs.pipe_file(path, data)
+
+        self._repeat(_Call("writing", name, writes=True), write)
+
+    def put_if_absent(self, name: str, data: bytes) -> bool:
+        path = self._path(name)
+        fs = self._filesystem()
+        try:
+            self._dialect.prepare_write(fs, path)
+            self._dialect.create(fs, path, data)
+        except VarveError:
+            raise
+        except Exception as error:
+            if failure(error).conflict:
+                return False
+            explained = self._explained(error, _Call("creating", name, writes=True))
+            if explained is None:
+                raise
+            raise explained from error
+        return True
+
+    def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
+        full = self._full(check_prefix(prefix))
+        after = self._full(start_after) if start_after else ""
+        skip = len(self._full(""))
+        found: list[ObjectMeta] = []
+        rest: str | None = None
+        while True:
+            page = self._repeat(
+                _Call("listing", None), lambda fs, at=rest: self._dialect.list_page(fs, full, after, at)
+            )
+            for meta in page.objects:
+                name = meta.name[skip:]
+                # Other tools leave markers of directories, whose names end with "/": they are no objects.
+                if meta.name.startswith(full) and name > start_after and not name.endswith("/"):
+                    found.append(meta._replace(name=name))
+            rest = page.rest
+            if rest is None:
+                return sorted(found)
+
+    def delete(self, names: Iterable[str]) -> None:
+        paths = [self._path(name) for name in names]
+        size = self._dialect.delete_max
+        for start in range(0, len(paths), size):
+            chunk = paths[start : start + size]
+            try:
+                self._repeat(
+                    _Call("deleting", None, writes=True), lambda fs, some=chunk: self._dialect.delete(fs, some)
+                )
+            except VarveError as error:
+                named = error.context.get("object_name")
+                if isinstance(named, str):
+                    error.context["object_name"] = named.removeprefix(self._full(""))
+                raise
+
+    def put_file(self, name: str, path: Path) -> None:
+        source, target = check_source(path), self._path(name)
+
+        def write(fs: Filesystem) -> None:
+            self._dialect.prepare_write(fs, target)
+            fs.put_file(str(source), target, **self._dialect.put_file_options)
+
+        self._repeat(_Call("uploading", name, writes=True, local=source), write)
+
+    def get_file(self, name: str, path: Path) -> None:
+        source = self._path(name)
+        with complete_or_absent(path) as part:
+
+            def fetch(fs: Filesystem) -> None:
+                part.write_bytes(b"")  # also what an earlier attempt left; some write no file for an empty object
+                fs.get_file(source, str(part), **self._dialect.get_file_options)
+
+            self._repeat(_Call("downloading", name, local=part), fetch)
+
+    def link_file(self, name: str, path: Path) -> bool:
+        del name, path
+        return False
+
+    def _path(self, name: str) -> str:
+        return self._full(check_name(name))
+
+    def _full(self, name: str) -> str:
+        return f"{self._root}/{name}"
+
+    def _repeat(self, what: _Call, run: Callable[[Filesystem], _Answer]) -> _Answer:
+        """The answer of `run`, which may be repeated after a failure; bounded by the backoff."""
+        last: RetryableError | None = None
+        for pause_s in self._backoff.pauses():
+            if pause_s:
+                self._clock.sleep(pause_s)
+            try:
+                return run(self._filesystem())
+            except RetryableError as error:
+                last = error
+            except VarveError:
+                raise
+            except Exception as error:  # each filesystem raises what it likes; unknown ones are passed on
+                explained = self._explained(error, what)
+                if explained is None:
+                    raise
+                if not isinstance(explained, RetryableError):
+                    raise explained from error
+                explained.__cause__, last = error, explained
+        raise last or InvariantError("a backoff without attempts")
+
+    def _explained(self, error: Exception, what: _Call) -> VarveError | None:
+        doing = f"{what.doing} {self.url}/{what.name or ''}"
+        return explain(error, doing, what.name, writes=what.writes, local=what.local)
+
+    def _filesystem(self) -> Filesystem:
+        """This process's filesystem."""
+        process = os.getpid()
+        found = self._by_process.get(process)
+        if found is None:
+            # Two threads may both come here; setdefault keeps one, and the other never opened a connection.
+            found = self._by_process.setdefault(process, self._open())
+        return found
+
+    def _open(self) -> Filesystem:
+        try:
+            fs = cast("Filesystem", self._kind(**self._dialect.options(self._options)))
+        except (ImportError, ValueError, TypeError, KeyError) as error:
+            raise InvalidRequestError(f"{self.url} cannot be opened: {error}; correct the storage options") from error
+        self._dialect.opened(fs)
+        return fs
+
+
+_living: Final[WeakSet[FsspecStore]] = WeakSet()
+
+
+def _keep_parents_filesystems() -> None:
+    """In a forked child, see to it that the parent's filesystems are never destroyed, not even at exit.
+
+    Their destructors close connections through the parent's event loop, whose epoll descriptor the child shares:
+    the parent's next answer would never be noticed (seen as a 20 s stall that ended in the read timeout).
+    """
+    for store in _living:
+        for fs in store._by_process.values():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(fs))
+
+
+os.register_at_fork(after_in_child=_keep_parents_filesystems)
+
+
+def known_protocols() -> list[str]:
+    """The protocols that fsspec knows, whether or not the package that serves them is installed."""
+    registry: Any = importlib.import_module("fsspec.registry")
+    return cast("list[str]", registry.available_protocols())
+
+
+def _filesystem_class(protocol: str) -> Any:
+    """The class that fsspec has for a protocol; it has no stubs, so here it is Any and `_open` casts its instances."""
+    try:
+        registry: Any = importlib.import_module("fsspec.registry")
+        return registry.get_filesystem_class(protocol)
+    except (ImportError, ValueError) as error:
+        raise InvalidRequestError(
+            f"{protocol}:// cannot be opened: {error}; install the package that serves it or correct the URL"
+        ) from error
+
+
+def _split(url: str) -> tuple[str, str]:
+    """Protocol and path of a URL."""
+    protocol, separator, path = url.partition("://")
+    path = path.strip("/") if protocol in S3_PROTOCOLS else path.rstrip("/")
+    if not separator or not protocol or not path or "::" in url:
+        raise InvalidRequestError(f"{_without_secrets(url)!r} is not a storage URL; give <protocol>://<path>")
+    if "@" in path.split("/", 1)[0] or "?" in path:
+        raise InvalidRequestError(f"{_without_secrets(url)!r} has credentials or a query; give them as storage options")
+    return protocol, path
+
+
+def _without_secrets(url: str) -> str:
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://…@{tail}" if at else url.partition("?")[0]

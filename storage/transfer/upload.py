@@ -1,0 +1,363 @@
+"""Uploading many objects at once, with limits (I10) and without letting one slow request hold everything up.
+
+Plain PUTs only, of names that nobody else writes: sending the same bytes twice is harmless, so a slow attempt is
+joined by a second one, the first success counts, and a late loser only writes the same bytes again. They are the same
+because an object is made ready once for all its attempts, also where it is encrypted.
+"""
+
+from __future__ import annotations
+
+import threading
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
+
+from varve.storage.transfer.attempt_threads import AttemptThreads, no_thread
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.transfer.byte_budget import ByteBudget
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varve.storage.object_stores.local.files import check_source
+from varve.storage.object_stores.prepared_object import Preparation
+
+if TYPE_CHECKING:
+    from pathlib import Path
+    from types import TracebackType
+    from typing import Self
+
+    from varve.storage.clock import Clock
+    from varve.storage.object_stores.contract import ObjectStore
+
+ATTEMPTS_AT_ONCE: Final = 2
+"""Attempts of one upload that run at the same time: the first and its hedge."""
+
+
+@dataclass(frozen=True)
+class UploadPolicy:
+    """The limits of an uploader."""
+
+    uploads: int = 4
+    """Objects uploaded at the same time; each may have two attempts running."""
+    in_flight_bytes: int = 64 << 20
+    """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone, see
+    `ByteBudget`."""
+    hedge_after_s: float = 10.0
+    """An attempt without an answer for so long is joined by a second one."""
+    deadline_s: float = 120.0
+    """An upload that is not done so long after it was submitted fails, whatever its attempts do; and so does one that
+    is not accepted for so long, because nothing that is in flight is done."""
+    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=4, initial_s=0.2, maximum_s=5.0))
+    """Attempts per object, hedges included, and the pauses after failed ones."""
+
+    def __post_init__(self) -> None:
+        if self.uploads < 1 or self.in_flight_bytes < 1 or self.hedge_after_s <= 0 or self.deadline_s <= 0:
+            raise InvalidRequestError(f"{self} is no upload policy: every limit must be above 0")
+
+
+class UploadEnd(NamedTuple):
+    """How an upload ended."""
+
+    size_bytes: int
+    succeeded: bool
+    attempt: int
+    """Number, from 1, of the attempt that succeeded; 0 if none did."""
+    started: int
+    """Attempts that were started, late ones too."""
+    latency_s: float
+    """From the first attempt to the end."""
+
+
+class UploadObserver(Protocol):
+    """Hears of the uploads of an uploader, from any thread; must not raise or block."""
+
+    def queued(self, size_bytes: int) -> None:
+        """An upload was accepted."""
+        ...
+
+    def ended(self, end: UploadEnd) -> None:
+        """It has ended; exactly once for each that was accepted."""
+        ...
+
+
+class UploadRoom:
+    """Threads of attempts and bytes in flight that several uploaders share, also when they follow one another.
+
+    So what earlier uploads have left behind, attempts that were given up and still hang, counts for the later ones
+    (I10). See `AttemptThreads` and `ByteBudget` for how much of it is borne before these wait. `close` it.
+    """
+
+    def __init__(self, policy: UploadPolicy) -> None:
+        self.threads = AttemptThreads(ATTEMPTS_AT_ONCE * policy.uploads)
+        self.budget = ByteBudget(policy.in_flight_bytes)
+
+    def resize(self, policy: UploadPolicy) -> None:
+        """Other limits from now on."""
+        self.threads.limit = ATTEMPTS_AT_ONCE * policy.uploads
+        self.budget.resize(policy.in_flight_bytes)
+
+    def close(self) -> None:
+        """Attempts end by the store's own timeouts; nobody needs their outcome."""
+        self.threads.close()
+
+
+class Uploader:
+    """Uploads to one store from a bounded number of threads; use it as a context manager or `close()` it.
+
+    Threads do not survive a fork: make it in the process that uses it. A failed upload fails its own future only.
+    """
+
+    def __init__(
+        self,
+        store: ObjectStore,
+        clock: Clock,
+        policy: UploadPolicy | None = None,
+        observer: UploadObserver | None = None,
+        room: UploadRoom | None = None,
+    ) -> None:
+        """`room` is what it shares with others; else it has one of its own."""
+        self._store = store
+        self._clock = clock
+        self._observer = observer
+        self._policy = policy or UploadPolicy()
+        self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
+        self._own_room = None if room else UploadRoom(self._policy)
+        self._room = room or cast("UploadRoom", self._own_room)
+        self._closed = threading.Event()
+        self._abandoned: Future[None] = Future()
+
+    def submit_bytes(self, name: str, data: bytes) -> Future[None]:
+        """Upload `data` as `name`; blocks while too many bytes are in flight.
+
+        The future's errors: those of `ObjectStore.put`, and `MayHaveHappenedError` at the deadline.
+        Raises `InvalidRequestError` after `close`, and `DidNotHappenError` if it is not accepted by the deadline or the
+        machine has no thread left.
+        """
+        return self._submit(name, len(data), data)
+
+    def submit_file(self, name: str, path: Path) -> Future[None]:
+        """Upload the file at `path` as `name`; blocks and fails like `submit_bytes`.
+
+        The file may be deleted once the future is done, but it must never be written again: a late attempt may
+        still be reading it.
+        """
+        size_bytes = check_source(path).stat().st_size
+        return self._submit(name, size_bytes, path)
+
+    def close(self) -> None:
+        """Finish what was submitted, then stop. Later submits are refused; closing again does nothing."""
+        self._closed.set()
+        self._uploads.shutdown(wait=True)
+        self._close_room()
+
+    def abandon(self) -> None:
+        """Give up what is not done: its futures fail or are cancelled, and its objects may or may not appear.
+
+        Then as after `close`. Requests that are already under way end by the store's own timeouts.
+        """
+        if not self._abandoned.done():
+            self._abandoned.set_result(None)
+        self._closed.set()
+        self._uploads.shutdown(wait=True, cancel_futures=True)
+        self._close_room()
+
+    def _close_room(self) -> None:
+        if self._own_room is not None:
+            self._own_room.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _submit(self, name: str, size_bytes: int, content: bytes | Path) -> Future[None]:
+        if self._closed.is_set():
+            raise InvalidRequestError("this uploader is closed; make a new one", object_name=name)
+        submitted_s = self._clock.monotonic_s()
+        budget = self._room.budget
+        if not budget.take(size_bytes, self._policy.deadline_s):
+            raise DidNotHappenError(
+                f"{budget.taken_bytes} bytes of other uploads are in flight, {budget.given_up_bytes} were given up and "
+                f"still hang, and none was done within {self._policy.deadline_s:g} s; see whether the storage answers, "
+                "then try again",
+                object_name=name,
+            )
+        upload = _Upload(self._store, name, content, size_bytes, budget)
+        race = _Race(upload, self._room.threads, self._policy, self._clock, self._abandoned, submitted_s)
+        if self._observer is not None:
+            self._observer.queued(size_bytes)
+        try:
+            future = self._uploads.submit(race.run)
+        except RuntimeError as error:
+            race.is_dropped = True
+            upload.end()
+            self._ended(size_bytes, race, succeeded=False)
+            if not self._closed.is_set():
+                raise no_thread(error).with_context(object_name=name) from error
+            raise InvalidRequestError("this uploader was closed meanwhile; make a new one", object_name=name) from error
+        # A callback, not a finally: it also comes if the caller cancels the future before it began.
+        future.add_done_callback(lambda _: upload.end())
+        future.add_done_callback(lambda f: self._ended(size_bytes, race, succeeded=_succeeded(f)))
+        return future
+
+    def _ended(self, size_bytes: int, race: _Race, *, succeeded: bool) -> None:
+        if self._observer is not None:
+            self._observer.ended(UploadEnd(size_bytes, succeeded, race.winner, race.started, race.latency_s))
+
+
+def _succeeded(future: Future[None]) -> bool:
+    return not future.cancelled() and future.exception() is None
+
+
+class _Upload:
+    """One object to upload; its bytes are given back when its last attempt has let go of them."""
+
+    def __init__(
+        self, store: ObjectStore, name: str, content: bytes | Path, size_bytes: int, budget: ByteBudget
+    ) -> None:
+        """Of `budget`, the bytes have been taken."""
+        self.name = name
+        self._object = Preparation(store, name, content)
+        self._size_bytes = size_bytes
+        self._budget = budget
+        self._lock = threading.Lock()
+        self._attempts = 0
+        """That have not ended."""
+        self._is_over = False
+        """Nobody waits for it any more."""
+
+    def attempt(self, threads: AttemptThreads) -> Future[None]:
+        """Start one attempt."""
+        with self._lock:
+            self._attempts += 1
+        started = threads.submit(lambda: self._object.ready().put())
+        started.add_done_callback(lambda _: self._attempt_ended())
+        return started
+
+    def end(self) -> None:
+        """Nobody waits for it any more; attempts may still hold its bytes."""
+        with self._lock:
+            self._is_over = True
+            if self._attempts:
+                self._budget.give_up(self._size_bytes)
+                return
+        self._object.close()
+        self._budget.give_back(self._size_bytes)
+
+    def _attempt_ended(self) -> None:
+        with self._lock:
+            self._attempts -= 1
+            if self._attempts or not self._is_over:
+                return
+        self._object.close()
+        self._budget.give_back(self._size_bytes, given_up=True)
+
+
+class _Race:
+    """The attempts of one upload: at most two at a time, the first success ends it."""
+
+    def __init__(
+        self,
+        upload: _Upload,
+        threads: AttemptThreads,
+        policy: UploadPolicy,
+        clock: Clock,
+        abandoned: Future[None],
+        submitted_s: float,
+    ) -> None:
+        self._upload = upload
+        self._threads = threads
+        self._policy = policy
+        self._clock = clock
+        self._submitted_s = submitted_s
+        self._abandoned = abandoned
+        """Done when nobody needs the upload any more; a future, so that one can wait for it and for the attempts."""
+        self._running: dict[Future[None], int] = {}
+        """The attempts and their numbers, from 1."""
+        self.started = 0
+        self.winner = 0
+        """The attempt that succeeded; 0 if none did."""
+        self.latency_s = 0.0
+        """From the first attempt to the end."""
+        self.is_dropped = False
+        """Nobody has got its future: the pool may keep it for a thread that comes later."""
+        self._unclear = False
+        self._last: RetryableError | None = None
+
+    def run(self) -> None:
+        """Return when the object is stored; raise otherwise."""
+        if self.is_dropped:
+            return
+        began_s = self._clock.monotonic_s()
+        try:
+            self._run(self._submitted_s + self._policy.deadline_s)
+        finally:
+            for attempt in self._running:
+                self._threads.give_up(attempt)
+            self.latency_s = self._clock.monotonic_s() - began_s
+
+    def _run(self, deadline: float) -> None:
+        failures = 0
+        if self._clock.monotonic_s() < deadline:
+            self._start()
+        while True:
+            left_s = deadline - self._clock.monotonic_s()
+            if left_s <= 0:
+                raise self._late()
+            timeout_s = min(self._policy.hedge_after_s, left_s)
+            ended, _ = wait({*self._running, self._abandoned}, timeout=timeout_s, return_when=FIRST_COMPLETED)
+            if self._abandoned in ended or any(attempt.cancelled() for attempt in ended):  # or the room was closed
+                raise self._given_up()
+            if not ended:
+                self._start()  # slow: a second one joins
+                continue
+            if self._has_success(ended):
+                return
+            for attempt in ended:
+                del self._running[attempt]
+            failures += len(ended)
+            if self._running:
+                continue
+            if self.started >= self._policy.backoff.attempts:
+                raise self._exhausted()
+            self._clock.sleep(min(self._policy.backoff.pause_s(failures), left_s))
+            self._start()
+
+    def _start(self) -> None:
+        if self.started < self._policy.backoff.attempts and len(self._running) < ATTEMPTS_AT_ONCE:
+            self.started += 1
+            self._running[self._upload.attempt(self._threads)] = self.started
+
+    def _has_success(self, ended: set[Future[None]]) -> bool:
+        """Whether one of these attempts succeeded; raises what trying again cannot cure."""
+        errors = {number: attempt.exception() for attempt, number in self._running.items() if attempt in ended}
+        good = [number for number, error in errors.items() if error is None]
+        if good:
+            self.winner = min(good)
+            return True
+        for error in errors.values():
+            if not isinstance(error, RetryableError):
+                raise cast("BaseException", error)
+            self._last = error
+            self._unclear |= isinstance(error, MayHaveHappenedError)
+        return False
+
+    def _late(self) -> MayHaveHappenedError:
+        return MayHaveHappenedError(
+            f"the upload was not confirmed within {self._policy.deadline_s:g} s "
+            f"(state.changelog.dstl.dfs.upload.deadline); {self.started} attempts were made, {self._threads.lost} "
+            "earlier ones of this process never returned. See whether the storage answers; the object may appear "
+            f"later, try again under a new name ({self._last})",
+            object_name=self._upload.name,
+        )
+
+    def _given_up(self) -> MayHaveHappenedError:
+        return MayHaveHappenedError("the upload was given up; the object may appear", object_name=self._upload.name)
+
+    def _exhausted(self) -> RetryableError:
+        kind = MayHaveHappenedError if self._unclear else DidNotHappenError
+        return kind(
+            f"{self.started} attempts to upload failed; try again when the storage answers ({self._last})",
+            object_name=self._upload.name,
+        )
