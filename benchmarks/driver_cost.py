@@ -22,6 +22,13 @@ import click
 from rich.table import Table
 
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
+from varve.changelog.chain.tiles import key_range
+from varve.changelog.chain.view import LineView
+from varve.changelog.commit.adopt_decision import decide_adoption
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varve.changelog.commit.run import JobRun
+from varve.changelog.commit.state import CommitPolicy
 from varve.changelog.working_stores.contract import StoreSize
 from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, winners_of
 from varve.spark_integration.driver.batch_execution import (
@@ -34,23 +41,16 @@ from varve.spark_integration.driver.batch_execution import (
 from varve.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
 from varve.spark_integration.driver.placement.decision import PartitionMoves
 from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, encode_message
-from varve.spark_integration.transport.pump import ExecutionNote, ExecutionNotes
 from varve.spark_integration.messages.summary import Summary, WorkerNote, decode_summaries, encode_note, encode_summary
 from varve.spark_integration.messages.worker_figures import AttemptFigures
-from varve.storage.format import layout
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.state import CommitPolicy
+from varve.spark_integration.transport.pump import ExecutionNote, ExecutionNotes
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.storage.transfer.download import DownloadPolicy
-from varve.changelog.commit.run import JobRun
-from varve.changelog.chain.view import LineView
+from varve.storage.format import layout
+from varve.storage.format.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
+from varve.storage.object_stores.contract import ObjectStore
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.format.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
-from varve.changelog.chain.tiles import key_range
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.transfer.upload import UploadPolicy
 
 OPERATOR = "totals"

@@ -32,10 +32,10 @@ from benchmarks.storages import LOCAL, STORAGES, StateLocation
 from benchmarks.workload import Case, write_input
 from varve import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, VectorizedProcessFunction
 from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.service.loop import MaterializerService
 from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.context import Surroundings
 from varve.materializer.resources.workspace import Workspace
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.loop import MaterializerService
 from varve.spark_integration.driver.monitoring.statistics import percentile
 from varve.spark_integration.harness.plan import JOB
 from varve.storage.clock import SystemClock, SystemTokens

@@ -16,23 +16,23 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
-from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.changelog.chain.view import LineView
+from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varve.changelog.retention.snapshots import SnapshotReader
 from varve.materializer.monitoring.events import Collected, Event, Failed, JobFailed, Materialized
-from varve.materializer.service.loop import MaterializerService
+from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.context import Surroundings
 from varve.materializer.resources.workspace import Workspace
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.loop import MaterializerService
+from varve.spark_integration.driver.snapshot_watch import POLL_S
 from varve.spark_integration.harness import job as harness_job
 from varve.spark_integration.harness.plan import JOB
-from varve.spark_integration.driver.snapshot_watch import POLL_S
-from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
 from varve.storage.clock import SystemTokens
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.changelog.chain.view import LineView
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.contract import ObjectStore
 from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
-from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.object_stores.memory import MemoryStore
 from varve.testing import OperatorHarness
 
 START_MS = 1_700_000_000_000

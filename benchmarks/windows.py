@@ -18,8 +18,8 @@ from tests.keyed_job import KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
 from varve.changelog.segments.segment import encode_segment
 from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 from varve.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 
 if TYPE_CHECKING:
     from varve.spark_integration.operators.windows.contents import ContentsPlan

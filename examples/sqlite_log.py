@@ -19,8 +19,8 @@ from typing import TypeVar
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.storage.job.log_store import LogTarget, SimpleLogStore
-from varve.storage.object_stores.names import check_name, check_prefix
 from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.names import check_name, check_prefix
 from varve.storage.object_stores.open import local_directory
 
 Answer = TypeVar("Answer")

@@ -18,9 +18,9 @@ from operator import itemgetter
 from typing import Any
 
 from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.types.factory import parse_type_string
 from varve.changelog.types.key_wire import key_reader, key_writer
 from varve.changelog.working_stores.table_store import StoreTarget, TableChanges, TableStore
-from varve.changelog.types.factory import parse_type_string
 from varve.storage.format.records import StateSchema
 
 Parameters = tuple[Any, ...]

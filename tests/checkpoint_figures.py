@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.summaries import grouped, summary
+from varve.changelog.chain.view import LineView
 from varve.changelog.working_stores.contract import StoreSize
-from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
 from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
+from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
 from varve.spark_integration.driver.snapshot_watch import BaseSize
 from varve.spark_integration.messages.summary import Summary
 from varve.spark_integration.messages.worker_figures import LogRead, UploadFigures
 from varve.storage.format.layout import SnapshotName
-from varve.changelog.chain.view import LineView
 from varve.storage.format.records import (
     ORIGIN,
     BlobSlice,

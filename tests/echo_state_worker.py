@@ -13,10 +13,16 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from varve.spark_integration.process_death import thread_count
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, answer_schema, decode_message, encode_message, row_tag
+from varve.spark_integration.messages.protocol import (
+    KEY_GROUP_COLUMN,
+    answer_schema,
+    decode_message,
+    encode_message,
+    row_tag,
+)
 from varve.spark_integration.messages.summary import Summary, encode_summary
 from varve.spark_integration.messages.worker_figures import AttemptFigures
+from varve.spark_integration.process_death import thread_count
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tests.storage_switches import MATERIALIZE_EVERY
 from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
-from varve.changelog.segments.batch_time import BatchTime
 from varve.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -17,15 +16,16 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.types.key_wire import key_writer
+from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.schema.ttl import record_of
+from varve.changelog.segments.batch_time import BatchTime
 from varve.changelog.segments.replay import FlooredSegment, replay
 from varve.changelog.segments.segment import SegmentHeader, decode_segment, encode_segment
-from varve.changelog.types.stamped import STAMP
-from varve.changelog.schema.ttl import record_of
 from varve.changelog.types.factory import as_type
+from varve.changelog.types.key_wire import key_writer
+from varve.changelog.types.stamped import STAMP
 from varve.storage.format.records import ORIGIN, Link
-from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from pathlib import Path

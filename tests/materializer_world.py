@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch, restored_cells
 from tests.manual_clock import ManualClock
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.materializer.resources.bandwidth import TokenBucket
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.monitoring.events import Event, Materialized
-from varve.materializer.service.loop import MaterializerService
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.context import Surroundings
-from varve.materializer.resources.workspace import Workspace
-from varve.storage.format import layout
 from varve.changelog.chain.reader import ChainReader
+from varve.changelog.retention.snapshots import list_snapshots
+from varve.materializer.monitoring.events import Event, Materialized
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.resources.bandwidth import TokenBucket
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.resources.workspace import Workspace
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.loop import MaterializerService
+from varve.storage.format import layout
+from varve.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
 from varve.storage.job.store import JobStore
 from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
-from varve.changelog.retention.snapshots import list_snapshots
 
 if TYPE_CHECKING:
     from pathlib import Path

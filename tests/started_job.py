@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from tests.committing_job import CommittingJob, NumberedTokens, restored_cells
 from tests.materializer_world import World
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.materializer.restore.origin import StateOrigin
-from varve.storage.job.store import JobStore
 from varve.changelog.retention.savepoints import create_native
+from varve.materializer.restore.origin import StateOrigin
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -23,11 +23,11 @@ from varve.spark_integration.messages.protocol import (
     OperatorRequest,
     TaskRequest,
 )
-from varve.spark_integration.transport.pump import stream
 from varve.spark_integration.messages.summary import Summary, decode_summary
 from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.transport.home import WorkerHome, worker_name
 from varve.spark_integration.transport.probe import probe
+from varve.spark_integration.transport.pump import stream
 from varve.spark_integration.transport.wire import Opening, PumpEnvironment
 from varve.storage.clock import SystemTokens
 from varve.storage.format.records import ORIGIN

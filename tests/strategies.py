@@ -9,12 +9,10 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from varve.changelog.types import basic
-from varve.changelog.types import collections as collection
-from varve.changelog.types import decimals
-from varve.changelog.types import times
-from varve.changelog.types.composites import RowType, TupleType
 from varve.changelog.row import make_row, row_class
+from varve.changelog.types import basic, decimals, times
+from varve.changelog.types import collections as collection
+from varve.changelog.types.composites import RowType, TupleType
 from varve.changelog.types.factory import Types, as_type
 from varve.changelog.types.wire import WireType
 

@@ -12,8 +12,8 @@ from pyspark import cloudpickle
 from tests.state_worker_setup import rows, split, task_request
 from varve.changelog.api.descriptors import ListStateDescriptor
 from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.worker.state_worker import StateWorker
 from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.state_worker import StateWorker
 from varve.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.spark_integration.worker.attempt import Attempt
     from varve.spark_integration.messages.summary import Summary
+    from varve.spark_integration.worker.attempt import Attempt
 
 
 class Summing(KeyedProcessFunction[int, Any, tuple[int]]):

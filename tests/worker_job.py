@@ -15,32 +15,32 @@ from tests.chain_job import CountingTokens, ranges
 from tests.manual_clock import ManualClock
 from tests.state_worker_setup import split, task_request
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.checkpointed import CheckpointedFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.driver.operator_requests import operator_layout, with_states
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
-from varve.spark_integration.worker.state_worker import StateWorker
-from varve.spark_integration.transport.home import WorkerHome
 from varve.changelog.commit.base_decision import SparkProgress
 from varve.changelog.commit.batch_result import BatchFacts, entry_time
+from varve.changelog.commit.run import JobRun, nothing_to_adopt
 from varve.changelog.commit.state import CommitPolicy
 from varve.changelog.retention.collector import Collector
-from varve.changelog.commit.run import JobRun, nothing_to_adopt
+from varve.changelog.types.factory import Types
+from varve.spark_integration.driver.operator_requests import operator_layout, with_states
+from varve.spark_integration.functions.checkpointed import CheckpointedFunction
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.state_worker import StateWorker
+from varve.storage.format.records import ORIGIN
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from varve.spark_integration.worker.attempt import Attempt
     from varve.spark_integration.functions.checkpointed import FunctionInitializationContext, FunctionSnapshotContext
     from varve.spark_integration.functions.keyed import RuntimeContext
     from varve.spark_integration.messages.protocol import TaskRequest
     from varve.spark_integration.messages.summary import Summary
+    from varve.spark_integration.worker.attempt import Attempt
     from varve.storage.format.records import Commit, Link
 
 KEY_GROUPS: Final = 8

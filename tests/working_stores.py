@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from examples.sqlite_store import SQLiteStore
+from varve.changelog.types.factory import parse_type_string
+from varve.changelog.types.key_wire import key_writer
 from varve.changelog.working_stores.custom import copy_store
 from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.types.key_wire import key_writer
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.table_store import StoreTarget
-from varve.changelog.types.factory import parse_type_string
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -9,9 +9,14 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from varve.changelog.api.functions import AggregateFunction, ReduceFunction, as_reduce_function, check_aggregate_function
-from varve.changelog.types.evolution import frozen_defaults
+from varve.changelog.api.functions import (
+    AggregateFunction,
+    ReduceFunction,
+    as_reduce_function,
+    check_aggregate_function,
+)
 from varve.changelog.api.ttl_config import StateTtlConfig
+from varve.changelog.types.evolution import frozen_defaults
 from varve.changelog.types.factory import TypeLike, Types, as_type
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.records import StateSchema

@@ -6,22 +6,26 @@ Invariants: I8 (an entry must carry the seq of its name, its job's id and, if it
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from varve.storage.format import layout
 from varve.changelog.chain.cut import Retained
-from varve.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
-from varve.storage.format.frame import MAGIC, PREFIX_BYTES
 from varve.changelog.chain.view import LineView, StoredCommit, resolve
+from varve.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
+from varve.storage.format import layout
+from varve.storage.format.frame import MAGIC, PREFIX_BYTES
 from varve.storage.format.records import ORIGIN, Commit, Entry, Link, decode_entry
-from varve.changelog.commit.start_decision import head_seq, newest_commit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
-    from varve.changelog.retention.collect_decision import EntryKind
+    from varve.storage.format.records import Link
+
+    pass
     from varve.changelog.chain.cut import Cut
     from varve.storage.object_stores.contract import ObjectStore
+
+EntryKind = Literal["fence", "commit"]
+
 
 READ_THREADS: Final = 8
 """Entries read at the same time; each may have 16 MiB."""
@@ -209,3 +213,15 @@ def in_parallel(read: Callable[[_Wanted], _Read], wanted: Sequence[_Wanted]) -> 
         return [read(one) for one in wanted]
     with ThreadPoolExecutor(min(READ_THREADS, len(wanted)), thread_name_prefix="varve-chain") as pool:
         return list(pool.map(read, wanted))
+
+
+def head_seq(seqs: Iterable[int]) -> int:
+    """The seq of the head among the listed seqs; 0 if the chain is empty."""
+    return max(seqs, default=ORIGIN.seq)
+
+
+def newest_commit(head: Entry | None) -> Link:
+    """The newest commit on the line of this entry; `ORIGIN` if there is none."""
+    if head is None:
+        return ORIGIN
+    return head.link if isinstance(head, Commit) else head.commit

@@ -20,8 +20,8 @@ from varve.storage.format import layout
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.storage.format.records import SegmentRef, Tile
     from varve.changelog.chain.tiles import TileCover
+    from varve.storage.format.records import SegmentRef, Tile
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 _SHARED: Final = (1 << 63) - 1

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from varve.storage.format import layout
-from varve.storage.errors import CorruptDataError, InvariantError
 from varve.changelog.chain.images import joined_images, kept_images, own_images
-from varve.storage.format.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
 from varve.changelog.chain.segment_index import SegmentIndex, counted
 from varve.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+from varve.storage.errors import CorruptDataError, InvariantError
+from varve.storage.format import layout
+from varve.storage.format.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

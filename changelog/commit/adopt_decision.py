@@ -24,18 +24,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.format import layout
-from varve.changelog.commit.plan import Adoption
-from varve.storage.format.layout import SnapshotName
 from varve.changelog.chain.view import cover_of
+from varve.changelog.commit.plan import Adoption
+from varve.storage.format import layout
+from varve.storage.format.layout import SnapshotName
 from varve.storage.format.records import RANGE_OF, SnapshotFloor, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from varve.changelog.chain.tiles import TileCover
     from varve.changelog.chain.view import LineView
     from varve.storage.format.records import SnapshotDescriptor
-    from varve.changelog.chain.tiles import TileCover
 
 
 TileSnapshot = SnapshotName

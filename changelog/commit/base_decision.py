@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
 from varve.changelog.commit.rules import ALL_RULES
+from varve.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
 from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice, OperatorLayout, SnapshotFile
 
 if TYPE_CHECKING:

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.changelog.commit.batch_result import INLINE_BYTES_MAX, PartitionResult, inline_total
 from varve.changelog.commit.pack import PackHeader, encode_pack, pack_blob_offset
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.storage.format import layout
+from varve.changelog.chain.view import StoredCommit, resolve
 from varve.changelog.commit.batch_result import ENTRY_BYTES_MAX
 from varve.storage.errors import InvalidRequestError, InvariantError, LineageError
-from varve.changelog.chain.view import StoredCommit, resolve
+from varve.storage.format import layout
 from varve.storage.format.records import ORIGIN, Commit, Link, StateSource, encode_entry
 
 if TYPE_CHECKING:

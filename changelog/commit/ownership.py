@@ -20,8 +20,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.chain.cut import cut_of
+from varve.changelog.chain.reader import head_seq
 from varve.changelog.commit import state as chain_state
-from varve.storage.format import layout
 from varve.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
@@ -32,23 +33,23 @@ from varve.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.storage.transfer.claim import claim
-from varve.changelog.chain.cut import cut_of
+from varve.changelog.commit.start_decision import Own, decide_ownership, plan_fence
 from varve.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarveError
+from varve.storage.format import layout
 from varve.storage.format.frame import PREFIX_BYTES
 from varve.storage.format.records import ORIGIN, Fence, Link, decode_entry, encode_entry
-from varve.changelog.commit.start_decision import Own, decide_ownership, head_seq, plan_fence
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.commit.state import ChainState, CommitPolicy
-    from varve.storage.transfer.claim import Claim
-    from varve.storage.clock import Clock, TokenSource
     from varve.changelog.commit.plan import CommitPlan
-    from varve.storage.transfer.hedged_claim import HedgedClaims
+    from varve.changelog.commit.state import ChainState, CommitPolicy
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import Commit
+    from varve.storage.transfer.claim import Claim
+    from varve.storage.transfer.hedged_claim import HedgedClaims
 
 OWNER_CHECK_AFTER_S: Final = 5.0
 """A commit whose sending lies longer back is believed only if the next slot is still free."""

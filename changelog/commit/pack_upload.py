@@ -20,23 +20,23 @@ from collections.abc import Mapping
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.format import layout
-from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.storage.errors import CorruptDataError, MayHaveHappenedError, VarveError
 from varve.changelog.chain.images import images_to_copy
 from varve.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack
+from varve.storage.errors import CorruptDataError, MayHaveHappenedError, VarveError
+from varve.storage.format import layout
 from varve.storage.format.records import SegmentRef
+from varve.storage.transfer.attempt_threads import AttemptThreads
 from varve.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
+    from varve.changelog.chain.view import StoredCommit
     from varve.changelog.commit.state import ChainState, CommitPolicy
     from varve.storage.clock import TokenSource
-    from varve.changelog.chain.view import StoredCommit
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ImageRef, ObjectSlice
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3

@@ -16,6 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from varve.changelog.chain.cut import Retained
+from varve.changelog.chain.images import kept_images
+from varve.changelog.chain.segment_index import SegmentIndex, counted
+from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
+from varve.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
 from varve.changelog.commit.batch_result import (
     ENTRY_BYTES_MAX,
     INLINE_BYTES_MAX,
@@ -24,11 +29,8 @@ from varve.changelog.commit.batch_result import (
     check_results,
     inline_total,
 )
-from varve.changelog.chain.cut import Retained
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarveError
-from varve.changelog.chain.images import kept_images
-from varve.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
 from varve.changelog.commit.pack import is_packable, replace_packed, replace_packed_images
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarveError
 from varve.storage.format.records import (
     RANGE_OF,
     BlobSlice,
@@ -40,15 +42,13 @@ from varve.storage.format.records import (
     Tile,
     encode_entry,
 )
-from varve.changelog.chain.segment_index import SegmentIndex, counted
-from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from varve.changelog.commit.batch_result import PartitionResult
-    from varve.changelog.commit.state import ChainState, CommitPolicy
     from varve.changelog.commit.pack import Pack
+    from varve.changelog.commit.state import ChainState, CommitPolicy
 
 
 class Adoption(NamedTuple):

@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.storage.format import layout
+from varve.changelog.chain.reader import ChainReader, newest_commit
+from varve.changelog.commit.gathered_segments import gather
+from varve.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
 from varve.changelog.commit.ownership import Chain
-from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.pack_upload import PackUpload
 from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, adopts_now, plan_commit
+from varve.changelog.commit.start_decision import next_restore
 from varve.storage.errors import InvariantError
 from varve.storage.fail_point import fail_point
-from varve.changelog.commit.gathered_segments import gather
-from varve.storage.transfer.hedged_claim import HedgedClaims, hedges_claims
-from varve.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
+from varve.storage.format import layout
 from varve.storage.job.record import open_or_create_job
-from varve.changelog.commit.pack_upload import PackUpload
-from varve.changelog.commit.start_decision import newest_commit, next_restore
+from varve.storage.transfer.hedged_claim import HedgedClaims, hedges_claims
 from varve.storage.transfer.upload import Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from varve.changelog.chain.view import LineView
     from varve.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
     from varve.changelog.commit.batch_result import BatchFacts
+    from varve.changelog.commit.import_plan import CopiedState
     from varve.changelog.commit.state import ChainState, CommitPolicy
     from varve.storage.clock import Clock, TokenSource
-    from varve.changelog.commit.import_plan import CopiedState
-    from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
+    from varve.storage.object_stores.contract import ObjectStore
 
     AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
 

@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import FencedError
+from varve.changelog.chain.reader import newest_commit
 from varve.changelog.commit.rules import ALL_RULES
-from varve.storage.format.records import ORIGIN, Commit, Entry, Fence
+from varve.storage.errors import FencedError
+from varve.storage.format.records import ORIGIN, Entry, Fence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from varve.changelog.commit.rules import ProtocolRules
-    from varve.storage.format.records import Link
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,18 +34,6 @@ class Own:
 @dataclass(frozen=True, slots=True)
 class Retry:
     """The fence stands in a hole below the head: begin again with a new LIST."""
-
-
-def head_seq(seqs: Iterable[int]) -> int:
-    """The seq of the head among the listed seqs; 0 if the chain is empty."""
-    return max(seqs, default=ORIGIN.seq)
-
-
-def newest_commit(head: Entry | None) -> Link:
-    """The newest commit on the line of this entry; `ORIGIN` if there is none."""
-    if head is None:
-        return ORIGIN
-    return head.link if isinstance(head, Commit) else head.commit
 
 
 def next_restore(head: Entry | None) -> int | None:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varve.changelog.api.descriptors import schema_of
 from varve.changelog.keyed.list import ListOverlay
 from varve.changelog.keyed.map import MapOverlay
+from varve.changelog.keyed.value import ValueOverlay
 from varve.changelog.schema.history import change
+from varve.changelog.schema.ttl import record_of, wanted_settings, with_ttl
 from varve.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
 from varve.changelog.types.stamped import unstamped
-from varve.changelog.schema.ttl import record_of, wanted_settings, with_ttl
-from varve.changelog.keyed.value import ValueOverlay
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.api.descriptors import StateDescriptor
     from varve.changelog.keyed.overlay import Overlay
+    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.types.wire import WireType
     from varve.changelog.working_stores.contract import WorkingStore
     from varve.storage.format.records import StateSchema

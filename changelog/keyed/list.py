@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.keyed.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
 from varve.changelog.api.state import ListState
+from varve.changelog.keyed.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
+from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.working_stores.contract import ListTable
 from varve.storage.errors import InvalidRequestError
 

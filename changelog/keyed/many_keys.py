@@ -15,16 +15,16 @@ import numpy as np
 import pyarrow as pa
 
 from varve.changelog.api.batch_keys import BatchKeys
+from varve.changelog.keyed.overlay import MISSING
 from varve.changelog.segments.changes import DELETED
 from varve.changelog.segments.column_changes import ColumnChanges
 from varve.changelog.types.columns import canonical_column, check_columnar
-from varve.changelog.keyed.overlay import MISSING
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from varve.changelog.keyed.map import MapOverlay
-    from varve.changelog.types.contract import TypeInformation
     from varve.changelog.keyed.value import ValueOverlay
+    from varve.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
 

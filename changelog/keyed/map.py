@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.segments.changes import DELETED, Deleted, Op, StateChanges
-from varve.changelog.working_stores.hashmap.tables import HashMapMapTable
+from varve.changelog.api.state import MapState
 from varve.changelog.keyed.many_keys import get_entries, put_entries, remove_entries
 from varve.changelog.keyed.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext, repeat_keys
-from varve.changelog.api.state import MapState
+from varve.changelog.segments.changes import DELETED, Deleted, Op, StateChanges
 from varve.changelog.working_stores.contract import MapTable
+from varve.changelog.working_stores.hashmap.tables import HashMapMapTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from varve.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.namespaces import NAMESPACE_TYPE, NamespacedLists, aggregating, described, reducing
 from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
 from varve.changelog.api.ttl_config import UpdateType
+from varve.changelog.keyed.namespaces import NAMESPACE_TYPE, NamespacedLists, aggregating, described, reducing
 from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.changelog.api.descriptors import StateDescriptor
-    from varve.changelog.keyed.namespaces import MapStates, NamespacedAccumulators
     from varve.changelog.api.ttl_config import StateTtlConfig
+    from varve.changelog.keyed.namespaces import MapStates, NamespacedAccumulators
 
 
 class NamespacedStateStore:

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.types.collections import PickledType
 from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varve.changelog.types.collections import PickledType
 from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import InvalidRequestError
 

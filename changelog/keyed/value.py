@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.segments.changes import changes_of_cells
-from varve.changelog.working_stores.hashmap.tables import HashMapValueTable
+from varve.changelog.api.state import ValueState
 from varve.changelog.keyed.many_keys import get_values, nulls, put_values
-from varve.changelog.segments.over_sealed import OverSealed
 from varve.changelog.keyed.overlay import MISSING, NO_KEY, KeyContext, Overlay
 from varve.changelog.keyed.recent_columns import RecentColumns
-from varve.changelog.api.state import ValueState
+from varve.changelog.segments.changes import changes_of_cells
+from varve.changelog.segments.over_sealed import OverSealed
 from varve.changelog.working_stores.contract import ValueTable
+from varve.changelog.working_stores.hashmap.tables import HashMapValueTable
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varve.changelog.keyed.list import ListOverlay, ListStateHandle
 from varve.changelog.keyed.map import MapOverlay, MapStateHandle
 from varve.changelog.keyed.overlay import MISSING, KeyContext
+from varve.changelog.keyed.timers import TimeDomain, TimerOverlay, time_domain_of
+from varve.changelog.keyed.value import ValueOverlay, ValueStateHandle
+from varve.changelog.schema.ttl import record_of
 from varve.changelog.segments.columns import LIST, MAP, TIMERS, namespace_type_of, type_of
 from varve.changelog.types.stamped import unstamped
-from varve.changelog.keyed.timers import TimeDomain, TimerOverlay, time_domain_of
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.keyed.value import ValueOverlay, ValueStateHandle
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.keyed.backend import KeyedStateBackend
     from varve.changelog.keyed.overlay import Overlay
+    from varve.changelog.segments.batch_time import BatchTime
     from varve.storage.format.records import StateSchema
 
 

@@ -14,15 +14,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from varve.changelog.operator_state.broadcast import BroadcastCells, BroadcastStateHandle, ReadOnlyBroadcastStateHandle
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, schema_of
-from varve.changelog.schema.pickled import refuse_declared, refuse_sections
-from varve.changelog.operator_state.list import ListCells, OperatorListState
 from varve.changelog.api.operator_state import OperatorStateStore
-from varve.changelog.schema.history import change, stored_conversion
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.stamped import unstamped
 from varve.changelog.keyed.declaration import stored_migration
+from varve.changelog.operator_state.broadcast import BroadcastCells, BroadcastStateHandle, ReadOnlyBroadcastStateHandle
+from varve.changelog.operator_state.list import ListCells, OperatorListState
 from varve.changelog.operator_state.section import (
     BROADCAST,
     LIST,
@@ -34,6 +30,10 @@ from varve.changelog.operator_state.section import (
     StateSection,
     section_of,
 )
+from varve.changelog.schema.history import change, stored_conversion
+from varve.changelog.schema.pickled import refuse_declared, refuse_sections
+from varve.changelog.segments.columns import type_of
+from varve.changelog.types.stamped import unstamped
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.records import StateSchema
 

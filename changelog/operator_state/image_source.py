@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from varve.changelog.operator_state.section import StateSection
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ImageRef, ObjectSlice
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef, tuple[StateSection, ...]]:

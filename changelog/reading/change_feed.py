@@ -25,21 +25,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from varve.changelog.segments.changes import Op
-from varve.changelog.segments.replay import accepted_key_groups
-from varve.changelog.schema.history import changes_at
-from varve.changelog.segments.columns import MAP, TIMERS, ordinary_op
-from varve.changelog.segments.source import SegmentSource
-from varve.changelog.reading.shared_columns import SHARED, shared
 from varve.changelog.reading.columns import StateColumns
+from varve.changelog.reading.shared_columns import SHARED, shared
+from varve.changelog.schema.history import changes_at
+from varve.changelog.segments.changes import Op
+from varve.changelog.segments.columns import MAP, TIMERS, ordinary_op
+from varve.changelog.segments.replay import accepted_key_groups
+from varve.changelog.segments.source import SegmentSource
 from varve.storage.format.records import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from varve.changelog.reading.reader import StateReader
     from varve.changelog.segments.changes import StateChanges
     from varve.changelog.segments.segment import SegmentHeader
-    from varve.changelog.reading.reader import StateReader
 
 SEQ_END: Final = 1 << 63
 _arrow: Final[Any] = pa

@@ -10,11 +10,11 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.chain.cut import Cut, cut_of
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.changelog.chain.reader import newest_commit
 from varve.changelog.retention.pins import Kept, list_pins
-from varve.storage.format.records import ORIGIN, Commit, Link
 from varve.changelog.retention.savepoints import read_savepoint
-from varve.changelog.commit.start_decision import newest_commit
+from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.format.records import ORIGIN, Commit, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

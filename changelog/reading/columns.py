@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from varve.changelog.reading.readable_columns import readable_column
+from varve.changelog.schema.ttl import NOTHING, record_of
 from varve.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, namespace_type_of, type_of
 from varve.changelog.types.stamped import STAMP_MIN, is_stamped
 from varve.changelog.working_stores.table_rows import table_of
-from varve.changelog.schema.ttl import NOTHING, record_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -10,19 +10,19 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varve.changelog.types.decimals import BigDecimalType
-from varve.changelog.schema.history import first_version, words
-from varve.changelog.segments.columns import LIST, MAP, TIMERS
 from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.tracking import untracked
+from varve.changelog.schema.history import first_version, words
+from varve.changelog.segments.columns import LIST, MAP, TIMERS
+from varve.changelog.types.decimals import BigDecimalType
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.reading.reader import StateReader
     from varve.changelog.reading.tracking import Track
+    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.working_stores.contract import WorkingStore
     from varve.storage.format.records import StateSchema
 

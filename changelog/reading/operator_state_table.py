@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
+from varve.changelog.operator_state.section import BROADCAST, LIST, RAW_KEYED, RAW_OPERATOR, UNION_LIST
 from varve.changelog.reading.json_text import json_text
 from varve.changelog.reading.readable_columns import readable_column
 from varve.changelog.segments.columns import type_of
-from varve.changelog.operator_state.section import BROADCAST, LIST, RAW_KEYED, RAW_OPERATOR, UNION_LIST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.operator_state.image_source import read_images
 from varve.changelog.reading.checkpoints import (
     SAVEPOINT,
     complete_checkpoints,
@@ -27,30 +28,29 @@ from varve.changelog.reading.checkpoints import (
     kept_now,
     told,
 )
-from varve.changelog.operator_state.image_source import read_images
+from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.operator_state_table import operator_state_tables
 from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.chain.reader import ChainReader
+from varve.changelog.retention.pins import create_pin, list_pins, release_pin
+from varve.changelog.segments.batch_time import BatchTime
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.job.record import read_job
-from varve.storage.job.listing import open_job
-from varve.storage.object_stores.open import open_store
-from varve.changelog.retention.pins import create_pin, list_pins, release_pin
 from varve.storage.format.records import Commit
+from varve.storage.job.listing import open_job
+from varve.storage.job.record import read_job
+from varve.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
+    from varve.changelog.chain.view import LineView
     from varve.changelog.reading.operator_state_table import OperatorStateTable
     from varve.changelog.working_stores.rocksdb.store import RocksDBStore
     from varve.storage.clock import Clock, TokenSource
-    from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import OperatorLayout, Pin, StateSchema
+    from varve.storage.object_stores.contract import ObjectStore
 
 HOLDER: Final = "reader of the state"
 _ARROW: Final[Any] = pa

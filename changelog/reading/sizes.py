@@ -9,9 +9,9 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from varve.changelog.segments.columns import TIMERS
 from varve.changelog.types.msgpack_span import end_of
 from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, prefix, successor
-from varve.changelog.segments.columns import TIMERS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

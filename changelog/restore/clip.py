@@ -35,8 +35,8 @@ from varve.changelog.working_stores.rocksdb.metadata import (
     marker,
 )
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.rocksdb.registry import StateRegistry
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
 from varve.storage.format.records import ORIGIN, Link
 

@@ -11,23 +11,23 @@ import logging
 import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.restore.restore import catch_up, restore_store, stages_to
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.restore.files import DOWNLOADS
+from varve.changelog.restore.restore import catch_up, restore_store, stages_to
 from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.errors import MissingObjectError, VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
+    from varve.changelog.chain.reader import ChainReader
+    from varve.changelog.chain.view import LineView
     from varve.changelog.restore.local import LocalCopy
     from varve.changelog.restore.restore import RestoreTarget
-    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
     from varve.changelog.working_stores.contract import WorkingStore
-    from varve.changelog.chain.reader import ChainReader
+    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
     from varve.storage.transfer.download import DownloadPolicy
-    from varve.changelog.chain.view import LineView
 
 _log: Final = logging.getLogger(__name__)
 

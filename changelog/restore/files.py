@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 from varve.storage.object_stores.local.errors import happened_not
+from varve.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import SnapshotFile
+    from varve.storage.object_stores.contract import ObjectStore
 
 DOWNLOADS: Final = DownloadPolicy()
 """For those whom nobody has told how much to download at the same time."""

@@ -11,28 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.segments.replay import ReplaySummary, replay
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.segments.source import SegmentSource
+from varve.changelog.chain.reader import in_parallel
+from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.changelog.restore.clip import SnapshotSource, open_clipped
 from varve.changelog.restore.files import DOWNLOADS, fetch_snapshots
-from varve.storage.format import layout
-from varve.changelog.chain.reader import in_parallel
+from varve.changelog.segments.replay import ReplaySummary, replay
+from varve.changelog.segments.source import SegmentSource
+from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record
-from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.changelog.working_stores.contract import WorkingStore
     from varve.changelog.chain.reader import ChainReader
-    from varve.storage.transfer.download import DownloadPolicy
     from varve.changelog.chain.view import LineView, ReplaySegment
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
     from varve.storage.format.records import Link, SnapshotFile, Tile
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.transfer.download import DownloadPolicy
 
 
 LONG_LOG_BYTES: Final = 128 << 20

@@ -17,22 +17,20 @@ Invariants: I7.
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from varve.storage.format import layout
+from varve.changelog.chain.reader import EntryKind, newest_commit
 from varve.changelog.commit.rules import ALL_RULES
+from varve.storage.format import layout
 from varve.storage.format.records import Commit
-from varve.changelog.commit.start_decision import newest_commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from varve.changelog.chain.cut import Cut
-    from varve.storage.object_stores.contract import ObjectMeta
     from varve.changelog.commit.rules import ProtocolRules
     from varve.storage.format.records import Entry, Savepoint, SnapshotDescriptor, SnapshotFloor
-
-EntryKind = Literal["fence", "commit"]
+    from varve.storage.object_stores.contract import ObjectMeta
 
 
 class EntryNames(NamedTuple):

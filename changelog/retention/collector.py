@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from varve.storage.format import layout
-from varve.changelog.chain.reader import in_parallel
+from varve.changelog.chain.cut import cut_of
+from varve.changelog.chain.reader import in_parallel, newest_commit
 from varve.changelog.retention.collect_decision import (
     EntryNames,
     SavepointNames,
@@ -28,22 +28,20 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.changelog.chain.cut import cut_of
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.fail_point import fail_point
 from varve.changelog.retention.pins import list_pins
-from varve.storage.format.records import SnapshotDescriptor
 from varve.changelog.retention.savepoints import list_savepoints
 from varve.changelog.retention.snapshots import SnapshotReader, publish
-from varve.changelog.commit.start_decision import newest_commit
+from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varve.storage.fail_point import fail_point
+from varve.storage.format import layout
+from varve.storage.format.records import SnapshotDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.storage.clock import Clock, TokenSource
-    from varve.changelog.retention.collect_decision import EntryKind
     from varve.changelog.chain.cut import Cut
+    from varve.changelog.chain.reader import ChainReader, EntryKind
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import Entry, Link
 
 DELETE_NAMES_MAX: Final = 1000

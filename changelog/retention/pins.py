@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.storage.format import layout
-from varve.storage.object_stores.backoff import Backoff
-from varve.changelog.chain.reader import in_parallel
 from varve.changelog.chain.cut import cut_of
+from varve.changelog.chain.reader import in_parallel
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
+from varve.storage.format import layout
 from varve.storage.format.records import Pin, decode_record, encode_record
+from varve.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
+    from varve.changelog.chain.cut import Cut
     from varve.changelog.chain.reader import ChainReader
     from varve.storage.clock import Clock, TokenSource
-    from varve.changelog.chain.cut import Cut
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit
+    from varve.storage.object_stores.contract import ObjectStore
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
 

@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.changelog.chain.reader import in_parallel
-from varve.storage.transfer.claim import claim
-from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
 from varve.changelog.retention.pins import create_pin, release_pin
-from varve.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
 from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.storage.format import layout
+from varve.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from varve.changelog.chain.reader import ChainReader
-    from varve.storage.clock import Clock, TokenSource
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import Commit
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 LIST_TRIES: Final = 16

@@ -12,21 +12,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.format import layout
-from varve.changelog.commit.adopt_decision import tile_snapshots
 from varve.changelog.chain.reader import in_parallel
-from varve.storage.transfer.claim import claim
+from varve.changelog.commit.adopt_decision import tile_snapshots
 from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.format.layout import SnapshotName
 from varve.storage.format.records import SnapshotDescriptor, decode_record, encode_record
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.storage.clock import Clock
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.clock import Clock
     from varve.storage.format.records import SnapshotFloor
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 _log: Final = logging.getLogger(__name__)

@@ -16,24 +16,24 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.changelog.chain.reader import in_parallel
-from varve.storage.errors import CorruptDataError
 from varve.changelog.commit.import_plan import CopiedState
 from varve.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack, replace_packed, replace_packed_images
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice, SegmentRef, SnapshotFile, Tile
 from varve.storage.transfer.slice_reader import read_slices
-from varve.changelog.retention.snapshots import SnapshotReader
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.clock import Clock, TokenSource
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import ImageRef
+    from varve.storage.object_stores.contract import ObjectStore
 
 PACK_BYTES_MAX: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 20

@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from varve.changelog.segments.changes import Op
-from varve.changelog.working_stores.rocksdb.keys import VERSION_NUMBER_MAX
-from varve.changelog.types.evolution import Converter, Incompatible, Step, evolve, keep
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.stamped import STAMP_MIN, is_stamped, plain_type_string, unstamped
 from varve.changelog.schema.ttl import merged
+from varve.changelog.segments.changes import Op
+from varve.changelog.segments.columns import type_of
+from varve.changelog.types.evolution import Converter, Incompatible, Step, evolve, keep
+from varve.changelog.types.stamped import STAMP_MIN, is_stamped, plain_type_string, unstamped
 from varve.changelog.types.wire import encode
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, VarveError
 from varve.storage.format.records import StateSchema, ValueVersion
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from varve.changelog.segments.changes import StateChanges
     from varve.changelog.types.evolution import PlainConversion
     from varve.changelog.types.wire import WireType
+
+VERSION_NUMBER_MAX: Final = 0x7F
 
 VERSIONS_MAX: Final = VERSION_NUMBER_MAX
 """Versions that may be in use at once; one of the 128 numbers that a stored value can name is left for a migration."""

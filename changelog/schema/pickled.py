@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.segments.columns import type_of
 from varve.changelog.types.collections import MapType, PickledType, SequenceType
 from varve.changelog.types.composites import CompositeType
-from varve.changelog.segments.columns import type_of
 from varve.changelog.types.stamped import StampedType
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 

@@ -20,15 +20,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, is_stamped
 from varve.changelog.api.ttl_config import TtlTimeCharacteristic
+from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, is_stamped
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
-    from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.api.ttl_config import StateTtlConfig
+    from varve.changelog.segments.batch_time import BatchTime
 
 NOTHING: Final = STAMP_MIN - 1
 """As the stamp up to which values have expired: below every stamp."""
@@ -190,11 +189,6 @@ def merged(a: StateSchema, b: StateSchema) -> StateSchema:
             expired_up_to_ms=_latest(earlier.expired_up_to_ms, later.expired_up_to_ms),
         )
     return msgspec.structs.replace(newest, ttl=msgspec.to_builtins(later))
-
-
-def empty_changes(schema: StateSchema) -> StateChanges:
-    """No rows: in a segment they say what the schema is from this batch on."""
-    return StateChanges(schema, [], [], None, [] if schema.kind == "map" else None, [])
 
 
 def _new(wanted: TtlSettings, now: BatchTime, *, is_new_state: bool) -> TtlRecord:

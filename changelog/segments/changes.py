@@ -13,6 +13,8 @@ from functools import cached_property
 from itertools import chain, compress, groupby, repeat
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.storage.format.records import StateSchema
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -119,3 +121,8 @@ def changes_of_cells(
 
 
 _FIELDS: Final = ("schema", "key_groups", "keys", "ops", "map_keys", "values", "namespaces")
+
+
+def empty_changes(schema: StateSchema) -> StateChanges:
+    """No rows: in a segment they say what the schema is from this batch on."""
+    return StateChanges(schema, [], [], None, [] if schema.kind == "map" else None, [])

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varve.changelog.segments.changes import empty_changes
 from varve.changelog.segments.columns import decode_columns, encode_columns, ordinary_op, type_of
-from varve.changelog.schema.ttl import empty_changes
 from varve.storage.errors import CorruptDataError, VarveError
 from varve.storage.format.frame import frame, frame_length, unframe
 from varve.storage.format.records import Record, StateSchema

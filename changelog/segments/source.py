@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.segments.replay import FlooredSegment
 from varve.changelog.segments.segment import decode_segments
-from varve.storage.transfer.download import PART_BYTES
 from varve.storage.errors import CorruptDataError
+from varve.storage.transfer.download import PART_BYTES
 from varve.storage.transfer.slice_reader import plan_reads, read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from concurrent.futures import Future
 
-    from varve.changelog.segments.segment import Segment
-    from varve.storage.transfer.download import DownloadPolicy
     from varve.changelog.chain.view import ReplaySegment
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.changelog.segments.segment import Segment
     from varve.storage.format.records import SegmentRef
+    from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.transfer.download import DownloadPolicy
 
 READ_THREADS: Final = 8
 BYTES_AHEAD_MAX: Final = 64 << 20

@@ -17,8 +17,15 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.types.wire_columns import binary_parts, boolean_wires, float_wires, integer_wires, joined, text_parts
 from varve.changelog.types.wire import ImmutableType, PlainType
+from varve.changelog.types.wire_columns import (
+    binary_parts,
+    boolean_wires,
+    float_wires,
+    integer_wires,
+    joined,
+    text_parts,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

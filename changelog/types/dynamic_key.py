@@ -19,8 +19,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.types.basic import NAN, as_integer
 from varve.changelog.row import Row, make_row, row_class
+from varve.changelog.types.basic import NAN, as_integer
 from varve.changelog.types.wire import MutableType, encode
 from varve.storage.errors import InvalidRequestError
 

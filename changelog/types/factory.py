@@ -18,10 +18,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types import basic
+from varve.changelog.types import basic, decimals, times
 from varve.changelog.types import collections as collection
-from varve.changelog.types import decimals
-from varve.changelog.types import times
 from varve.changelog.types.composites import RowType, TupleType
 from varve.changelog.types.text import from_spark_json, parse_ddl, parse_type_string
 from varve.changelog.types.wire import WireType

@@ -13,10 +13,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.types import basic
+from varve.changelog.types import basic, decimals, times
 from varve.changelog.types import collections as collection
-from varve.changelog.types import decimals
-from varve.changelog.types import times
 from varve.changelog.types.composites import RowType, TupleType
 from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.types.stamped import NAME as STAMPED

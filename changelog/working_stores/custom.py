@@ -15,13 +15,13 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.segments.batch import Batch
-from varve.changelog.working_stores.rocksdb.bulk import SEQ_OF_COPIES
 from varve.changelog.segments.columns import LIST
+from varve.changelog.working_stores.rocksdb.bulk import SEQ_OF_COPIES
 from varve.changelog.working_stores.table_rows import changes_of, table_of
 from varve.changelog.working_stores.table_store import StoreTarget
 from varve.storage.errors import InvalidRequestError
-from varve.storage.named_objects import call_named
 from varve.storage.format.records import ORIGIN
+from varve.storage.named_objects import call_named
 
 if TYPE_CHECKING:
     from varve.changelog.working_stores.contract import WorkingStore

@@ -16,11 +16,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
 from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
 from varve.changelog.working_stores.hashmap.timers import HashMapTimerTable
 from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
 from varve.changelog.working_stores.rocksdb.registry import StateRegistry
 from varve.changelog.working_stores.table_rows import changes_of
 from varve.storage.errors import InvalidRequestError, InvariantError

@@ -8,12 +8,11 @@ from typing import Any
 
 from examples.flights.expected import Aircraft
 from examples.flights.job import JOB, OPERATOR
+from varve.changelog.chain.reader import ChainReader, newest_commit
 from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.chain.reader import ChainReader
 from varve.storage.job.record import read_job
 from varve.storage.job.store import JobStore
 from varve.storage.object_stores.open import open_store
-from varve.changelog.commit.start_decision import newest_commit
 
 
 def read_aircraft(storage: str) -> dict[str | None, Aircraft]:

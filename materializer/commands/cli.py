@@ -17,26 +17,32 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 import click
 import msgspec
 
-from varve.materializer.resources.allocator import give_back_large_blocks
-from varve.materializer.service.child_process import decode_config
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
-from varve.materializer.service.demand import ask
-from varve.materializer.options.units import option_duration, option_size
-from varve.materializer.commands.output.errors import Command, Group
 from varve.materializer.commands.inspect import checkpoints, jobs, sweep
-from varve.materializer.commands.package.command import package
+from varve.materializer.commands.output.errors import Command, Group
+from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.parameters import DURATION, SIZE
+from varve.materializer.commands.output.progress import (
+    ConsoleReporter,
+    CountingBar,
+    EventConsole,
+    JsonReporter,
+    ReporterGroup,
+)
+from varve.materializer.commands.output.storage_parameters import key_value_pairs, open_root, storage_parameters
+from varve.materializer.commands.package.command import package
 from varve.materializer.commands.pins import pins
-from varve.materializer.commands.output.progress import ConsoleReporter, CountingBar, EventConsole, JsonReporter, ReporterGroup
 from varve.materializer.commands.restore import restore
 from varve.materializer.commands.savepoints import savepoint
-from varve.materializer.service.loop import run_materializer
 from varve.materializer.commands.standby import standby
 from varve.materializer.commands.state import describe, diff, state
-from varve.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
-from varve.materializer.commands.output.storage_parameters import key_value_pairs, open_root, storage_parameters
 from varve.materializer.commands.verify import verify_command
+from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
+from varve.materializer.options.units import option_duration, option_size
+from varve.materializer.resources.allocator import give_back_large_blocks
+from varve.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
+from varve.materializer.service.child_process import decode_config
+from varve.materializer.service.demand import ask
+from varve.materializer.service.loop import run_materializer
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job.listing import job_names, open_job

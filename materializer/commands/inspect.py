@@ -9,29 +9,30 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
+from varve.changelog.chain.reader import ChainReader, in_parallel
+from varve.changelog.commit.start_decision import next_restore
 from varve.changelog.reading.checkpoints import kept_now, newest_commits
-from varve.materializer.fold.chain_view import ChainFollower
-from varve.materializer.commands.output.lines import show_lines, utc_time
+from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector
+from varve.changelog.retention.savepoints import release_clone
+from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.parameters import FiniteRange
 from varve.materializer.commands.output.storage_parameters import job_chain, open_root, storage_parameters
-from varve.storage.format import layout
-from varve.changelog.chain.reader import ChainReader, in_parallel
+from varve.materializer.fold.chain_view import ChainFollower
+from varve.materializer.options.units import utc_time
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector
 from varve.storage.errors import VarveError
-from varve.storage.job.store import JobStore
+from varve.storage.format import layout
 from varve.storage.job.listing import job_names, open_job
-from varve.changelog.retention.savepoints import release_clone
-from varve.changelog.commit.start_decision import next_restore
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from varve.changelog.retention.collector import CollectReport
-    from varve.storage.job.listing import OpenJob
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.changelog.retention.pins import Kept
     from varve.storage.format.records import Commit
+    from varve.storage.job.listing import OpenJob
+    from varve.storage.object_stores.contract import ObjectStore
 
 DEFAULT_LIMIT: Final = 20
 _AREAS: Final = (

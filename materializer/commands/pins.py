@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from varve.materializer.service import retention
-from varve.materializer.commands.output.lines import show_lines, utc_time
+from varve.changelog.retention.pins import list_all_pins
+from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.parameters import DURATION
 from varve.materializer.commands.output.storage_parameters import job_chain, storage_parameters
-from varve.storage.format import layout
+from varve.materializer.options.units import utc_time
+from varve.materializer.service import retention
 from varve.storage.clock import SystemClock
 from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
-from varve.changelog.retention.pins import list_all_pins
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from varve.materializer.commands.output.lines import show_lines, utc_time
+from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.options.units import utc_time
 from varve.materializer.verify.repair import Repair, rebuildable
-from varve.storage.format import layout
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.job.record import read_job
 
 if TYPE_CHECKING:

@@ -10,15 +10,6 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import click
 import msgspec
 
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.materializer.commands.output.lines import show_lines, type_name, utc_time
-from varve.materializer.commands.output.progress_bar import shown_steps
-from varve.materializer.restore.origin import open_beside
-from varve.materializer.commands.output.storage_parameters import existing_job, job_chain, open_place, storage_parameters
-from varve.storage.format import layout
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
-from varve.storage.job.record import read_job
 from varve.changelog.retention.savepoints import (
     create_native,
     delete_damaged_savepoint,
@@ -27,14 +18,29 @@ from varve.changelog.retention.savepoints import (
     own_files,
     read_savepoint,
 )
+from varve.materializer.commands.output.lines import show_lines, type_name
+from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.commands.output.storage_parameters import (
+    existing_job,
+    job_chain,
+    open_place,
+    storage_parameters,
+)
+from varve.materializer.options.units import utc_time
+from varve.materializer.restore.origin import open_beside
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
+from varve.storage.format import layout
+from varve.storage.job.record import read_job
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from varve.changelog.chain.reader import ChainReader
-    from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.format.records import Commit, Savepoint
     from varve.changelog.retention.savepoints import ListedSavepoint
+    from varve.storage.format.records import Commit, Savepoint
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):

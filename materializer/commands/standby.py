@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from varve.changelog.restore.local import LocalRecovery
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varve.materializer.commands.output.errors import show_error
-from varve.materializer.standby.follower import Standby
-from varve.materializer.resources.stop_signal import StopSignal, stop_on_signals
+from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.storage_parameters import existing_job, storage_parameters
+from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varve.materializer.resources.stop_signal import StopSignal, stop_on_signals
+from varve.materializer.standby.follower import Standby
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job.store import JobStore

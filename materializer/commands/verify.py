@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from varve.materializer.verify.savepoints import damage_of
-from varve.materializer.verify.verifier import Problem, Verification, verify
+from varve.changelog.retention.savepoints import list_all_savepoints
 from varve.materializer.commands.output.lines import show_lines
 from varve.materializer.commands.output.progress_bar import track_items
-from varve.materializer.commands.repair_report import RepairChoice, repair_job, show_nothing_repaired
 from varve.materializer.commands.output.storage_parameters import open_place, open_root, storage_parameters
-from varve.storage.format import layout
+from varve.materializer.commands.repair_report import RepairChoice, repair_job, show_nothing_repaired
+from varve.materializer.verify.savepoints import damage_of
+from varve.materializer.verify.verifier import Problem, Verification, verify
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
-from varve.storage.job.store import JobStore
+from varve.storage.format import layout
 from varve.storage.job.listing import job_names, open_job
-from varve.changelog.retention.savepoints import list_all_savepoints
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.changelog.retention.savepoints import ListedSavepoint
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):

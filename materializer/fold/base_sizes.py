@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from varve.changelog.retention.snapshots import SnapshotReader
 from varve.storage.errors import VarveError
 from varve.storage.format.layout import SnapshotName
-from varve.changelog.retention.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Tile
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class BaseSizes:

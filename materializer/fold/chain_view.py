@@ -12,8 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.chain.reader import StoredEntry, in_parallel
-from varve.storage.errors import DidNotHappenError, MissingObjectError
 from varve.changelog.chain.view import LineView, StoredCommit, advance
+from varve.storage.errors import DidNotHappenError, MissingObjectError
 from varve.storage.format.records import ORIGIN, Commit, Entry, Fence, Link
 
 if TYPE_CHECKING:

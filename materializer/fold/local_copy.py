@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.restore.part_replay import replay_by_part
-from varve.changelog.segments.replay import replay
-from varve.changelog.restore.restore import RestoreTarget, log_after, restore_store
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.segments.source import SegmentSource
 from varve.changelog.restore.files import DOWNLOADS
+from varve.changelog.restore.part_replay import replay_by_part
+from varve.changelog.restore.restore import RestoreTarget, log_after, restore_store
+from varve.changelog.segments.replay import replay
+from varve.changelog.segments.source import SegmentSource
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.materializer.fold.parts import file_bytes, fold_parts
 from varve.storage.errors import CorruptDataError, VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
+    from varve.changelog.chain.view import LineView
     from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.segments.replay import FlooredSegment, ReplaySummary
     from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
     from varve.materializer.fold.plan import RangeWork
     from varve.materializer.resources.workspace import Workspace
     from varve.storage.clock import Clock
-    from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Link, Tile
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from varve.storage.object_stores.backoff import Backoff
 from varve.storage.errors import InvalidRequestError
+from varve.storage.object_stores.backoff import Backoff
 
 DEFAULT_INTERVAL_MS: Final = 600_000
 """Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""

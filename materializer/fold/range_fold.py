@@ -16,21 +16,21 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.chain.reader import in_parallel
+from varve.changelog.commit.adopt_decision import TileSnapshot
 from varve.changelog.restore.files import FileChecksums, LocalFile, describe_snapshot
-from varve.materializer.monitoring.events import LogSize, Materialized
+from varve.changelog.retention.snapshots import Publication, SnapshotReader, list_snapshots, publish
+from varve.changelog.segments.batch_time import BatchTime
 from varve.materializer.fold.local_copy import Folded, FollowerGiven, folded
 from varve.materializer.fold.log_index import LogIndex
 from varve.materializer.fold.policy import early_part
 from varve.materializer.fold.publication import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
-from varve.storage.format import layout
-from varve.changelog.commit.adopt_decision import TileSnapshot
-from varve.changelog.chain.reader import in_parallel
+from varve.materializer.monitoring.events import LogSize, Materialized
 from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
 from varve.storage.fail_point import fail_point
+from varve.storage.format import layout
 from varve.storage.format.records import SnapshotDescriptor, SnapshotFile
 from varve.storage.object_stores.reusable_object import is_reusable
-from varve.changelog.retention.snapshots import Publication, SnapshotReader, list_snapshots, publish
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
 
     from varve.changelog.working_stores.rocksdb.store import RocksDBStore
     from varve.materializer.fold.chain_view import CommitView
-    from varve.materializer.resources.interruptible_store import InterruptibleStore
-    from varve.materializer.fold.policy import LogLength, RangeKey, Trigger
     from varve.materializer.fold.plan import RangeWork
+    from varve.materializer.fold.policy import LogLength, RangeKey, Trigger
+    from varve.materializer.resources.interruptible_store import InterruptibleStore
     from varve.materializer.service.context import Surroundings
     from varve.storage.format.layout import SnapshotName
 

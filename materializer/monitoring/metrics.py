@@ -17,10 +17,10 @@ from varve.materializer.monitoring.range_metrics import RangeMetrics
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.materializer.monitoring.events import Event
     from varve.materializer.fold.policy import RangeKey
     from varve.materializer.fold.publication import Skip
     from varve.materializer.fold.range_fold import FoldFigures
+    from varve.materializer.monitoring.events import Event
     from varve.materializer.monitoring.range_status import JobStatus
     from varve.storage.transfer.upload import UploadEnd
 

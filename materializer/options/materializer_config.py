@@ -9,9 +9,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.retention.collector import UPLOAD_GRACE_S
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
-from varve.materializer.options.foreign_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
 from varve.materializer.fold.policy import (
     DEFAULT_INTERVAL_MS,
     DEFAULT_LOG_BATCHES,
@@ -21,10 +20,11 @@ from varve.materializer.fold.policy import (
     DEFAULT_REPLAY_MS,
     MaterializePolicy,
 )
-from varve.changelog.retention.collector import UPLOAD_GRACE_S
+from varve.materializer.options.foreign_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
+from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varve.storage.errors import InvalidRequestError
-from varve.storage.job.store import JobStore
 from varve.storage.format.layout import check_job_name
+from varve.storage.job.store import JobStore
 from varve.storage.object_stores.storage_option import read_storage_option
 
 if TYPE_CHECKING:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 _AMOUNT: Final = re.compile(r"\s*(\d+)\s*([A-Za-z]*)\s*")
 _MS: Final[Mapping[str, int]] = {
@@ -75,3 +77,8 @@ def _parse(text: str, units: Mapping[str, int], what: str, examples: str) -> int
     if match is None or unit is None:
         raise InvalidRequestError(f"{text!r} is not {what}; write it like {examples}")
     return int(match[1]) * unit
+
+
+def utc_time(time_ms: int) -> str:
+    """A time as ISO 8601 in UTC."""
+    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")

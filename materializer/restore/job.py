@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.reading.checkpoints import newest_commits
-from varve.materializer.commands.output.lines import utc_time
-from varve.materializer.restore.decision import RestorePlan, Wanted, decide_restore
-from varve.materializer.restore.spark_location import read_location, set_back
-from varve.materializer.restore.origin import StateOrigin, copy_origin
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.state import CommitPolicy
 from varve.changelog.chain.cut import Cut, cut_of
-from varve.storage.errors import InvalidRequestError, LineageError, StateMissingError
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.ownership import Chain
 from varve.changelog.commit.run import JobRun
-from varve.changelog.retention.pins import Kept, list_pins
 from varve.changelog.commit.start_decision import next_restore
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.reading.checkpoints import newest_commits
+from varve.changelog.retention.pins import Kept, list_pins
+from varve.materializer.options.units import utc_time
+from varve.materializer.restore.decision import RestorePlan, Wanted, decide_restore
+from varve.materializer.restore.origin import StateOrigin, copy_origin
+from varve.materializer.restore.spark_location import read_location, set_back
+from varve.storage.errors import InvalidRequestError, LineageError, StateMissingError
 
 if TYPE_CHECKING:
     from varve.materializer.restore.decision import SparkLocation
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit, Fence, JobRecord
+    from varve.storage.object_stores.contract import ObjectStore
 
 LINE_MAX: Final = 10_000
 """Commits of the line that are looked at; only those that may be complete are."""

@@ -19,27 +19,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.materializer.savepoints.state_files import build_snapshot
-from varve.storage.format import layout
 from varve.changelog.chain.reader import ChainReader
-from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
 from varve.changelog.commit.import_plan import CopiedState
+from varve.changelog.commit.start_decision import next_restore
+from varve.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.changelog.retention.state_copy import StateCopy, share_state
+from varve.materializer.savepoints.state_files import build_snapshot
+from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
+from varve.storage.format import layout
+from varve.storage.format.records import KEY_HASH, SnapshotFile, Tile
 from varve.storage.job.record import read_job
 from varve.storage.job.store import JobStore
 from varve.storage.object_stores.open import local_directory, open_store
-from varve.storage.format.records import KEY_HASH, SnapshotFile, Tile
-from varve.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.commit.start_decision import next_restore
-from varve.changelog.retention.state_copy import StateCopy, share_state
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
+    from varve.storage.object_stores.contract import ObjectStore
 
 NO_CLAIM: Final = "NO_CLAIM"
 CLONE: Final = "CLONE"

@@ -8,9 +8,9 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.chain.reader import in_parallel
 from varve.materializer.restore.decision import SparkLocation
 from varve.materializer.restore.spark_files import hash_offsets, query_id_of
-from varve.changelog.chain.reader import in_parallel
 from varve.storage.errors import MissingObjectError
 
 if TYPE_CHECKING:

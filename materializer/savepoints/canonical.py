@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from varve.materializer.savepoints.state_files import write_range
-from varve.materializer.savepoints.operator_tables import write_tables
-from varve.storage.format import layout
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import ObjectSlice
-from varve.changelog.retention.savepoints import create_native, own_files, publish_savepoint, release_savepoint
-from varve.storage.transfer.slice_reader import read_slice
 from varve.changelog.chain.tiles import key_range
+from varve.changelog.retention.savepoints import create_native, own_files, publish_savepoint, release_savepoint
+from varve.materializer.savepoints.operator_tables import write_tables
+from varve.materializer.savepoints.state_files import write_range
+from varve.storage.errors import InvalidRequestError
+from varve.storage.format import layout
+from varve.storage.format.records import ObjectSlice
+from varve.storage.transfer.slice_reader import read_slice
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from varve.materializer.savepoints.state_files import F, WrittenFile
     from varve.changelog.chain.reader import ChainReader
-    from varve.storage.clock import Clock, TokenSource
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.materializer.savepoints.state_files import F, WrittenFile
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import Commit, ImageRef, Savepoint, StateFile, TableFile
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class CanonicalSavepoints:

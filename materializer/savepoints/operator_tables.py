@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet
 
-from varve.materializer.savepoints.state_files import WrittenFile
 from varve.changelog.operator_state.image_source import read_images
 from varve.changelog.reading.operator_state_table import OperatorStateTable, operator_state_tables
+from varve.materializer.savepoints.state_files import WrittenFile
 from varve.storage.format import layout
-from varve.storage.transfer.download import file_crc32
 from varve.storage.format.records import TableFile
+from varve.storage.transfer.download import file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ImageRef
+    from varve.storage.object_stores.contract import ObjectStore
 
 _parquet: Final[Any] = pyarrow.parquet
 

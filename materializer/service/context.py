@@ -9,9 +9,9 @@ from varve.materializer.monitoring.health import Health
 from varve.materializer.monitoring.metrics import MaterializerMetrics
 
 if TYPE_CHECKING:
-    from varve.materializer.resources.bandwidth import TokenBucket
-    from varve.materializer.options.materializer_config import MaterializerConfig
     from varve.materializer.monitoring.events import Reporter
+    from varve.materializer.options.materializer_config import MaterializerConfig
+    from varve.materializer.resources.bandwidth import TokenBucket
     from varve.materializer.resources.stop_signal import StopSignal
     from varve.materializer.resources.workspace import Workspace
     from varve.storage.clock import Clock, TokenSource

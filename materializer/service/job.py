@@ -13,40 +13,40 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from varve.materializer.resources.bandwidth import ThrottledReads
+from varve.changelog.chain.cut import cut_of
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.savepoints import release_clone
 from varve.materializer.fold.base_sizes import BaseSizes
 from varve.materializer.fold.chain_view import ChainFollower
-from varve.materializer.service.collect_schedule import CollectSchedule, log_sizes
-from varve.materializer.service.demand import DemandWatch
-from varve.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
-from varve.materializer.resources.interruptible_store import InterruptibleStore
+from varve.materializer.fold.plan import plan_ranges
 from varve.materializer.fold.policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
 from varve.materializer.fold.publication import Skip, is_adoptable, skip_without_listing
 from varve.materializer.fold.range_fold import RangeMaterializer, log_size
-from varve.materializer.fold.plan import plan_ranges
+from varve.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
+from varve.materializer.resources.bandwidth import ThrottledReads
+from varve.materializer.resources.interruptible_store import InterruptibleStore
+from varve.materializer.resources.stop_signal import Stopped
+from varve.materializer.service.collect_schedule import CollectSchedule, log_sizes
+from varve.materializer.service.demand import DemandWatch
 from varve.materializer.service.retention import Retention
 from varve.materializer.service.sharing import Membership, beat, leave
 from varve.materializer.service.status import StatusKeeper
-from varve.materializer.resources.stop_signal import Stopped
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.retention.collector import Collector
-from varve.changelog.chain.cut import cut_of
 from varve.storage.errors import DidNotHappenError, RetryableError, VarveError
 from varve.storage.job.record import find_job
-from varve.changelog.retention.savepoints import release_clone
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor, Future
 
     from varve.materializer.fold.chain_view import ChainView, CommitView
+    from varve.materializer.fold.plan import RangeWork
     from varve.materializer.fold.policy import Trigger
     from varve.materializer.fold.publication import RangeView
     from varve.materializer.fold.range_fold import Outcome
-    from varve.materializer.fold.plan import RangeWork
     from varve.materializer.service.context import Surroundings
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
+    from varve.storage.object_stores.contract import ObjectStore
 
 _Answer = TypeVar("_Answer")
 

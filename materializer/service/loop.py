@@ -12,24 +12,24 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from varve.materializer.resources.bandwidth import TokenBucket
 from varve.materializer.monitoring.events import JobFailed, Waiting
-from varve.materializer.service.job import JobMaterializer, object_name_of
 from varve.materializer.monitoring.server import MonitoringServer, monitoring_app
+from varve.materializer.resources.bandwidth import TokenBucket
 from varve.materializer.resources.stop_signal import Stopped
-from varve.materializer.service.context import Surroundings
 from varve.materializer.resources.workspace import Workspace, default_working_directory
-from varve.storage.object_stores.backoff import Backoff
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.job import JobMaterializer, object_name_of
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.job.listing import job_names
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.materializer.options.materializer_config import MaterializerConfig
     from varve.materializer.monitoring.events import Reporter
+    from varve.materializer.options.materializer_config import MaterializerConfig
     from varve.materializer.resources.stop_signal import StopSignal
     from varve.storage.object_stores.contract import ObjectStore
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError, DidNotHappenError
 from varve.changelog.retention.pins import create_pin, list_pins, release_pin
+from varve.storage.errors import CorruptDataError, DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
 from varve.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:

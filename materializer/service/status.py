@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from varve.materializer.monitoring.events import Overdue
 from varve.materializer.fold.policy import RangeLoad
-from varve.materializer.monitoring.range_status import JobStatus, RangeStatus, overdue
 from varve.materializer.fold.recovery_estimate import RecoveryRates
+from varve.materializer.monitoring.events import Overdue
+from varve.materializer.monitoring.range_status import JobStatus, RangeStatus, overdue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
     from varve.materializer.fold.chain_view import ChainView
+    from varve.materializer.fold.plan import RangeWork
     from varve.materializer.fold.policy import RangeKey, RangeSchedule
     from varve.materializer.fold.publication import Skip
     from varve.materializer.fold.range_fold import Outcome
-    from varve.materializer.fold.plan import RangeWork
     from varve.materializer.service.context import Surroundings
     from varve.storage.format.records import Link
 

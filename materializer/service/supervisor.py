@@ -20,8 +20,8 @@ from varve.storage.object_stores.backoff import Backoff
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.materializer.service.child_process import MaterializerProcess
     from varve.materializer.options.materializer_config import MaterializerConfig
+    from varve.materializer.service.child_process import MaterializerProcess
 
 _log: Final = logging.getLogger(__name__)
 RESTARTS: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)

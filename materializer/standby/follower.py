@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.chain.tiles import key_range
 from varve.changelog.restore.copies import caught_up, newest_copy, open_copy, restore_copy
 from varve.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
 from varve.changelog.restore.restore import RestoreTarget
 from varve.materializer.fold.chain_view import ChainFollower
 from varve.materializer.standby.members import StandbyMember
 from varve.materializer.standby.record import OperatorCopies, runs
-from varve.changelog.chain.reader import ChainReader
 from varve.storage.errors import RetryableError, VarveError
 from varve.storage.job.record import read_job
-from varve.changelog.chain.tiles import key_range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
+    from varve.changelog.chain.view import LineView
     from varve.changelog.restore.local import LocalCopy
     from varve.materializer.fold.chain_view import ChainView
     from varve.storage.clock import Clock
-    from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Commit, Link
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 SWEEP_ROUNDS: Final = 600

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.storage.format import layout
 from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.format import layout
 from varve.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:

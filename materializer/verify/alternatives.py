@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from varve.storage.errors import InvariantError
-from varve.changelog.chain.view import LineView, own_segments
-from varve.storage.format.records import ORIGIN, ImageRef, Link, Tile
 from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
+from varve.changelog.chain.view import LineView, own_segments
+from varve.storage.errors import InvariantError
+from varve.storage.format.records import ORIGIN, ImageRef, Link, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -18,29 +18,29 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.materializer.verify.health import Examiner
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.restore.files import describe_snapshot
-from varve.storage.format import layout
 from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
 from varve.changelog.commit.import_plan import CopiedState
 from varve.changelog.commit.run import JobRun
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.restore.files import describe_snapshot
+from varve.changelog.restore.restore import RestoreTarget, restore_store
 from varve.changelog.retention.pins import create_pin, release_pin
-from varve.storage.format.records import SnapshotDescriptor, SnapshotFile, Tile
 from varve.changelog.retention.snapshots import list_snapshots, next_number, publish
 from varve.changelog.retention.state_copy import StateCopy
+from varve.materializer.verify.health import Examiner
+from varve.storage.errors import DidNotHappenError, InvalidRequestError
+from varve.storage.format import layout
+from varve.storage.format.records import SnapshotDescriptor, SnapshotFile, Tile
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from varve.materializer.verify.health import CheckpointHealth, RangeHealth
     from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varve.materializer.verify.health import CheckpointHealth, RangeHealth
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Fence, JobRecord
+    from varve.storage.object_stores.contract import ObjectStore
 
 HOLDER = "varve verify --repair"
 

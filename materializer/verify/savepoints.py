@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+from varve.changelog.chain.reader import ChainReader
 from varve.changelog.operator_state.image_source import read_images
+from varve.changelog.restore.files import check_file
 from varve.changelog.restore.restore import tile_files
 from varve.changelog.segments.segment import decode_segments
-from varve.changelog.restore.files import check_file
-from varve.storage.format import layout
-from varve.changelog.chain.reader import ChainReader
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.format.records import SnapshotFile
 from varve.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ObjectSlice, Savepoint
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class Damage(NamedTuple):

@@ -19,21 +19,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.reading.checkpoints import line_commits
+from varve.changelog.chain.cut import cut_of
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.chain.view import LineView, own_segments
 from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.restore.restore import tile_files
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.verify.savepoints import check_savepoint
-from varve.changelog.segments.segment import decode_segments
-from varve.changelog.segments.source import check_reference
-from varve.changelog.restore.files import check_file, fetch_snapshot
+from varve.changelog.reading.checkpoints import line_commits
 from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.diff import Side, diff_stores
 from varve.changelog.reading.reader import StateReader
 from varve.changelog.reading.tracking import untracked
-from varve.storage.format import layout
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.cut import cut_of
+from varve.changelog.restore.files import check_file, fetch_snapshot
+from varve.changelog.restore.restore import tile_files
+from varve.changelog.retention.pins import create_pin, list_all_pins, release_pin
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.changelog.segments.segment import decode_segments
+from varve.changelog.segments.source import check_reference
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.materializer.verify.savepoints import check_savepoint
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -42,21 +44,27 @@ from varve.storage.errors import (
     RetryableError,
     VarveError,
 )
-from varve.storage.job.record import read_job
-from varve.changelog.chain.view import LineView, own_segments
-from varve.changelog.retention.pins import create_pin, list_all_pins, release_pin
+from varve.storage.format import layout
 from varve.storage.format.records import ORIGIN, Savepoint, decode_record
+from varve.storage.job.record import read_job
 from varve.storage.transfer.slice_reader import read_slice
-from varve.changelog.retention.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
+    from varve.changelog.chain.view import StoredCommit
     from varve.changelog.reading.tracking import Track
     from varve.storage.clock import Clock, TokenSource
-    from varve.changelog.chain.view import StoredCommit
+    from varve.storage.format.records import (
+        Commit,
+        Entry,
+        ObjectSlice,
+        SegmentRef,
+        SnapshotDescriptor,
+        SnapshotFile,
+        Tile,
+    )
     from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.format.records import Commit, Entry, ObjectSlice, SegmentRef, SnapshotDescriptor, SnapshotFile, Tile
 
 HOLDER: Final = "varve verify"
 DIFFERENCES_MAX: Final = 3

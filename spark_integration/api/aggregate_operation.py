@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
+from varve.spark_integration.api.spark_operations import event_time_before
+from varve.spark_integration.elements.types import RowElements
 from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
 from varve.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.elements.types import RowElements
 from varve.spark_integration.operators.aggregation.map_side_combine import map_side_combine
+from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.operator import check_uid, timestamp_column_of
-from varve.spark_integration.api.spark_operations import event_time_before
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -15,17 +15,17 @@ from varve.spark_integration.functions.connected import (
     KeyedCoProcess,
     KeyedCoProcessFunction,
 )
+from varve.spark_integration.functions.stateless import check_function
+from varve.spark_integration.messages.protocol import KEY_COLUMN
 from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.operator import UNNAMED, check_uid, plan_operator
-from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.functions.stateless import check_function
 from varve.spark_integration.plan.transformations import KeyedTransformation
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.functions.keyed_operations import KeyedFunction
     from varve.spark_integration.api.stream import DataStream
+    from varve.spark_integration.functions.keyed_operations import KeyedFunction
 
 
 class ConnectedStreams:

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
-from varve.spark_integration.connectors.collection import collection_source
-from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.elements.types import RowElements
 from varve.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
-from varve.spark_integration.plan.job import check_input, event_time_of
-from varve.spark_integration.options.levels import OptionLevel, read_level
-from varve.spark_integration.options.types import CONF_PREFIX
-from varve.spark_integration.options.job_options import CURRENT_KEYS
-from varve.spark_integration.driver.placement.decision import REDUCE_LOCALITY
-from varve.spark_integration.options.state_backends import StateBackend
 from varve.spark_integration.api.stream import DataStream
+from varve.spark_integration.connectors.collection import collection_source
+from varve.spark_integration.driver.placement.decision import REDUCE_LOCALITY
+from varve.spark_integration.elements.types import RowElements
+from varve.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
+from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varve.spark_integration.options.job_options import CURRENT_KEYS
+from varve.spark_integration.options.levels import OptionLevel, read_level
+from varve.spark_integration.options.state_backends import StateBackend
+from varve.spark_integration.options.types import CONF_PREFIX
+from varve.spark_integration.plan.declared_elements import elements_of
+from varve.spark_integration.plan.job import check_input, event_time_of
 from varve.spark_integration.plan.transformations import DataFrameSource, GraphSettings
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varve.changelog.types.contract import TypeInformation
-    from varve.spark_integration.options.checkpoint_storage import CheckpointStorage
+    from varve.spark_integration.api.query import VarveStreamingQuery
     from varve.spark_integration.connectors.element_sinks import CloseableIterator
     from varve.spark_integration.connectors.sink import Sink
-    from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.spark_integration.options.checkpoint_storage import CheckpointStorage
     from varve.spark_integration.plan.transformations import Transformation
 
 _CHANGELOG: Final = "state.changelog.enabled"

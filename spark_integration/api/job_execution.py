@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
 from varve.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
 from varve.spark_integration.options.checkpoint_storage import temporary_directory
-from varve.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
-from varve.spark_integration.plan.graph import side_output_of
 from varve.spark_integration.options.levels import session_level
-from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.plan.graph import side_output_of
 from varve.spark_integration.plan.transformations import KeyedTransformation
 from varve.storage.errors import InvalidRequestError
 from varve.storage.object_stores.open import absolute_url, local_directory
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.options.levels import OptionLevel
-    from varve.spark_integration.connectors.sink import Sink
     from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.options.levels import OptionLevel
     from varve.spark_integration.plan.transformations import Transformation
 
 _log: Final = logging.getLogger(__name__)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast, overload
 
-from varve.spark_integration.plan.branches import check_can_meet
 from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varve.spark_integration.api.connected import ConnectedStreams
 from varve.spark_integration.elements.types import united_elements
+from varve.spark_integration.plan.branches import check_can_meet
 from varve.spark_integration.plan.transformations import UnionTransformation
 from varve.storage.errors import InvalidRequestError
 

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.api.functions import ReduceFunction
+from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.types.factory import Types, as_type
 from varve.spark_integration.api.aggregate_operation import AggregateOperation
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.elements.types import ElementType, TypedElements
-from varve.spark_integration.functions.shipment import pickle_step
-from varve.spark_integration.plan.job import event_time_column
-from varve.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, key_type_of, plan_operator
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.messages.protocol import KEY_COLUMN
+from varve.spark_integration.api.meeting import StreamMeeting
 from varve.spark_integration.api.spark_operations import SparkOperations, event_time_before
+from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varve.spark_integration.api.writer import DataStreamSink
+from varve.spark_integration.elements.types import ElementType, TypedElements
+from varve.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
+from varve.spark_integration.functions.output_tag import OutputTag
+from varve.spark_integration.functions.shipment import pickle_step
 from varve.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -31,9 +31,13 @@ from varve.spark_integration.functions.stateless import (
     ProcessFunction,
     check_function,
 )
-from varve.spark_integration.api.meeting import StreamMeeting
-from varve.spark_integration.api.writer import DataStreamSink
-from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.functions.watermark_strategy import WatermarkStrategy
+from varve.spark_integration.messages.protocol import KEY_COLUMN
+from varve.spark_integration.operators.windows.assigners import GlobalWindows
+from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
+from varve.spark_integration.plan.declared_elements import elements_of
+from varve.spark_integration.plan.job import event_time_column
+from varve.spark_integration.plan.operator import UNNAMED, check_uid, key_type_of, plan_operator
 from varve.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
@@ -44,10 +48,6 @@ from varve.spark_integration.plan.transformations import (
     Transformation,
     operator_uids,
 )
-from varve.spark_integration.functions.watermark_strategy import WatermarkStrategy
-from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varve.spark_integration.operators.windows.assigners import GlobalWindows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -57,15 +57,15 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.connectors.element_sinks import CloseableIterator
     from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.plan.chain import StepKind
-    from varve.spark_integration.functions.keyed import KeyedProcessFunction
-    from varve.spark_integration.plan.initial_state import InitialState
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+    from varve.spark_integration.connectors.element_sinks import CloseableIterator
     from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.functions.keyed import KeyedProcessFunction
     from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
     from varve.spark_integration.operators.windows.assigners import WindowAssigner
+    from varve.spark_integration.plan.chain import StepKind
+    from varve.spark_integration.plan.initial_state import InitialState
 
 
 class DataStream(StreamMeeting):
@@ -321,7 +321,9 @@ class DataStream(StreamMeeting):
         Args:
             sink_identifier: Stands before that.
         """
-        from varve.spark_integration.connectors.element_sinks import PrintSink  # late: it loads what only a running job needs
+        from varve.spark_integration.connectors.element_sinks import (
+            PrintSink,  # late: it loads what only a running job needs
+        )
 
         self._environment.add_sink(self._transformation, PrintSink(self._elements, sink_identifier))
         return DataStreamSink(self._environment, self._transformation)

@@ -7,14 +7,19 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.working_stores.custom import check_factory
+from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
 from varve.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varve.spark_integration.connectors.element_sinks import OutputSinks
-from varve.spark_integration.options.executor_share import expected_executors, memory_warning
 from varve.spark_integration.connectors.file_sink import FileSink, check_format
-from varve.spark_integration.plan.graph import plan_graph, side_output_of
 from varve.spark_integration.connectors.hadoop_files import HadoopDirectory
 from varve.spark_integration.connectors.heartbeat import with_heartbeat
+from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varve.spark_integration.connectors.source_marker import settle_heartbeat
+from varve.spark_integration.elements.side_by_side import side_by_side
+from varve.spark_integration.options.executor_share import expected_executors, memory_warning
 from varve.spark_integration.options.job_config import resolve
+from varve.spark_integration.options.levels import own_key, read_level, session_level
+from varve.spark_integration.plan.graph import plan_graph, side_output_of
 from varve.spark_integration.plan.job import (
     JobPlan,
     check_parallelism,
@@ -22,12 +27,7 @@ from varve.spark_integration.plan.job import (
     missing_checkpoint_location,
     take_option,
 )
-from varve.spark_integration.functions.kept_state import check_generic_types
-from varve.spark_integration.options.levels import own_key, read_level, session_level
-from varve.spark_integration.elements.side_by_side import side_by_side
-from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
-from varve.spark_integration.connectors.source_marker import settle_heartbeat
-from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
+from varve.spark_integration.plan.operator import check_generic_types
 from varve.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import InvalidRequestError
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.options.job_config import JobConfig
     from varve.spark_integration.api.stream import DataStream
+    from varve.spark_integration.options.job_config import JobConfig
 
 _log: Final = logging.getLogger(__name__)
 _TRIGGERS: Final = ("processingTime", "once", "availableNow")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.messages.protocol import PARTITION_COLUMN
-from varve.spark_integration.elements.side_by_side import rows_of_output
 from varve.spark_integration.connectors.sink import Sink
+from varve.spark_integration.elements.side_by_side import rows_of_output
+from varve.spark_integration.messages.protocol import PARTITION_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.api.query import VarveStreamingQuery
     from varve.changelog.commit.base_decision import SinkCommit
+    from varve.spark_integration.api.query import VarveStreamingQuery
+    from varve.spark_integration.elements.types import ElementType
 
 BATCHES_MAX: Final = 4
 """Batches that a collecting query is ahead of its reader."""

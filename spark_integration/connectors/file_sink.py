@@ -25,6 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.commit.base_decision import SinkCommit
 from varve.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
 from varve.spark_integration.connectors.output_marker import (
     MARKERS,
@@ -39,7 +40,6 @@ from varve.spark_integration.connectors.output_marker import (
 )
 from varve.spark_integration.connectors.sink import Sink
 from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.changelog.commit.base_decision import SinkCommit
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:

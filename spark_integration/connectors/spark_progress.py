@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from varve.changelog.commit.base_decision import SparkProgress
 from varve.materializer.restore.spark_files import hash_offsets, query_id_of
 from varve.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
-from varve.changelog.commit.base_decision import SparkProgress
 from varve.storage.errors import CorruptDataError, MissingObjectError
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from varve.spark_integration.driver.batch_execution import (
     chained_rows,
     check_executed,
 )
-from varve.spark_integration.plan.chain_task import raise_failures, without_failures
-from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.input_branches import BranchedPreparation
 from varve.spark_integration.driver.placement.decision import is_one_process
 from varve.spark_integration.messages.protocol import BatchRequest
+from varve.spark_integration.plan.chain import ChainPlace
+from varve.spark_integration.plan.chain_task import raise_failures, without_failures
+from varve.spark_integration.plan.input_branches import BranchedPreparation
 from varve.storage.errors import InvariantError
 from varve.storage.format.records import ORIGIN
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from varve.spark_integration.driver.placement.anchors import Anchors
     from varve.spark_integration.driver.attempt_accumulators import AttemptAccumulators
+    from varve.spark_integration.driver.placement.anchors import Anchors
     from varve.spark_integration.functions.shipment import ShippedFunction
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
     from varve.spark_integration.messages.protocol import OperatorRequest
+    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+    from varve.spark_integration.plan.job import JobPlan
     from varve.spark_integration.transport.segment_inbox import SegmentInbox
     from varve.storage.format.records import Link
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.driver.placement.anchor import to_partitions
+from varve.changelog.commit.batch_result import by_operator
 from varve.spark_integration.elements.arrow_task import map_in_arrow
 from varve.spark_integration.elements.column_name import quoted
 from varve.spark_integration.messages.operator_summaries import OperatorSummaries
@@ -26,10 +26,10 @@ from varve.spark_integration.messages.protocol import (
     encode_message,
     row_tags,
 )
-from varve.spark_integration.transport.pump import ExecutionNote, make_pump
 from varve.spark_integration.messages.summary import Summary, decode_summaries
 from varve.spark_integration.messages.user_errors import UserErrorRaised
-from varve.changelog.commit.batch_result import by_operator
+from varve.spark_integration.plan.broadcast_input import to_partitions
+from varve.spark_integration.transport.pump import ExecutionNote, make_pump
 from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:

@@ -16,46 +16,46 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.schema.pickled import refuse_stored
+from varve.changelog.commit.base_decision import Adopt
+from varve.changelog.commit.batch_result import entry_time
+from varve.changelog.commit.import_plan import begins_after
+from varve.changelog.commit.run import JobRun, NewJob
 from varve.changelog.schema.history import words
+from varve.changelog.schema.pickled import refuse_stored
 from varve.materializer.restore.origin import CLONE, check_start, clone_origin, copy_origin, find_start, is_location
 from varve.materializer.service.supervisor import SupervisedMaterializer
-from varve.spark_integration.driver.placement.anchors import Anchors
+from varve.spark_integration.connectors.heartbeat import without_heartbeat
+from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varve.spark_integration.driver.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark, winners_of
 from varve.spark_integration.driver.batch_execution import BatchRedoError, winner_rows
-from varve.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog, statistics_of
-from varve.spark_integration.transport.confirmation import confirm
-from varve.spark_integration.functions.shipment import ship
-from varve.spark_integration.connectors.heartbeat import without_heartbeat
-from varve.spark_integration.plan.input_watermarks import InputWatermarks
 from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
 from varve.spark_integration.driver.monitoring.monitor import JobMonitor
-from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+from varve.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.driver.operator_requests import operator_request, with_states
+from varve.spark_integration.driver.placement.anchors import Anchors
 from varve.spark_integration.driver.placement.decision import PartitionMoves
-from varve.spark_integration.transport.segment_inbox import SegmentInbox
-from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
 from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
+from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
+from varve.spark_integration.functions.shipment import ship
 from varve.spark_integration.messages.task_errors import task_error
 from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
-from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.changelog.commit.base_decision import Adopt
-from varve.changelog.commit.batch_result import entry_time
+from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+from varve.spark_integration.plan.input_watermarks import InputWatermarks
+from varve.spark_integration.transport.confirmation import confirm
+from varve.spark_integration.transport.segment_inbox import SegmentInbox
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import InvalidRequestError, VarveError
 from varve.storage.fail_point import fail_point
-from varve.changelog.commit.import_plan import begins_after
-from varve.changelog.commit.run import JobRun, NewJob
+from varve.storage.format.layout import LATEST
+from varve.storage.format.records import ORIGIN
+from varve.storage.job.log_store import check_log
+from varve.storage.job.preflight import check_store
 from varve.storage.job.storage_choice import check_job_storage, new_job_storage
 from varve.storage.job.store import JobStore
-from varve.storage.format.layout import LATEST
-from varve.storage.job.log_store import check_log
 from varve.storage.object_stores.open import open_store
-from varve.storage.job.preflight import check_store
-from varve.storage.format.records import ORIGIN
+from varve.storage.transfer.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -63,18 +63,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from varve.materializer.restore.origin import StateOrigin
-    from varve.spark_integration.driver.batch_execution import OperatorResult
-    from varve.spark_integration.options.job_config import JobConfig
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.connectors.sink import Sink
     from varve.changelog.commit.batch_result import BatchFacts
-    from varve.storage.clock import Clock, TokenSource
     from varve.changelog.commit.import_plan import CopiedState
     from varve.changelog.commit.run import Acknowledged
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.materializer.restore.origin import StateOrigin
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.driver.batch_execution import OperatorResult
+    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varve.spark_integration.options.job_config import JobConfig
+    from varve.spark_integration.plan.job import JobPlan
+    from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import Commit, Fence
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 STREAM_SETTINGS: Final = {

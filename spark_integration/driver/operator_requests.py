@@ -11,9 +11,9 @@ from varve.spark_integration.messages.protocol import OperatorRequest
 from varve.storage.format.records import OperatorLayout
 
 if TYPE_CHECKING:
+    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
     from varve.spark_integration.plan.job import JobPlan
     from varve.spark_integration.plan.operator import OperatorPlan
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
     from varve.storage.format.records import Commit, JobRecord, StateSchema
 
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption, shared_files
 from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.storage.errors import VarveError
 from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.errors import VarveError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
     from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 POLL_S: Final = 2.0

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from varve.changelog.types.collections import MapType, SequenceType
+from varve.changelog.types.composites import RowType
+from varve.changelog.types.factory import as_type
+from varve.changelog.types.times import InstantType, SqlTimestampType
 from varve.spark_integration.elements.arrow_rows import row_class
 from varve.spark_integration.elements.arrow_values import in_order
 from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.operators.processors.states import ColumnValues
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from datetime import tzinfo
+
+    from varve.changelog.types.wire import WireType
     from varve.spark_integration.elements.types import ElementType
+
+_PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, type(None)})
 
 
 class RowValues:
@@ -37,3 +48,171 @@ def row_values(elements: ElementType | None) -> RowValues | None:
     if isinstance(elements, RowElements) and "instant" in elements.state_type.notation():
         return RowValues(elements)
     return None
+
+
+def columns_type(schema: Any, what: str) -> RowType:
+    """The type of a state's values.
+
+    Args:
+        schema: A StructType or a DDL string of columns.
+        what: For errors.
+
+    Raises:
+        InvalidRequestError: It is no list of columns, or holds a type that state cannot hold.
+    """
+    found = as_type(schema)
+    if not isinstance(found, RowType):
+        raise InvalidRequestError(
+            f"the schema of {what} is {schema!r}; give columns, as a StructType or a DDL string such as 'count bigint'"
+        )
+    return found
+
+
+def plain_value(value: Any) -> Any:  # noqa: PLR0911  one line for each kind of value
+    """A numpy or pandas value as Python's own; anything else as it is."""
+    kind = type(value)
+    if kind in _PLAIN:
+        return value
+    if hasattr(value, "to_pytimedelta"):
+        return value.to_pytimedelta()
+    if hasattr(value, "to_pydatetime"):
+        return plain_value(value.to_pydatetime())
+    if kind.__module__ == "numpy":
+        return plain_value(value.tolist())
+    if isinstance(value, dict):
+        items: Any = value
+        return {plain_value(k): plain_value(v) for k, v in items.items()}
+    if isinstance(value, list | tuple):
+        held: Any = value
+        if hasattr(value, "__fields__"):
+            return dict(zip(held.__fields__, map(plain_value, held), strict=True))
+        return list(map(plain_value, held)) if isinstance(value, list) else tuple(map(plain_value, held))
+    return value
+
+
+def value_writer(  # noqa: PLR0911  one line for each kind of type
+    kind: WireType, zone: tzinfo | None = None
+) -> Callable[[Any], Any] | None:
+    """How a plain value becomes one of that type: a naive datetime is of a time zone, where the type has one.
+
+    Args:
+        kind: The type.
+        zone: The time zone; None: the local one.
+
+    Returns:
+        None if a plain value is one already.
+    """
+    if isinstance(kind, InstantType):
+        return partial(_in_zone, zone)
+    if isinstance(kind, SqlTimestampType):
+        return lambda given: given.astimezone(zone).replace(tzinfo=None) if _is_aware(given) else given
+    if isinstance(kind, RowType):
+        writers = {name: value_writer(field, zone) for name, field in zip(kind.names, kind.types, strict=True)}
+        return partial(_written_fields, writers) if any(writers.values()) else None
+    if isinstance(kind, MapType):
+        of_key, of_value = value_writer(kind.key, zone), value_writer(kind.value, zone)
+        if of_key is None and of_value is None:
+            return None
+        return partial(_written_entries, of_key, of_value)
+    if isinstance(kind, SequenceType):
+        of_item = value_writer(kind.element, zone)
+        if of_item is None:
+            return None
+        return lambda held: [_converted(of_item, i) for i in held] if isinstance(held, list | tuple) else held
+    return None
+
+
+def _is_aware(value: Any) -> bool:
+    return isinstance(value, datetime) and value.tzinfo is not None
+
+
+def _in_zone(zone: tzinfo | None, value: Any) -> Any:
+    if not isinstance(value, datetime) or value.tzinfo is not None:
+        return value
+    return value.astimezone() if zone is None else value.replace(tzinfo=zone)
+
+
+def _written_fields(writers: Mapping[str, Callable[[Any], Any] | None], given: Any) -> Any:
+    """The fields of a struct, by name or in order; what is no such struct stays as it is, and is refused later."""
+    if isinstance(given, dict):
+        named: Any = given
+        return {name: _converted(writers.get(name), value) for name, value in named.items()}
+    if isinstance(given, list | tuple) and len(given) == len(writers):
+        return tuple([_converted(write, value) for write, value in zip(writers.values(), given, strict=True)])
+    return given
+
+
+def _written_entries(of_key: Callable[[Any], Any] | None, of_value: Callable[[Any], Any] | None, given: Any) -> Any:
+    if not isinstance(given, dict):
+        return given  # which is refused later
+    entries: Any = given
+    return {_converted(of_key, key): _converted(of_value, value) for key, value in entries.items()}
+
+
+def _converted(convert: Callable[[Any], Any] | None, value: Any) -> Any:
+    return value if convert is None or value is None else convert(value)
+
+
+def _reader(kind: WireType) -> Callable[[Any], Any] | None:
+    """How a value of that type becomes what Spark gives; None if it is that already."""
+    if isinstance(kind, InstantType):
+        return lambda moment: moment.astimezone().replace(tzinfo=None)
+    if isinstance(kind, RowType):
+        readers = [_reader(field) for field in kind.types]
+        make = row_class(kind.names)
+        return lambda row: tuple.__new__(
+            make, [i if r is None or i is None else r(i) for i, r in zip(row, readers, strict=True)]
+        )
+    if isinstance(kind, MapType):
+        of_key, of_value = _reader(kind.key), _reader(kind.value)
+        if of_key is None and of_value is None:
+            return None
+        return lambda held: {_converted(of_key, k): _converted(of_value, v) for k, v in held.items()}
+    if isinstance(kind, SequenceType):
+        of_item = _reader(kind.element)
+        return None if of_item is None else lambda held: [_converted(of_item, item) for item in held]
+    return None
+
+
+class ColumnValues:
+    """Turns a state's tuples into what varve's state takes, and back.
+
+    Args:
+        schema: Of the state.
+        what: For errors.
+    """
+
+    def __init__(self, schema: Any, what: str) -> None:
+        self.type = columns_type(schema, what)
+        self._what = what
+        self._writers = [value_writer(kind) for kind in self.type.types]
+        readers = [_reader(kind) for kind in self.type.types]
+        self._readers = readers if any(r is not None for r in readers) else None
+
+    def inward(self, value: Any) -> tuple[Any, ...]:
+        """What varve's state takes. Raises `InvalidRequestError` if it is no tuple of the schema's width."""
+        if not isinstance(value, tuple | list):
+            raise InvalidRequestError(
+                f"{self._what} takes a tuple with a value for each of {list(self.type.names)}, not {value!r}"
+            )
+        given: Any = value
+        if len(given) != self.type.arity:
+            raise InvalidRequestError(
+                f"{self._what} takes a tuple of {self.type.arity} values {list(self.type.names)}, not {value!r}"
+            )
+        try:
+            return tuple([_converted(write, plain_value(i)) for i, write in zip(given, self._writers, strict=True)])
+        except (OverflowError, ValueError) as error:
+            problem = f"{self._what} takes timestamps of the years 1 to 9999 in every time zone, not {value!r}: {error}"
+            raise InvalidRequestError(problem) from error
+
+    def outward(self, stored: Any) -> tuple[Any, ...]:
+        """What Spark would give."""
+        if self._readers is None:
+            return tuple(stored)
+        return tuple(
+            [
+                item if read is None or item is None else read(item)
+                for item, read in zip(stored, self._readers, strict=True)
+            ]
+        )

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
         ReducingStateDescriptor,
         ValueStateDescriptor,
     )
-    from varve.changelog.operator_state.backend import OperatorStateBackend
     from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varve.changelog.operator_state.backend import OperatorStateBackend
     from varve.spark_integration.functions.timers import TimeDomain, TimerService
 
 __all__ = [

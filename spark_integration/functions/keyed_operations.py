@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.api.descriptors import ValueStateDescriptor
 from varve.changelog.api.functions import Function, ReduceFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
 from varve.spark_integration.elements.row_values import row_values
+from varve.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from typing import Any
 from pyspark import SparkContext, cloudpickle
 
 from varve.spark_integration.functions.checkpointed import refuse_checkpointed
-from varve.spark_integration.transport.wire import BroadcastValue, FunctionPackage
+from varve.spark_integration.messages.protocol import BroadcastValue, FunctionPackage
 from varve.storage.errors import InvalidRequestError
 
 

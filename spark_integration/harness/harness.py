@@ -16,17 +16,16 @@ import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from varve.changelog.api.functions import ReduceFunction
-from varve.changelog.keyed.view import StateView, ViewedTimer
 from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.keyed.view import StateView, ViewedTimer
 from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from varve.spark_integration.plan.chain import StepError
+from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
+from varve.spark_integration.functions.timers import MIN_WATERMARK
 from varve.spark_integration.harness.elements import HarnessInput, HarnessOutput
 from varve.spark_integration.harness.job import HarnessClock, HarnessJob
 from varve.spark_integration.harness.plan import HarnessProgram, HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.worker.runners.operator import user_error
-from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
-from varve.spark_integration.functions.timers import MIN_WATERMARK
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
+from varve.spark_integration.messages.user_errors import UserErrorRaised, user_error, user_function_error
+from varve.spark_integration.plan.chain import StepError
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -34,9 +33,9 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Unpack
 
+    from varve.spark_integration.api.stream import DataStream
     from varve.spark_integration.functions.output_tag import OutputTag
     from varve.spark_integration.options.state_backends import StateBackend
-    from varve.spark_integration.api.stream import DataStream
 
 _METHODS = (
     (MapFunction, "map"), (FlatMapFunction, "flat_map"), (FilterFunction, "filter"), (ReduceFunction, "reduce")

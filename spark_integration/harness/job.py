@@ -13,35 +13,35 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segments.batch_time import BatchTime
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.monitoring.events import Failed, JobFailed
-from varve.materializer.service.loop import MaterializerService
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.context import Surroundings
-from varve.materializer.resources.workspace import Workspace
-from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
-from varve.spark_integration.functions.shipment import ship
-from varve.spark_integration.harness.plan import JOB
-from varve.spark_integration.plan.input_watermarks import InputWatermarks
-from varve.spark_integration.driver.operator_requests import operator_request, with_states
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
-from varve.spark_integration.worker.state_worker import OperatorState
-from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
-from varve.spark_integration.transport.home import WorkerHome
-from varve.spark_integration.worker.state.stores import WorkingStores
 from varve.changelog.commit.adopt_decision import decide_adoption
 from varve.changelog.commit.base_decision import SparkProgress
 from varve.changelog.commit.batch_result import entry_time
-from varve.storage.clock import SystemClock, SystemTokens
 from varve.changelog.commit.plan import NOTHING_ADOPTED
-from varve.storage.errors import MayHaveHappenedError
 from varve.changelog.commit.run import JobRun
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.changelog.segments.batch_time import BatchTime
+from varve.materializer.monitoring.events import Failed, JobFailed
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.resources.workspace import Workspace
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.loop import MaterializerService
+from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
+from varve.spark_integration.driver.operator_requests import operator_request, with_states
+from varve.spark_integration.functions.shipment import ship
+from varve.spark_integration.harness.plan import JOB
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varve.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
+from varve.spark_integration.messages.summary import Summary, decode_summary
+from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
+from varve.spark_integration.plan.input_watermarks import InputWatermarks
+from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.state.stores import WorkingStores
+from varve.spark_integration.worker.state_worker import OperatorState
+from varve.storage.clock import SystemClock, SystemTokens
+from varve.storage.errors import MayHaveHappenedError
 from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.changelog.retention.snapshots import SnapshotReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,13 +49,13 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from varve.changelog.chain.view import LineView
+    from varve.changelog.commit.plan import Adoption
     from varve.changelog.keyed.backend import KeyedStateBackend
     from varve.materializer.monitoring.events import Event
-    from varve.spark_integration.worker.attempt import Attempt
     from varve.spark_integration.harness.plan import HarnessPlan
     from varve.spark_integration.messages.protocol import OperatorRequest, UserError
-    from varve.changelog.commit.plan import Adoption
-    from varve.changelog.chain.view import LineView
+    from varve.spark_integration.worker.attempt import Attempt
     from varve.storage.format.records import SnapshotFloor
 
 QUERY: Final = "harness"

@@ -18,12 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from varve.changelog.restore.local import LocalRecovery
-from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.format.records import JobStorage, Link, StateSchema
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 TAG_COLUMN: Final = "__varve_tag"
 """int64: row tag of the attempt that produced the row."""
@@ -187,3 +188,18 @@ def answer_schema(output_schema: pa.Schema) -> pa.Schema:
     """Arrow schema of an answer: the user's columns (nullable), the row tag and the summary."""
     fields = [pa.field(f.name, f.type) for f in output_schema]
     return pa.schema([*fields, pa.field(TAG_COLUMN, pa.int64()), pa.field(SUMMARY_COLUMN, pa.binary())])
+
+
+class BroadcastValue(msgspec.Struct, frozen=True, kw_only=True):
+    """One broadcast variable that the function refers to: a file, or (encrypted broadcasts) the pickled value."""
+
+    broadcast_id: int
+    path: str | None = None
+    pickled: bytes | None = None
+
+
+class FunctionPackage(msgspec.Struct, frozen=True, kw_only=True):
+    """Pump → state worker: the function, if `Ready` asked for it."""
+
+    function: bytes
+    broadcasts: tuple[BroadcastValue, ...] = ()

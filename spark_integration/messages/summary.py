@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from varve.changelog.commit.batch_result import PartitionResult
 from varve.spark_integration.messages.protocol import UserError
 from varve.spark_integration.messages.worker_figures import AttemptFigures, UploadFigures
-from varve.changelog.commit.batch_result import PartitionResult
 from varve.storage.format.records import StateSchema
 
 if TYPE_CHECKING:

@@ -11,6 +11,10 @@ import sys
 import traceback
 from typing import TYPE_CHECKING
 
+from pyspark import cloudpickle
+
+from varve.spark_integration.messages.protocol import UserError
+from varve.spark_integration.processes import end_if_forked
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
@@ -81,3 +85,21 @@ def user_function_error(raised_in: UserErrorRaised, job: str, batch: int) -> Use
         if isinstance(cause, BaseException):
             raised.__cause__ = cause
     return raised
+
+
+def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:
+    """An exception of user code in a form that travels."""
+    end_if_forked()
+    try:
+        pickled: bytes | None = cloudpickle.dumps(error)
+        pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver
+    except Exception:  # noqa: BLE001  anything may happen while pickling what user code raised
+        pickled = None
+    return UserError(
+        exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
+        message=message_of(error),
+        traceback=traceback_of(error),
+        key=key,
+        pickled=pickled,
+        where=where,
+    )

@@ -6,8 +6,8 @@ import enum
 import logging
 from typing import Any, Final
 
-from varve.spark_integration.options.types import CONF_PREFIX
 from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
+from varve.spark_integration.options.types import CONF_PREFIX
 
 _log: Final = logging.getLogger(__name__)
 _OF_FLINK_ONLY: Final = (

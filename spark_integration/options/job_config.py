@@ -6,20 +6,20 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from varve.changelog.commit.gathered_segments import share_bytes
+from varve.changelog.commit.state import CommitPolicy
 from varve.changelog.restore.local import LocalRecovery
 from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.spark_integration.options.executor_share import workers_per_executor
-from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
 from varve.spark_integration.options.job_options import JOB_OPTIONS, ROCKSDB_OPTIONS
+from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
 from varve.spark_integration.options.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
-from varve.storage.object_stores.backoff import Backoff
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import InvalidRequestError
-from varve.changelog.commit.gathered_segments import share_bytes
-from varve.storage.job.log_store import FILESYSTEM
-from varve.storage.object_stores.open import absolute_url, open_store
 from varve.storage.format.records import LogLocation
+from varve.storage.job.log_store import FILESYSTEM
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.object_stores.open import absolute_url, open_store
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:

@@ -8,8 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from varve.changelog.commit.batch_result import INLINE_BYTES_MAX
+from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
+from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
 from varve.materializer.restore.origin import NO_CLAIM
 from varve.spark_integration.options.materializer_options import MATERIALIZER_DEFAULTS, MATERIALIZER_OPTIONS
+from varve.spark_integration.options.recovery_options import RECOVERY_OPTIONS
+from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 from varve.spark_integration.options.types import (
     BACKEND,
     BOOLEAN,
@@ -27,11 +32,6 @@ from varve.spark_integration.options.types import (
     ConfigOption,
     choice,
 )
-from varve.spark_integration.options.recovery_options import RECOVERY_OPTIONS
-from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
-from varve.changelog.commit.batch_result import INLINE_BYTES_MAX
-from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
-from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
 from varve.storage.job.log_store import FILESYSTEM
 from varve.storage.transfer.upload import UploadPolicy
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
 from varve.spark_integration.options.job_options import JOB_OPTIONS, STORAGE_OPTION_PREFIX
+from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
 from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 
 if TYPE_CHECKING:

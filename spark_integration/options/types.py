@@ -17,11 +17,11 @@ from varve.materializer.options.materializer_config import PORT_MAX
 from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varve.materializer.restore.origin import CLONE, NO_CLAIM
 from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.storage.object_stores.encrypted.keys import ENVIRONMENT
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.layout import LATEST, is_savepoint_name
 from varve.storage.job.log_store import FILESYSTEM
 from varve.storage.named_objects import QUALIFIED_NAME
+from varve.storage.object_stores.encrypted.keys import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable

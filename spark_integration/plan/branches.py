@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
-from varve.spark_integration.plan.input_watermarks import InputDelay
 from varve.spark_integration.elements.side_by_side import ConnectedElements
 from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varve.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
+from varve.spark_integration.plan.input_watermarks import InputDelay
 from varve.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,

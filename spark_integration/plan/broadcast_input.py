@@ -15,17 +15,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from varve.spark_integration.driver.placement.anchor import to_partitions
 from varve.spark_integration.elements.column_name import quoted
-from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from varve.spark_integration.driver.placement.anchor import Anchor
+
 
 OWN: Final = 0
 """Number of the stream that is divided over the partitions."""
@@ -83,3 +85,11 @@ def _has_no_hash(kind: DataType) -> bool:
     if isinstance(kind, ArrayType):
         return _has_no_hash(kind.elementType)
     return isinstance(kind, (MapType, VariantType))
+
+
+def to_partitions(rows: DataFrame, parallelism: int, max_parallelism: int, anchor: Anchor | None) -> DataFrame:
+    """The rows, each in the shuffle partition that owns its key group; with an anchor, on the executor that it says."""
+    partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
+    if anchor is None:
+        return rows.repartitionById(parallelism, F.expr(partition))
+    return anchor.partitioned(rows, partition)

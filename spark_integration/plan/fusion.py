@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.plan.chain_task import CHANGING
 from varve.spark_integration.plan.chain import KeyStep, Step
+from varve.spark_integration.plan.chain_task import CHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -16,15 +16,15 @@ from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
+from varve.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
+from varve.spark_integration.elements.types import RowElements
+from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varve.spark_integration.plan.branches import plan_branches
 from varve.spark_integration.plan.chain_task import Preparation
 from varve.spark_integration.plan.element_operator import ElementOperator, SideOutput
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
-from varve.spark_integration.plan.job import EventTime
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
 from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varve.spark_integration.plan.job import EventTime
 from varve.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote
@@ -13,16 +14,18 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
 from pyspark.sql.utils import is_remote
 
+from varve.changelog.schema.pickled import OPTION, is_generic
 from varve.changelog.types.basic import FloatingType
 from varve.changelog.types.collections import ListType, MapType
 from varve.changelog.types.composites import CompositeType
 from varve.changelog.types.factory import Types, as_type
 from varve.spark_integration.elements.columns import value_column
-from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varve.spark_integration.functions.kept_state import KeepsState, KeptState
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varve.spark_integration.functions.kept_state import KeepsState
+from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
 from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varve.spark_integration.plan.transformations import CollectionSource
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -31,10 +34,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.types.wire import WireType
-    from varve.spark_integration.plan.broadcast_input import BroadcastInput
-    from varve.spark_integration.plan.initial_state import InitialState
     from varve.spark_integration.functions.kept_state import KeptState
     from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+    from varve.spark_integration.plan.broadcast_input import BroadcastInput
+    from varve.spark_integration.plan.initial_state import InitialState
+    from varve.spark_integration.plan.transformations import DataFrameSource
+
+_log = logging.getLogger(__name__)
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 UNNAMED: Final = "unnamed"
@@ -287,3 +293,48 @@ def _has_timers(function: Any) -> bool:
     if isinstance(function, GroupedFunction):
         return function.wants_heartbeats
     return isinstance(function, KeyedProcessFunction) and type(function).on_timer is not KeyedProcessFunction.on_timer
+
+
+def check_generic_types(
+    job: str,
+    operators: Sequence[OperatorPlan],
+    sources: Sequence[DataFrameSource | CollectionSource],
+    *,
+    allowed: bool,
+) -> None:
+    """Warn of states that hold pickled objects although nobody chose that, or refuse all generic types.
+
+    Args:
+        job: Its name.
+        operators: All of the job.
+        sources: What they read. A collection is stored until it is processed.
+        allowed: `pipeline.generic-types`.
+
+    Raises `InvalidRequestError`.
+    """
+    generic = [(plan.uid, state) for plan in operators for state in plan.kept if is_generic(state.kind)]
+    if allowed:
+        undeclared = [_described(uid, state) for uid, state in generic if state.undeclared]
+        if undeclared:
+            _log.warning(
+                "job %s keeps pickled objects, because nobody has said what they are: %s. Who can write the storage "
+                "could have code run when they are read (docs/security.md); with %s=false such jobs are refused",
+                job,
+                "; ".join(undeclared),
+                OPTION,
+            )
+        return
+    for uid, state in generic:
+        raise InvalidRequestError(
+            f"{_described(uid, state)}, which {OPTION}=false does not allow: its values would be pickled", operator=uid
+        )
+    if any(isinstance(s, CollectionSource) and is_generic(s.elements.state_type) for s in sources):
+        raise InvalidRequestError(
+            f"the elements of from_collection would be pickled until they are processed, which {OPTION}=false does not "
+            "allow; give their type_info"
+        )
+
+
+def _described(uid: str, state: KeptState) -> str:
+    advice = f" (declare {state.undeclared})" if state.undeclared else f" ({state.kind})"
+    return f"state {state.name!r} of operator {uid!r}{advice}"

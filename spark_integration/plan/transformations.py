@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from varve.changelog.types.wire import WireType
     from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.plan.chain import StepKind
     from varve.spark_integration.functions.shipment import PickledFunction
+    from varve.spark_integration.plan.chain import StepKind
     from varve.spark_integration.plan.job import EventTime
     from varve.spark_integration.plan.operator import OperatorPlan
 

@@ -12,9 +12,9 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
 from varve.spark_integration.messages.protocol import Ready
 from varve.spark_integration.messages.task_errors import TRIED_AGAIN
+from varve.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
 from varve.spark_integration.transport.home import (
     PARENT_SOCKET,
     WorkerHome,
@@ -27,9 +27,9 @@ from varve.spark_integration.transport.home import (
 )
 from varve.spark_integration.transport.probe import log_tail
 from varve.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
-from varve.storage.object_stores.backoff import Backoff
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError
+from varve.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
     import socket

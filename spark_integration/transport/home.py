@@ -39,6 +39,8 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
+    from pathlib import Path
+
 
 WIRE_VERSION: Final = 2
 """Version of what pump, parent and worker say to each other; part of the directory's name."""
@@ -227,3 +229,8 @@ def _segment(text: str) -> str:
     """Any text as one directory name."""
     name = quote(text, safe="").replace(".", "%2E")
     return name if len(name) <= _SEGMENT_LETTERS_MAX else hashlib.sha256(text.encode()).hexdigest()
+
+
+def executor_key(home: Path) -> str:
+    """What tells the executor of a state workers' directory from all others: its block-manager directory's name."""
+    return home.parent.name

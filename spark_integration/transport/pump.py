@@ -11,13 +11,11 @@ Invariants: I2 (each execution has a new tag), I3 (a pump that ends early makes 
 
 from __future__ import annotations
 
-import gc
 import os
 import pickle
 import socket
 import sys
 import threading
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -26,6 +24,7 @@ import pyarrow.compute
 from pyspark import SparkFiles, TaskContext
 from pyspark.accumulators import AccumulatorParam
 
+from varve.spark_integration.elements.python_worker_socket import freeze_modules, promptly
 from varve.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -33,7 +32,6 @@ from varve.spark_integration.messages.protocol import (
     TaskRequest,
     decode_message,
 )
-from varve.spark_integration.elements.python_worker_socket import promptly
 from varve.spark_integration.messages.task_errors import TRIED_AGAIN, WORKER_NOTE
 from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.transport.home import executor_home, import_path
@@ -119,17 +117,6 @@ class Pump:
         note = None if self._executions is None else self._executions.add
         opening = Opening(task=task, environment=environment)
         yield from stream(connector, opening, self._function, promptly(batches), note)
-
-
-@cache
-def freeze_modules() -> None:
-    """Take what this Python worker of Spark has loaded out of garbage collection; once.
-
-    Spark lets its workers collect garbage after every task: 30 ms of CPU, which find nothing among the objects of
-    modules, beside the commit and the sink of the batch. What is garbage by now is collected before.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 def task_request(request: bytes, partition: int, task_attempt: int, tokens: TokenSource) -> TaskRequest:

@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
+from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
 from varve.spark_integration.transport.home import WorkerHome, connect, listen
 from varve.spark_integration.transport.wire import Channel, PeerLostError
 from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
 
 if TYPE_CHECKING:
     from varve.spark_integration.messages.summary import Summary

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
-from varve.spark_integration.processes import end_if_forked
 from varve.spark_integration.messages.protocol import TaskRequest, decode_message, encode_message
+from varve.spark_integration.processes import end_if_forked
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.format.records import Link
 
@@ -104,21 +104,6 @@ class Confirmation(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     """The commit on which the next batch will be executed."""
     winners: dict[str, str]
     """By operator: the tag of the worker's partition that won."""
-
-
-class BroadcastValue(msgspec.Struct, frozen=True, kw_only=True):
-    """One broadcast variable that the function refers to: a file, or (encrypted broadcasts) the pickled value."""
-
-    broadcast_id: int
-    path: str | None = None
-    pickled: bytes | None = None
-
-
-class FunctionPackage(msgspec.Struct, frozen=True, kw_only=True):
-    """Pump → state worker: the function, if `Ready` asked for it."""
-
-    function: bytes
-    broadcasts: tuple[BroadcastValue, ...] = ()
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.segments.segment import SegmentHeader
-from varve.spark_integration.worker.state.snapshot import CheckpointSnapshot
-from varve.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
-from varve.spark_integration.transport.segment_inbox import hand_over, is_near
-from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
 from varve.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
 from varve.spark_integration.messages.worker_figures import AttemptFigures
+from varve.spark_integration.transport.segment_inbox import hand_over, is_near
+from varve.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
+from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
+from varve.spark_integration.worker.state.snapshot import CheckpointSnapshot
 from varve.storage.errors import InvalidRequestError
 from varve.storage.fail_point import fail_point
 from varve.storage.format.records import Link, StateSchema, Tile

@@ -16,29 +16,29 @@ import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.chain.tiles import key_range
 from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.restore.local import CopyRange
 from varve.changelog.restore.files import FileChecksums
+from varve.changelog.restore.local import CopyRange
+from varve.changelog.segments.batch_time import BatchTime
 from varve.changelog.types.factory import parse_type_string
+from varve.spark_integration.messages.requested_store import requested_store
+from varve.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
+from varve.spark_integration.transport.home import executor_key
 from varve.spark_integration.worker.attempt import Attempt
-from varve.spark_integration.worker.state.base_restore import BaseRestorer
 from varve.spark_integration.worker.runners.broadcast import BroadcastRunner
+from varve.spark_integration.worker.runners.operator import OperatorRunner
+from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
+from varve.spark_integration.worker.state.base_restore import BaseRestorer
 from varve.spark_integration.worker.state.local_place import LocalPlace
 from varve.spark_integration.worker.state.non_keyed import NonKeyedState
-from varve.spark_integration.worker.runners.operator import OperatorRunner
 from varve.spark_integration.worker.state.part_decision import ChangeSizes
-from varve.spark_integration.driver.placement.decision import executor_key
-from varve.spark_integration.messages.requested_store import requested_store
-from varve.spark_integration.worker.vectorized_attempt import VectorizedAttempt
-from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
-from varve.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
 from varve.spark_integration.worker.state.stores import WorkingStores
+from varve.spark_integration.worker.vectorized_attempt import VectorizedAttempt
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point
 from varve.storage.format.records import ORIGIN
-from varve.changelog.chain.tiles import key_range
 from varve.storage.transfer.upload import Uploader, UploadRoom
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
     from varve.spark_integration.transport.home import WorkerHome
     from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import Link, Tile
+    from varve.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
     from varve.changelog.keyed.backend import KeyedStateBackend
     from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.worker.state_worker import OperatorState
     from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
+    from varve.spark_integration.worker.state_worker import OperatorState
 
 
 class VectorizedAttempt(Attempt):

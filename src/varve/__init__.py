@@ -19,39 +19,46 @@ if TYPE_CHECKING:
     )
     from varve.changelog.api.functions import AggregateFunction, ReduceFunction
     from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-    from varve.changelog.row import Row
     from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varve.changelog.reading.reader import open_state
-    from varve.changelog.working_stores.table_store import StoreTarget, TableStore
-    from varve.changelog.keyed.timers import TimeDomain
     from varve.changelog.api.ttl_config import StateTtlConfig, Time
+    from varve.changelog.keyed.timers import TimeDomain
+    from varve.changelog.reading.reader import open_state
+    from varve.changelog.row import Row
     from varve.changelog.types.factory import Types
-    from varve.spark_integration.operators.aggregation.aggregations import Aggregation
+    from varve.changelog.working_stores.table_store import StoreTarget, TableStore
+    from varve.spark_integration.api.environment import StreamExecutionEnvironment
+    from varve.spark_integration.connectors.sink import Sink
+    from varve.spark_integration.connectors.state_table.data_sources import register_data_sources
     from varve.spark_integration.functions.broadcast import BroadcastProcessFunction, KeyedBroadcastProcessFunction
-    from varve.spark_integration.options.checkpoint_config import (
-        CheckpointConfig,
-        CheckpointingMode,
-        ExternalizedCheckpointRetention,
-    )
-    from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
     from varve.spark_integration.functions.checkpointed import (
         CheckpointedFunction,
         FunctionInitializationContext,
         FunctionSnapshotContext,
     )
-    from varve.spark_integration.connectors.state_table.data_sources import register_data_sources
-    from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-    from varve.spark_integration.api.environment import StreamExecutionEnvironment
     from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varve.spark_integration.functions.timers import TimerService
+    from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+    from varve.spark_integration.operators.aggregation.aggregations import Aggregation
+    from varve.spark_integration.options.checkpoint_config import (
+        CheckpointConfig,
+        CheckpointingMode,
+        ExternalizedCheckpointRetention,
+    )
+    from varve.spark_integration.options.checkpoint_storage import (
+        FileSystemCheckpointStorage,
+        JobManagerCheckpointStorage,
+    )
+    from varve.spark_integration.options.deprecated_backends import (
+        FsStateBackend,
+        MemoryStateBackend,
+        RocksDBStateBackend,
+    )
     from varve.spark_integration.options.predefined_options import PredefinedOptions
-    from varve.spark_integration.connectors.sink import Sink
     from varve.spark_integration.options.state_backends import (
         CustomStateBackend,
         EmbeddedRocksDBStateBackend,
         HashMapStateBackend,
     )
-    from varve.spark_integration.functions.timers import TimerService
-    from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varve.storage.errors import VarveError
 
 __version__ = "0.1.0"

@@ -8,8 +8,8 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.storage.format import layout
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.format import layout
 from varve.storage.job.record import find_job
 from varve.storage.job.store import JobStore
 from varve.storage.object_stores.open import local_directory
@@ -17,8 +17,8 @@ from varve.storage.object_stores.open import local_directory
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import JobRecord
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class OpenJob(NamedTuple):

@@ -19,19 +19,19 @@ import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
-from varve.storage.format import layout
 from varve.storage.errors import InvalidRequestError, MissingObjectError
+from varve.storage.format import layout
+from varve.storage.named_objects import call_named
 from varve.storage.object_stores.open import open_like
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.named_objects import call_named
 from varve.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
     from varve.storage.format.records import LogLocation
+    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
 
 FILESYSTEM: Final = "filesystem"
 """The log is in an object store: that of the job, or another one."""

@@ -10,8 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.claim import claim
 from varve.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
@@ -20,6 +18,8 @@ from varve.storage.errors import (
     RetryableError,
     VarveError,
 )
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.storage.format import layout
-from varve.storage.transfer.claim import claim
 from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.format.records import KEY_HASH, JobRecord, decode_record, encode_record
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import JobStorage
+    from varve.storage.object_stores.contract import ObjectStore
 
 MAX_PARALLELISM_MAX = 32768
 """Key groups are stored in two bytes."""

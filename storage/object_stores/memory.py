@@ -12,8 +12,8 @@ from weakref import WeakValueDictionary
 
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.names import check_name, check_prefix
 from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.names import check_name, check_prefix
 from varve.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:

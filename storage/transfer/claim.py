@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from varve.storage.object_stores.backoff import Backoff
 from varve.storage.errors import (
     DidNotHappenError,
     InvalidRequestError,
@@ -21,6 +20,7 @@ from varve.storage.errors import (
     MissingObjectError,
     RetryableError,
 )
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.object_stores.prepared_object import Preparation
 
 if TYPE_CHECKING:

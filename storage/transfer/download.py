@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.object_stores.local.direct_write import prepare_direct_write, write_at
 from varve.storage.errors import CorruptDataError, InvalidRequestError
-from varve.storage.transfer.joined_crc32 import join_crc32
+from varve.storage.object_stores.local.direct_write import prepare_direct_write, write_at
 from varve.storage.object_stores.local.errors import happened_not
+from varve.storage.transfer.joined_crc32 import join_crc32
 from varve.storage.transfer.page_cache import available_bytes, warm_page_cache
 from varve.storage.transfer.write_times import PartTime, WriteTimes
 

@@ -27,19 +27,19 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.storage.transfer.claim import CLAIM_BACKOFF, ClaimRequest
 from varve.storage.errors import MayHaveHappenedError, RetryableError
 from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varve.storage.transfer.attempt_threads import AttemptThreads
+from varve.storage.transfer.claim import CLAIM_BACKOFF, ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from varve.storage.object_stores.backoff import Backoff
-    from varve.storage.transfer.claim import Claim
     from varve.storage.clock import Clock
+    from varve.storage.object_stores.backoff import Backoff
     from varve.storage.object_stores.contract import ObjectStore
+    from varve.storage.transfer.claim import Claim
 
 _log: Final = logging.getLogger(__name__)
 HEDGE_MIN_S: Final = 0.5

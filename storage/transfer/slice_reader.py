@@ -13,8 +13,8 @@ from varve.storage.errors import CorruptDataError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ObjectSlice
+    from varve.storage.object_stores.contract import ObjectStore
 
 READ_BYTES_MAX: Final = 32 << 20
 """Neighbouring slices are joined into reads of up to this many bytes; a single larger slice is read whole."""

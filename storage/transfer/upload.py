@@ -12,12 +12,12 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
-from varve.storage.transfer.attempt_threads import AttemptThreads, no_thread
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.byte_budget import ByteBudget
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.object_stores.local.files import check_source
 from varve.storage.object_stores.prepared_object import Preparation
+from varve.storage.transfer.attempt_threads import AttemptThreads, no_thread
+from varve.storage.transfer.byte_budget import ByteBudget
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from examples.sqlite_log import open_log as open_sqlite_log
-from varve.storage.format import layout
 from varve.storage.clock import SystemTokens
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.format import layout
 from varve.storage.job.log_store import LogObjects, LogStore, LogTarget, SimpleLogStore, check_log
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
+from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import PrefixedStore

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
 from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.remote.store import FsspecStore
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.contract import ObjectStore
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import substore
+from varve.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.working_stores import KINDS, open_snapshot, open_store
+from varve.changelog.schema.history import change
 from varve.changelog.segments.batch import Batch
 from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.schema.history import change
 from varve.changelog.segments.columns import type_of
 from varve.storage.errors import IncompatibleError
 from varve.storage.format.records import Link, StateSchema

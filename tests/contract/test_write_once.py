@@ -15,23 +15,23 @@ from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from tests.scripted_store import ScriptedStore
 from tests.write_once_store import WriteOnceStore
+from varve.changelog.commit.run import JobRun
+from varve.changelog.commit.state import CommitPolicy
 from varve.materializer.resources.bandwidth import ThrottledReads, TokenBucket
 from varve.materializer.resources.interruptible_store import InterruptibleStore
 from varve.materializer.resources.stop_signal import StopSignal
-from varve.storage.format import layout
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.transfer.claim import claim
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import InvalidRequestError
+from varve.storage.format import layout
 from varve.storage.job.record import open_or_create_job
-from varve.changelog.commit.run import JobRun
 from varve.storage.job.storage_choice import new_job_storage
 from varve.storage.job.store import JobStore
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
 from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.prefixed import PrefixedStore
 from varve.storage.object_stores.prepared_object import prepare
+from varve.storage.transfer.claim import claim
 from varve.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:

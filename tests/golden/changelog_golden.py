@@ -13,13 +13,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from varve.changelog.restore.files import describe_snapshot
+from varve.changelog.row import make_row, row_class
 from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.segments.segment import SegmentHeader, encode_segment
+from varve.changelog.types.factory import Types, as_type
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.row import make_row, row_class
-from varve.changelog.segments.segment import SegmentHeader, encode_segment
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.types.factory import Types, as_type
 from varve.storage.format.records import Link, StateSchema
 
 DATA = Path(__file__).parent / "data"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from tests.golden.changelog_golden import DATA
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.operator_state.image import Image, encode_image
 from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.operator_state.image import Image, encode_image
 from varve.changelog.types.factory import Types
 
 FILE = DATA / "operator-state-v1.bin"

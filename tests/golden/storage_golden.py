@@ -12,9 +12,10 @@ from pathlib import Path
 
 import msgspec
 
+from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varve.changelog.retention.savepoints import bare
 from varve.storage.format import layout
 from varve.storage.format.frame import frame
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
 from varve.storage.format.records import (
     BlobSlice,
     Commit,
@@ -44,7 +45,6 @@ from varve.storage.format.records import (
     encode_entry,
     encode_record,
 )
-from varve.changelog.retention.savepoints import bare
 
 DATA = Path(__file__).parent / "data" / "v1"
 JOB_ID = "0123456789abcdef0123456789abcdef"

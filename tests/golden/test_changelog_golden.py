@@ -29,9 +29,9 @@ from tests.golden.changelog_golden import (
     stored_values,
     timer_changes,
 )
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.segments.segment import decode_segment, encode_segment
 from varve.changelog.types.factory import parse_type_string
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.format.frame import unframe
 from varve.storage.format.records import StateSchema
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from varve.materializer.service.demand import encode_request
 from varve.materializer.monitoring.events import (
     Adopted,
     Collected,
@@ -21,6 +20,7 @@ from varve.materializer.monitoring.events import (
     decode_event,
     encode_event,
 )
+from varve.materializer.service.demand import encode_request
 from varve.materializer.service.sharing import decode_heartbeat, encode_heartbeat
 from varve.materializer.standby.record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
 from varve.storage.errors import CorruptDataError

@@ -8,8 +8,8 @@ import zlib
 import pytest
 
 from tests.golden.operator_state_golden import FILE, JOB_ID, OFFSETS, OPERATOR, RULES, WAITING, image, main
-from varve.changelog.operator_state.image import KIND, VERSION, decode_image, encode_image
 from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.operator_state.image import KIND, VERSION, decode_image, encode_image
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.format.frame import PREFIX_BYTES, frame
 

@@ -22,8 +22,8 @@ from tests.golden.schema_golden import (
     THIRD,
     main,
 )
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.segments.segment import decode_segment
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.format.frame import unframe
 
 if TYPE_CHECKING:

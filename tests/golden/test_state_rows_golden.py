@@ -13,8 +13,8 @@ import pytest
 
 from tests.state_model import FULL, KEY_TYPE, OPERATOR, BatchChanges, cells, link, model_of
 from varve.changelog.segments.batch import Batch
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.segments.columns import type_of
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.materializer.savepoints.parquet import SCHEMA_KEY, parquet, read_state, write_state
 from varve.storage.errors import CorruptDataError
 

@@ -22,10 +22,10 @@ from tests.golden.storage_golden import (
     golden_pack,
     golden_pack_of_images,
 )
-from varve.storage.format import records as storage_records
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.frame import PREFIX_BYTES, frame, unframe
 from varve.changelog.commit.pack import open_pack
+from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.format import records as storage_records
+from varve.storage.format.frame import PREFIX_BYTES, frame, unframe
 from varve.storage.format.records import (
     JobRecord,
     Pin,

@@ -12,21 +12,14 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tests.golden.changelog_golden import AT, DATA, HEADER, HIGH, KEY_TYPE, LOW, OPERATOR, key
+from varve.changelog.restore.files import describe_snapshot
+from varve.changelog.schema.history import change
+from varve.changelog.schema.ttl import CleanupSettings, IncrementalSettings, SweepSettings, TtlSettings, with_ttl
 from varve.changelog.segments.batch_time import BatchTime
-from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.segments.changes import Op, StateChanges, empty_changes
+from varve.changelog.segments.segment import encode_segment
 from varve.changelog.working_stores.cleanup import StateActivity
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.schema.history import change
-from varve.changelog.segments.segment import encode_segment
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.schema.ttl import (
-    CleanupSettings,
-    IncrementalSettings,
-    SweepSettings,
-    TtlSettings,
-    empty_changes,
-    with_ttl,
-)
 from varve.storage.format.records import Link, StateSchema
 
 SEGMENT = DATA / "segment-v1-ttl.bin"

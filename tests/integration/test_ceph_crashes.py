@@ -21,15 +21,15 @@ from tests.committing_job import CommittingJob, random_batch
 from tests.lossy_proxy import CALM, LossyProxy, Weather
 from tests.materializer_world import World
 from tests.s3_servers import BUCKET, skip_without_ceph
+from varve.changelog.chain.reader import ChainReader
 from varve.changelog.reading.checkpoints import line_commits
 from varve.materializer.verify.verifier import verify
-from varve.storage.object_stores.backoff import Backoff
-from varve.changelog.chain.reader import ChainReader
-from varve.storage.transfer.claim import claim
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import RetryableError
-from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.transfer.claim import claim
 from varve.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ import pytest
 from tests.state_worker_setup import eventually, rows
 from tests.summing_worker import SummingWorker, run, summing_worker
 from varve.spark_integration.worker.attempt import Attempt
+from varve.storage.format.records import Link
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.format.records import Link
 
 
 @pytest.fixture(params=["hashmap", "rocksdb"])

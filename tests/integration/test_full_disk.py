@@ -22,15 +22,15 @@ from tests.small_disk import SmallDisk, small_disk
 from tests.worker_job import Operation, WorkerJob
 from varve.changelog.api.descriptors import MapStateDescriptor
 from varve.changelog.types.factory import Types
-from varve.materializer.verify.verifier import verify
 from varve.materializer.monitoring.events import Failed
+from varve.materializer.verify.verifier import verify
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, RetryableError, VarveError
-from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.job.preflight import check_store
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.job.preflight import check_store
+from varve.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,13 +15,13 @@ from pyspark import cloudpickle
 from tests.state_worker_setup import eventually
 from tests.worker_job import Operation, WorkerJob
 from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.spark_integration.messages import requested_store
 from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.storage.transfer import attempt_threads
+from varve.spark_integration.messages import requested_store
+from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
 from varve.storage.format import layout
 from varve.storage.object_stores.backoff import Backoff
-from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
 from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.transfer import attempt_threads
 from varve.storage.transfer.upload import ATTEMPTS_AT_ONCE, UploadPolicy
 
 PATIENT = UploadPolicy(

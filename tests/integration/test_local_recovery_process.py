@@ -19,22 +19,22 @@ from tests.materializer_world import Events
 from tests.state_worker_setup import Executor, alive, eventually, split
 from tests.worker_job import Operation, WorkerJob, element_rows
 from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.chain.view import LineView
+from varve.changelog.commit.adopt_decision import decide_adoption
+from varve.changelog.commit.plan import Adoption
 from varve.changelog.restore.local import LocalRecovery
+from varve.changelog.retention.snapshots import SnapshotReader
 from varve.changelog.types.factory import Types
 from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.service.loop import run_materializer
 from varve.materializer.resources.stop_signal import StopSignal
-from varve.spark_integration.functions.shipment import ShippedFunction
+from varve.materializer.service.loop import run_materializer
 from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varve.spark_integration.functions.shipment import ShippedFunction
 from varve.spark_integration.messages.summary import Summary
 from varve.spark_integration.transport.connection import WorkerLaunch
 from varve.spark_integration.transport.probe import kill_worker, probe
 from varve.storage.format import layout
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.plan import Adoption
-from varve.changelog.chain.view import LineView
 from varve.storage.format.records import SnapshotFloor
-from varve.changelog.retention.snapshots import SnapshotReader
 
 FACTORY = WorkerLaunch().factory
 ONE: Sequence[Operation] = (Operation("add", 1),)

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, QUICK, Sidecar, Site
-from varve.materializer.service.child_process import start_materializer_process
-from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.materializer.monitoring.events import Adopted, Collected, Materialized
+from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.service.child_process import start_materializer_process
 from varve.materializer.service.sharing import Membership, beat
 from varve.storage import fail_point
 from varve.storage.format import layout

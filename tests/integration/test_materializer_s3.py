@@ -10,8 +10,8 @@ import pytest
 
 from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
-from varve.materializer.service.child_process import start_materializer_process
 from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.materializer.service.child_process import start_materializer_process
 from varve.storage.clock import SystemClock
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import PrefixedStore

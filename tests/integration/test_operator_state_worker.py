@@ -13,9 +13,8 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
-from varve.changelog.operator_state import image as operator_image
 from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.spark_integration.messages import requested_store
+from varve.changelog.operator_state import image as operator_image
 from varve.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
@@ -23,11 +22,12 @@ from varve.spark_integration.functions.checkpointed import (
 )
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varve.spark_integration.messages import requested_store
 from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.format import layout
-from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import CorruptDataError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.format.records import JobStorage
+from varve.storage.transfer.download import DownloadPolicy
 
 if TYPE_CHECKING:
     from varve.spark_integration.messages.protocol import OperatorRequest

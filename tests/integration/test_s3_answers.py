@@ -19,13 +19,13 @@ from benchmarks.ceph import free_port
 from benchmarks.s3_proxy import Reply, Request, S3Proxy
 from tests.lossy_proxy import BUSY, EXPIRED, FAILED_BUT_DONE, SKEWED, Answer, Fault, LossyProxy
 from tests.manual_clock import ManualClock
-from varve.storage.transfer.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.remote.store import FsspecStore
 from varve.storage.job.log_store import check_log
-from varve.storage.object_stores.prefixed import PrefixedStore
 from varve.storage.job.preflight import check_store
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,16 +19,16 @@ from tests.committing_job import CommittingJob
 from tests.lossy_proxy import BUSY, Fault, LossyProxy
 from tests.materializer_world import IDLE
 from tests.state_worker_setup import eventually
-from varve.storage.transfer import hedged_claim
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.claim import Claim, claim
 from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.remote.store import FsspecStore
-from varve.storage.object_stores.prefixed import PrefixedStore
 from varve.storage.job.preflight import check_store
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.object_stores.remote.store import FsspecStore
+from varve.storage.transfer import hedged_claim
+from varve.storage.transfer.claim import Claim, claim
 from varve.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:

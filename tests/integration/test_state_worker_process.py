@@ -19,13 +19,13 @@ import pytest
 
 from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import Executor, alive, eventually, opening, rows, split
-from varve.spark_integration.worker.process import parent as worker_parent
-from varve.spark_integration.transport.executor_jvm import find_jvm
 from varve.spark_integration.functions.shipment import ShippedFunction
 from varve.spark_integration.messages.protocol import Ready, row_tag
+from varve.spark_integration.transport.executor_jvm import find_jvm
 from varve.spark_integration.transport.home import PARENT_SOCKET, connect, worker_socket
 from varve.spark_integration.transport.probe import homes, kill_worker, log_tail, probe
 from varve.spark_integration.transport.wire import Channel, PeerLostError
+from varve.spark_integration.worker.process import parent as worker_parent
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError
 

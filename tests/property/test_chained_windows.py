@@ -19,10 +19,10 @@ from tests.window_job import Element, window_operator
 from tests.working_stores import KINDS, quick_directory
 from varve.changelog.types.factory import Types
 from varve.spark_integration.functions.keyed import MIN_WATERMARK
-from varve.spark_integration.operators.windows.contents import ListedContents
 from varve.spark_integration.functions.window import WindowFunction
-from varve.spark_integration.operators.windows.builtin_triggers import PurgingTrigger
 from varve.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
+from varve.spark_integration.operators.windows.builtin_triggers import PurgingTrigger
+from varve.spark_integration.operators.windows.contents import ListedContents
 
 if TYPE_CHECKING:
     from varve.spark_integration.operators.windows.operator import WindowOperator

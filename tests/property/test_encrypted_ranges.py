@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from varve.storage.clock import SystemTokens
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
 from varve.storage.errors import CorruptDataError
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varve.storage.object_stores.encrypted.store import EncryptedStore
 from varve.storage.object_stores.memory import MemoryStore
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "cd" * 32})

@@ -8,9 +8,9 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.storage.format import layout
 from varve.changelog.commit import pack as pack_module
 from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="t", slot=99)

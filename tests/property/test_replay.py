@@ -28,17 +28,17 @@ from tests.state_model import (
     segment_of,
 )
 from tests.strategies import any_types, hashable_types, typed_columns, values_of
+from varve.changelog.chain.tiles import KeyGroupFloor
+from varve.changelog.restore.clip import SnapshotSource, open_clipped
 from varve.changelog.segments import replay as replay_module
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
 from varve.changelog.segments.changes import StateChanges
-from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.segments.replay import FlooredSegment, replay
+from varve.changelog.segments.segment import decode_segment, encode_segment
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
 from varve.storage.format.records import ORIGIN, StateSchema
-from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,20 +17,24 @@ from hypothesis import strategies as st
 from tests.keyed_job import MAX_PARALLELISM, KeyedJob
 from tests.strategies import hashable_types, values_of
 from tests.working_stores import KINDS, OPERATOR, contents, open_snapshot, quick_directory
-from varve.changelog.types import basic
-from varve.changelog.types import decimals
+from varve.changelog.api.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
+from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.row import make_row, row_class
 from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.segment import decode_segment
+from varve.changelog.types import basic, decimals
 from varve.changelog.types.collections import ListType, MapType, SequenceType
 from varve.changelog.types.composites import CompositeType, RowType, TupleType, quote_name
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.row import make_row, row_class
 from varve.changelog.types.evolution import Incompatible, evolve
-from varve.changelog.segments.segment import decode_segment
 from varve.changelog.types.factory import Types, as_type
+from varve.changelog.types.key_wire import key_writer
 from varve.changelog.types.wire import WireType
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.format.records import Link
 
 if TYPE_CHECKING:

@@ -20,17 +20,7 @@ from varve.changelog.api.descriptors import ListStateDescriptor, ReducingStateDe
 from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.types.factory import Types
 from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.builtin_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-)
 from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
@@ -44,6 +34,16 @@ from varve.spark_integration.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from varve.spark_integration.operators.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 TIME_MAX_MS = (1 << 63) - 1

@@ -16,7 +16,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, ValueStateDescriptor
+from varve.changelog.api.descriptors import (
+    ListStateDescriptor,
+    MapStateDescriptor,
+    StateDescriptor,
+    ValueStateDescriptor,
+)
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
 
 KEYS = st.sampled_from(["a", "ab", "c"])

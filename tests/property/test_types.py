@@ -14,12 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_columns, typed_values, values_of
+from varve.changelog.schema.pickled import is_generic
 from varve.changelog.types import collections as collection
 from varve.changelog.types.composites import TupleType
-from varve.changelog.schema.pickled import is_generic
+from varve.changelog.types.factory import Types, as_type, parse_type_string
 from varve.changelog.types.msgpack_span import end_of
 from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, StampedType
-from varve.changelog.types.factory import Types, as_type, parse_type_string
 from varve.changelog.types.wire import WireType
 from varve.storage.errors import CorruptDataError, VarveError
 

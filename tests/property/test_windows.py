@@ -15,15 +15,20 @@ from tests.working_stores import KINDS, quick_directory
 from varve.changelog.api.functions import AggregateFunction
 from varve.changelog.types.factory import Types
 from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.operators.windows.contents import AggregatedContents, ContentsPlan, ListedContents, ReducedContents
 from varve.spark_integration.functions.window import WindowFunction
-from varve.spark_integration.operators.windows.builtin_triggers import EventTimeTrigger, PurgingTrigger
 from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     SessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
+)
+from varve.spark_integration.operators.windows.builtin_triggers import EventTimeTrigger, PurgingTrigger
+from varve.spark_integration.operators.windows.contents import (
+    AggregatedContents,
+    ContentsPlan,
+    ListedContents,
+    ReducedContents,
 )
 
 ASSIGNERS = st.sampled_from([

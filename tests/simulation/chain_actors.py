@@ -15,26 +15,26 @@ from typing import Any
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, CountingTokens, layout_of, ranges
 from tests.manual_clock import ManualClock
-from varve.storage.format import layout
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.chain.view import LineView
 from varve.changelog.commit.adopt_decision import decide_adoption
 from varve.changelog.commit.base_decision import Adopt, SinkCommit, SparkProgress
 from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
 from varve.changelog.commit.ownership import Chain
-from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varve.changelog.commit.plan import CommitPlan, plan_commit
 from varve.changelog.commit.state import ChainState, CommitPolicy
 from varve.changelog.retention.collector import Collector
-from varve.changelog.commit.plan import CommitPlan, plan_commit
-from varve.storage.errors import CorruptDataError, InvariantError, StartError, VarveError
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.job.record import open_or_create_job
-from varve.storage.format.layout import SnapshotName
-from varve.changelog.chain.view import LineView
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.contract import ObjectStore
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.storage.format.records import ORIGIN, Link, ObjectSlice, SnapshotDescriptor, SnapshotFile
-from varve.storage.transfer.slice_reader import read_slice, read_slices
 from varve.changelog.retention.snapshots import SnapshotReader, list_snapshots, next_number, publish
+from varve.storage.errors import CorruptDataError, InvariantError, StartError, VarveError
+from varve.storage.format import layout
+from varve.storage.format.layout import SnapshotName
+from varve.storage.format.records import ORIGIN, Link, ObjectSlice, SnapshotDescriptor, SnapshotFile
+from varve.storage.job.record import open_or_create_job
+from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.object_stores.faulty import Faults, FaultyStore
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.transfer.slice_reader import read_slice, read_slices
 
 History = tuple[tuple[int, int], ...]
 """(batch, number) of the mutations of a key group, in order."""

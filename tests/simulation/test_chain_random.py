@@ -21,11 +21,11 @@ from tests.simulation.chain_actors import (
     restore,
 )
 from varve.changelog.chain import reader as chain_reader
+from varve.changelog.chain.reader import ChainReader
 from varve.changelog.commit.base_decision import Adopt, Execute
 from varve.changelog.commit.ownership import Chain, base_link
-from varve.changelog.chain.reader import ChainReader
-from varve.storage.errors import VarveError
 from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.errors import VarveError
 
 SEEDS = [int(os.environ["VARVE_SEED"])] if "VARVE_SEED" in os.environ else list(range(40))
 STEPS = 1500

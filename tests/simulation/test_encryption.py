@@ -14,12 +14,12 @@ from tests.started_job import MAKERS, Started, fill, origin_of
 from varve.changelog.reading.reader import open_state
 from varve.materializer.commands.cli import main
 from varve.materializer.monitoring.events import JobFailed
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE
 from varve.storage.errors import MissingKeyError
 from varve.storage.job.storage_choice import new_job_storage
 from varve.storage.job.store import JobStore
-from varve.storage.object_stores.local.store import LocalStore
+from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE
 from varve.storage.object_stores.encrypted.sealed_object import is_sealed
+from varve.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

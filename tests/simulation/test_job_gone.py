@@ -15,8 +15,8 @@ from varve.changelog.restore.local import LocalRecovery
 from varve.materializer.service.sharing import HEARTBEAT_MS
 from varve.materializer.standby.follower import Standby
 from varve.materializer.standby.record import read_standbys
-from varve.storage.format import layout
 from varve.storage.errors import LineageError, MissingObjectError
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,13 +15,13 @@ from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.state_model import KEY_TYPE, OPERATOR, BatchChanges, Model
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.snapshots import list_snapshots, publish
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.materializer.monitoring.events import Failed, JobFailed
 from varve.storage.format import layout
-from varve.changelog.retention.collector import Collector
 from varve.storage.object_stores.faulty import Faults, FaultyStore
 from varve.storage.object_stores.memory import MemoryStore
-from varve.changelog.retention.snapshots import list_snapshots, publish
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,14 +13,14 @@ from prometheus_client import CollectorRegistry
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
 from tests.state_model import BatchChanges
-from varve.materializer.service.demand import LOOK_MS, ask
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.pins import create_pin, list_pins
 from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Overdue
+from varve.materializer.service.demand import LOOK_MS, ask
 from varve.materializer.service.retention import HOLDER, STEPS
 from varve.materializer.service.sharing import HEARTBEAT_MS
 from varve.storage.format import layout
-from varve.changelog.retention.collector import Collector
 from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.changelog.retention.pins import create_pin, list_pins
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,18 +12,18 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from tests.state_model import OPERATOR
-from varve.materializer.verify.verifier import Verification, verify
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
+from varve.changelog.commit.state import CommitPolicy
 from varve.materializer.commands.cli import main
+from varve.materializer.commands.repair_report import advice
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
 from varve.materializer.service.job import AWAITED_COMMITS_MAX
 from varve.materializer.verify.repair import Repair, rebuildable
-from varve.materializer.commands.repair_report import advice
-from varve.storage.format import layout
-from varve.changelog.commit.state import CommitPolicy
+from varve.materializer.verify.verifier import Verification, verify
 from varve.storage.errors import InvalidRequestError, VarveError
+from varve.storage.format import layout
+from varve.storage.format.records import Commit, Fence
 from varve.storage.job.record import read_job
 from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.format.records import Commit, Fence
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -15,8 +15,8 @@ import pytest
 
 from tests.materializer_world import CONFIG, World
 from tests.state_model import BatchChanges, random_text
-from varve.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
 from varve.changelog.commit.state import CommitPolicy
+from varve.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
 from varve.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:

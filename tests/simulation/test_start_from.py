@@ -12,14 +12,16 @@ from tests.materializer_world import CONFIG, World
 from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.changelog.reading.checkpoints import complete_checkpoints
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.materializer.restore.job import JobRestore
-from varve.materializer.restore.decision import Wanted
-from varve.materializer.restore.origin import StateOrigin, find_origin, find_start
-from varve.storage.format import layout
-from varve.changelog.retention.collector import Collector
 from varve.changelog.chain.cut import cut_of
+from varve.changelog.commit.run import JobRun
+from varve.changelog.reading.checkpoints import complete_checkpoints
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.pins import list_pins, release_pin
+from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
+from varve.materializer.restore.decision import Wanted
+from varve.materializer.restore.job import JobRestore
+from varve.materializer.restore.origin import StateOrigin, find_origin, find_start
+from varve.materializer.savepoints.canonical import CanonicalSavepoints
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -27,12 +29,10 @@ from varve.storage.errors import (
     LineageError,
     StateMissingError,
 )
+from varve.storage.format import layout
 from varve.storage.job.record import read_job
-from varve.changelog.commit.run import JobRun
 from varve.storage.job.store import JobStore
 from varve.storage.object_stores.local.store import LocalStore
-from varve.changelog.retention.pins import list_pins, release_pin
-from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
 from varve.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:

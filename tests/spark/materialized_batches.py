@@ -13,8 +13,8 @@ import pytest
 from tests.materializer_world import Events
 from tests.storage_switches import MATERIALIZE_EVERY
 from varve.materializer.monitoring.events import Failed, JobFailed
-from varve.materializer.service.loop import run_materializer
 from varve.materializer.resources.stop_signal import StopSignal
+from varve.materializer.service.loop import run_materializer
 from varve.spark_integration.driver import coordinator
 from varve.spark_integration.driver.coordinator import Coordinator
 from varve.spark_integration.driver.snapshot_watch import SnapshotWatch

@@ -17,9 +17,9 @@ from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, kill_state_workers
 from varve.common import Types
 from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.spark_integration.plan.broadcast_input import BroadcastInput
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
 from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varve.spark_integration.plan.broadcast_input import BroadcastInput
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,9 @@ from tests.started_job import native
 from tests.state_model import KEYS, BatchChanges, key_group
 from varve import register_data_sources
 from varve.changelog.reading.key_hash import key_group_of_text
+from varve.changelog.retention.collector import Collector
 from varve.spark_integration.connectors.state_table.data_sources import PUSHDOWN
 from varve.storage.format import layout
-from varve.changelog.retention.collector import Collector
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore
 

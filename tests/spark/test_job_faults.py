@@ -12,17 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers
 from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing, Mute
 from tests.state_worker_setup import eventually
-from varve.spark_integration.driver import batch_attempt
-from varve.spark_integration.driver import coordinator
+from varve.changelog.chain.reader import ChainReader
+from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varve.spark_integration.driver import batch_attempt, coordinator
 from varve.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.driver.batch_execution import BatchRedoError, OperatorResult
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.storage.format import layout
-from varve.changelog.chain.reader import ChainReader
 from varve.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
+from varve.storage.format import layout
+from varve.storage.format.records import ORIGIN, Commit
 from varve.storage.object_stores.open import open_store
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.format.records import ORIGIN, Commit
 
 pytestmark = pytest.mark.spark
 EARLY = "state.changelog.dstl.dfs.preemptive-persist-threshold"

@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import alive, batch_request, eventually
-from varve.spark_integration.transport.executor_jvm import ancestors
+from varve.spark_integration.elements.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
 from varve.spark_integration.functions.shipment import ship_function
 from varve.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
@@ -29,11 +29,11 @@ from varve.spark_integration.messages.protocol import (
     encode_message,
     row_tag,
 )
-from varve.spark_integration.transport.pump import ExecutionNotes, make_pump
-from varve.spark_integration.elements.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
 from varve.spark_integration.messages.summary import Summary, decode_summary
 from varve.spark_integration.transport.connection import WorkerLaunch
+from varve.spark_integration.transport.executor_jvm import ancestors
 from varve.spark_integration.transport.home import WorkerHome, executor_home
+from varve.spark_integration.transport.pump import ExecutionNotes, make_pump
 from varve.storage.clock import SystemTokens
 
 if TYPE_CHECKING:

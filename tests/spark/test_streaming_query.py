@@ -13,9 +13,9 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from varve.spark_integration.driver.monitoring.statistics import StatisticsLog
-from varve.spark_integration.driver.coordinator import StopRequestedError
 from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
+from varve.spark_integration.driver.coordinator import StopRequestedError
+from varve.spark_integration.driver.monitoring.statistics import StatisticsLog
 from varve.storage.errors import FencedError, InvalidRequestError
 
 pytestmark = pytest.mark.spark

@@ -13,15 +13,15 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.conftest import FileStream
 from varve.spark_integration.api import stream_writer
-from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
 from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.options.executor_share import memory_warning
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
-from varve.spark_integration.plan.job import JobPlan
-from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.spark_integration.api.stream_writer import StreamWriter
 from varve.spark_integration.api.stream import DataStream
+from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
+from varve.spark_integration.options.executor_share import memory_warning
+from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varve.spark_integration.plan.job import JobPlan
 from varve.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark

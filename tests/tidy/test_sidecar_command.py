@@ -37,7 +37,9 @@ USED = [
 @pytest.mark.parametrize(
     "program",
     [
-        pytest.param(("-c", "from varve.materializer.commands.cli import main; main()", "materialize"), id="varve materialize"),
+        pytest.param(
+            ("-c", "from varve.materializer.commands.cli import main; main()", "materialize"), id="varve materialize"
+        ),
         pytest.param(("-m", "varve.materializer"), id="python -m varve.materializer"),
     ],
 )

@@ -8,9 +8,9 @@ import pytest
 
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.object_stores.backoff import Backoff
 from varve.storage.transfer.claim import Claim, claim
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

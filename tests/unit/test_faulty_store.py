@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.storage.transfer.claim import claim
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarveError
 from varve.storage.object_stores.faulty import Faults, FaultyStore
 from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.object_stores.remote.store import FsspecStore
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.open import open_like, open_store
 from varve.storage.object_stores.prefixed import PrefixedStore, substore
+from varve.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.storage.object_stores.byte_range import cut_off
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varve.storage.job.preflight import PREFLIGHT, check_store
+from varve.storage.object_stores.byte_range import cut_off
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.job.preflight import PREFLIGHT, check_store
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -11,11 +11,11 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
 from tests.state_worker_setup import eventually
-from varve.storage.transfer import byte_budget
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.byte_budget import ByteBudget
 from varve.storage.clock import SystemClock
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.transfer import byte_budget
+from varve.storage.transfer.byte_budget import ByteBudget
 from varve.storage.transfer.upload import UploadEnd, Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:

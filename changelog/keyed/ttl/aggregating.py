@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.keyed.aggregating import returned_none
 from varve.changelog.api.state import AggregatingState, ReducingState
+from varve.changelog.keyed.aggregating import returned_none
 
 if TYPE_CHECKING:
     from varve.changelog.api.functions import AggregateFunction, ReduceFunction

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.keyed.ttl.expiry import StampingType
-from varve.changelog.keyed.list import ListStateHandle
-from varve.changelog.types.stamped import StampedType
 from varve.changelog.api.state import ListState
+from varve.changelog.keyed.list import ListStateHandle
+from varve.changelog.keyed.ttl.expiry import StampingType
+from varve.changelog.types.stamped import StampedType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
     from varve.changelog.keyed.list import ListOverlay
     from varve.changelog.keyed.overlay import KeyContext
+    from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
     from varve.changelog.types.stamped import Stamped
     from varve.changelog.types.wire import WireType
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types.columns import canonical_column, check_columnar
 from varve.changelog.keyed.many_keys import check_keys, check_length, stored_map_keys
+from varve.changelog.types.columns import canonical_column, check_columnar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

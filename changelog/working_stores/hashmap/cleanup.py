@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.segments.columns import LIST
 from varve.changelog.schema.ttl import record_of
+from varve.changelog.segments.columns import LIST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -14,8 +14,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
 from varve.changelog.segments.batch import Batch
+from varve.changelog.segments.columns import TIMERS, namespace_type_of, type_of
+from varve.changelog.working_stores.contract import StoreSize
 from varve.changelog.working_stores.hashmap.cleanup import HashMapCleanup, without_expired
+from varve.changelog.working_stores.hashmap.lazy_groups import GroupSource
 from varve.changelog.working_stores.hashmap.tables import (
     Displaced,
     HashMapListTable,
@@ -25,13 +29,9 @@ from varve.changelog.working_stores.hashmap.tables import (
     outside,
 )
 from varve.changelog.working_stores.hashmap.timers import HashMapTimerTable
-from varve.changelog.working_stores.hashmap.lazy_groups import GroupSource
 from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
-from varve.changelog.segments.columns import TIMERS, namespace_type_of, type_of
 from varve.changelog.working_stores.rocksdb.registry import StateRegistry
 from varve.changelog.working_stores.table_rows import table_of
-from varve.changelog.working_stores.contract import StoreSize
 from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.storage.format.records import ORIGIN
 

@@ -16,10 +16,6 @@ import pyarrow as pa
 from rocksdict import WriteBatch
 
 from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.decoded_changes import DecodedChanges
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.working_stores.rocksdb.columns import ColumnRows
-from varve.changelog.working_stores.rocksdb.keys import element, header, prefix, successor
 from varve.changelog.segments.columns import (
     LIST,
     MAP,
@@ -30,7 +26,11 @@ from varve.changelog.segments.columns import (
     pc,
     type_of,
 )
+from varve.changelog.segments.decoded_changes import DecodedChanges
+from varve.changelog.types.key_wire import key_writer
 from varve.changelog.types.stamped import is_stamped
+from varve.changelog.working_stores.rocksdb.columns import ColumnRows
+from varve.changelog.working_stores.rocksdb.keys import element, header, prefix, successor
 from varve.changelog.working_stores.timer_form import TimerForm
 from varve.storage.errors import InvariantError
 

@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from rocksdict import SstFileWriter
 
+from varve.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, type_of
 from varve.changelog.types.key_wire import key_writer
+from varve.changelog.types.stamped import is_stamped
 from varve.changelog.working_stores.rocksdb.database import Database, rocksdb_error
 from varve.changelog.working_stores.rocksdb.keys import element, header, prefix
 from varve.changelog.working_stores.rocksdb.metadata import (
@@ -27,8 +29,6 @@ from varve.changelog.working_stores.rocksdb.metadata import (
     marker,
 )
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, type_of
-from varve.changelog.types.stamped import is_stamped
 from varve.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 
 from varve.changelog.segments.changes import Op
-from varve.changelog.segments.decoded_changes import DecodedChanges
 from varve.changelog.segments.columns import LIST, MAP, TIMERS, pc
+from varve.changelog.segments.decoded_changes import DecodedChanges
+from varve.changelog.types.wire import NIL
 from varve.changelog.types.wire_columns import (
     Column,
     element_wires,
@@ -26,7 +27,6 @@ from varve.changelog.types.wire_columns import (
     parts_or_else,
     timer_time_wires,
 )
-from varve.changelog.types.wire import NIL
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
+from varve.changelog.schema.history import VERSION_NUMBER_MAX
 from varve.changelog.types.msgpack_span import end_of
 from varve.storage.errors import CorruptDataError, InvariantError
 
@@ -32,7 +33,6 @@ KEY_GROUP_END: Final = 0xFFFF
 STATE_ID_END: Final = 0xFFFF
 """State ids are below this."""
 METADATA: Final = b"\xff\xff\xff\xff"
-VERSION_NUMBER_MAX: Final = 0x7F
 TIME_STAMPED: Final = 0x80
 SEQ_MAX: Final = (1 << 64) - 1
 POSITION_MAX: Final = (1 << 32) - 1

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from varve.changelog.schema.history import newer
 from varve.changelog.working_stores.rocksdb.keys import STATE_ID_END
 from varve.changelog.working_stores.rocksdb.metadata import RegisteredState
-from varve.changelog.schema.history import newer
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:

@@ -17,8 +17,18 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from rocksdict import WriteBatch
 
+from varve.changelog.schema.history import migrating_reader, wire_reader
+from varve.changelog.schema.ttl import record_of
 from varve.changelog.segments.batch import Batch
-from varve.changelog.working_stores.rocksdb.batch import PreparedBatch, RowBuilder, StateForm, StateVersion, cleared_later
+from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, type_of
+from varve.changelog.working_stores.contract import StoreSize
+from varve.changelog.working_stores.rocksdb.batch import (
+    PreparedBatch,
+    RowBuilder,
+    StateForm,
+    StateVersion,
+    cleared_later,
+)
 from varve.changelog.working_stores.rocksdb.columns import states_by_column
 from varve.changelog.working_stores.rocksdb.database import Database
 from varve.changelog.working_stores.rocksdb.keys import prefix
@@ -36,15 +46,16 @@ from varve.changelog.working_stores.rocksdb.metadata import (
 )
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.overlap import clusters_of, plan_rewrite
+from varve.changelog.working_stores.rocksdb.registry import StateRegistry
 from varve.changelog.working_stores.rocksdb.sweep import SweepWork, sweep_states
-from varve.changelog.working_stores.rocksdb.tables import RecentValues, RocksDBListTable, RocksDBMapTable, RocksDBValueTable
+from varve.changelog.working_stores.rocksdb.tables import (
+    RecentValues,
+    RocksDBListTable,
+    RocksDBMapTable,
+    RocksDBValueTable,
+)
 from varve.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
 from varve.changelog.working_stores.rocksdb.write_behind import WriteBehind
-from varve.changelog.schema.history import migrating_reader, wire_reader
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, type_of
-from varve.changelog.working_stores.rocksdb.registry import StateRegistry
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.working_stores.contract import StoreSize
 from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError, VarveError
 from varve.storage.format.records import ORIGIN, Link
 
@@ -52,10 +63,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from varve.changelog.schema.ttl import SweepSettings, TtlRecord
     from varve.changelog.segments.batch_time import BatchTime
     from varve.changelog.segments.changes import StateChanges
     from varve.changelog.working_stores.cleanup import StateActivity
-    from varve.changelog.schema.ttl import SweepSettings, TtlRecord
     from varve.storage.format.records import StateSchema
 
 

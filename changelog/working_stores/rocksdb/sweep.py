@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.working_stores.rocksdb.keys import key_group_start, metadata_key, split_value, successor
 from varve.changelog.types.stamped import STAMP_MIN
+from varve.changelog.working_stores.rocksdb.keys import key_group_start, metadata_key, split_value, successor
 from varve.storage.errors import CorruptDataError
 from varve.storage.format.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from varve.changelog.working_stores.rocksdb.database import Database
     from varve.changelog.schema.ttl import SweepSettings
+    from varve.changelog.working_stores.rocksdb.database import Database
 
 SWEEP_KEY: Final = metadata_key("sweep")
 ROWS_PER_WRITE: Final = 4

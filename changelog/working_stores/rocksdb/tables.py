@@ -17,9 +17,10 @@ from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.types.bulk_wire import bulk_reader
 from varve.changelog.segments.changes import runs_of
+from varve.changelog.types.bulk_wire import bulk_reader
 from varve.changelog.types.key_wire import key_reader, key_writer, keys_reader
+from varve.changelog.types.stamped import STAMP_MIN, StampedType, unstamped
 from varve.changelog.working_stores.rocksdb.database import rocksdb_error
 from varve.changelog.working_stores.rocksdb.keys import (
     ELEMENT_BYTES,
@@ -29,7 +30,6 @@ from varve.changelog.working_stores.rocksdb.keys import (
     successor,
     version_number,
 )
-from varve.changelog.types.stamped import STAMP_MIN, StampedType, unstamped
 from varve.storage.errors import InvariantError, VarveError
 
 if TYPE_CHECKING:

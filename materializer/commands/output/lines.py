@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
 
 from varve.changelog.types.stamped import plain_type_string
-from varve.materializer.options.units import format_size_bytes
 from varve.materializer.commands.output.layout import EMPTY, TableText, print_table
+from varve.materializer.options.units import format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
-
-
-def utc_time(time_ms: int) -> str:
-    """A time as ISO 8601 in UTC."""
-    return datetime.fromtimestamp(time_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
 def type_name(type_string: str) -> str:

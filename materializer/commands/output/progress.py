@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from varve.materializer.options.units import format_duration_ms, format_size_bytes
 from varve.materializer.monitoring.events import (
     Adopted,
     Collected,
@@ -21,6 +20,7 @@ from varve.materializer.monitoring.events import (
     Overdue,
     encode_event,
 )
+from varve.materializer.options.units import format_duration_ms, format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

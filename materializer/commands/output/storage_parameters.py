@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from varve.materializer.restore.origin import open_beside
 from varve.changelog.chain.reader import ChainReader
+from varve.materializer.restore.origin import open_beside
 from varve.storage.errors import InvalidRequestError
 from varve.storage.job.listing import OpenJob, open_job
 from varve.storage.object_stores.open import local_directory, open_store

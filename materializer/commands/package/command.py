@@ -15,7 +15,6 @@ from packaging.requirements import Requirement
 from rich.console import Console
 from rich.progress import Progress
 
-from varve.materializer.options.units import format_size_bytes
 from varve.materializer.commands.package.build import (
     directory_files,
     distribution_files,
@@ -37,6 +36,7 @@ from varve.materializer.commands.package.plan import (
     submit_arguments,
     submit_line,
 )
+from varve.materializer.options.units import format_size_bytes
 from varve.storage.errors import InvalidRequestError, VarveError
 
 if TYPE_CHECKING:

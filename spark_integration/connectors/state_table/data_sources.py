@@ -32,9 +32,9 @@ from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from varve.changelog.reading.change_feed import ALL_SEQS, SHARED_CHANGES, ChangeFeed, SeqRange
 from varve.changelog.reading.checkpoints import SAVEPOINT, complete_checkpoints
-from varve.changelog.reading.shared_columns import SHARED, shared
 from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.reader import StateReader, open_state
+from varve.changelog.reading.shared_columns import SHARED, shared
 from varve.spark_integration.connectors.state_table.pushed_filters import Numbers, Pushed
 from varve.storage.errors import InvalidRequestError, StateMissingError
 from varve.storage.object_stores.open import absolute_url

@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.driver.snapshot_watch import BaseSize
-    from varve.storage.clock import Clock
     from varve.changelog.chain.view import LineView
+    from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
+    from varve.spark_integration.driver.snapshot_watch import BaseSize
+    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varve.storage.clock import Clock
     from varve.storage.format.records import Commit
 
 OPERATOR: Final = ("job", "operator")

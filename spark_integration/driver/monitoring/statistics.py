@@ -13,9 +13,9 @@ from varve.storage.format import layout
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from varve.changelog.commit.run import Acknowledged
     from varve.spark_integration.messages.operator_summaries import OperatorSummaries
     from varve.spark_integration.messages.summary import Summary
-    from varve.changelog.commit.run import Acknowledged
 
 HISTORY_MAX: Final = 10_000
 

@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
 from varve.spark_integration.driver.placement.decision import JoinForm
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN
+from varve.spark_integration.messages.protocol import PARTITION_COLUMN
 from varve.storage.errors import InvariantError
 
 if TYPE_CHECKING:
@@ -84,14 +84,6 @@ class Anchor:
         plan = str(_plan(self._joined(self._session.range(1), "CAST(id AS INT)")).toString())
         if plan.count("Exchange ") != 1 or _JOINS[self._form] not in plan:
             raise InvariantError(f"Spark joins rows with the anchor in another way than expected:\n{plan}")
-
-
-def to_partitions(rows: DataFrame, parallelism: int, max_parallelism: int, anchor: Anchor | None) -> DataFrame:
-    """The rows, each in the shuffle partition that owns its key group; with an anchor, on the executor that it says."""
-    partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-    if anchor is None:
-        return rows.repartitionById(parallelism, F.expr(partition))
-    return anchor.partitioned(rows, partition)
 
 
 def _located_table(session: SparkSession, by_partition: Sequence[Executor]) -> DataFrame:

@@ -13,7 +13,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from varve.spark_integration.driver.placement.anchor import Anchor
-from varve.spark_integration.driver.placement.live_executors import LiveExecutors
 from varve.spark_integration.driver.placement.decision import (
     REDUCE_LOCALITY,
     JoinForm,
@@ -22,6 +21,7 @@ from varve.spark_integration.driver.placement.decision import (
     join_form,
     next_placement,
 )
+from varve.spark_integration.driver.placement.live_executors import LiveExecutors
 from varve.spark_integration.driver.placement.standbys import NO_COPIES
 from varve.storage.errors import InvariantError
 

@@ -18,10 +18,9 @@ from varve.spark_integration.driver.placement.standbys import NO_COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
-    from pathlib import Path
 
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
     from varve.spark_integration.driver.placement.standbys import StandbyCopies
+    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 
 REDUCE_LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"
 """Spark's setting, fixed when the application starts: reduce tasks prefer hosts with much of their input."""
@@ -176,11 +175,6 @@ def _wishes(fresh: Mapping[str, int], last_hosts: Sequence[str], executors: Sequ
         return []
     places = dict.fromkeys([*sorted(fresh, key=lambda host: -fresh[host]), *last_hosts])
     return [executor for host in places for executor in executors if executor.host == host]
-
-
-def executor_key(home: Path) -> str:
-    """What tells the executor of a state workers' directory from all others: its block-manager directory's name."""
-    return home.parent.name
 
 
 class PartitionMoves:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from varve.materializer.service.sharing import Membership
 from varve.materializer.standby.record import read_standbys
 from varve.spark_integration.driver.placement.standbys import NO_COPIES, StandbyCopies
-from varve.storage.format import layout
 from varve.storage.errors import VarveError
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from varve.changelog.api.batch_keys import keys_of_batch
-from varve.changelog.types.columns import canonical_column
 from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.types.columns import canonical_column
 from varve.changelog.types.factory import Types
 from varve.spark_integration.elements.grouped_rows import GroupedRows
 from varve.spark_integration.functions.vectorized import EndsBatches, VectorizedProcessFunction
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.changelog.api.batch_keys import BatchKeys
-    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
     from varve.spark_integration.functions.keyed import RuntimeContext
+    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
 
 
 def partial_name(name: str, kind: str) -> str:

@@ -24,8 +24,8 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from pyspark.sql import types as spark
 
 from varve.changelog.types.decimals import DecimalType
-from varve.spark_integration.operators.aggregation.column_aggregates import partial_name
 from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.operators.aggregation.column_aggregates import partial_name
 from varve.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
 
 if TYPE_CHECKING:
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
     from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
 
 ROWS_PER_KEY_MIN: Final = 64
 """Mean rows per key of a batch from which Spark combines."""

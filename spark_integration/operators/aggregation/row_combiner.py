@@ -16,8 +16,7 @@ import pyarrow.compute
 
 from varve.changelog.types.decimals import PRECISION_MAX, SUM_DIGITS, DecimalType
 from varve.spark_integration.elements.grouped_rows import sum_fits
-from varve.spark_integration.transport.pump import freeze_modules
-from varve.spark_integration.elements.python_worker_socket import promptly
+from varve.spark_integration.elements.python_worker_socket import freeze_modules, promptly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

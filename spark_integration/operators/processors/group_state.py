@@ -15,11 +15,11 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
 from varve.changelog.api.descriptors import ValueStateDescriptor
 from varve.changelog.types.factory import Types
+from varve.spark_integration.elements.row_values import ColumnValues
+from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
 from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
 from varve.spark_integration.operators.processors.pandas_rows import FRAME_ROWS, PandasRows, to_frame
-from varve.spark_integration.operators.processors.states import ColumnValues
 from varve.spark_integration.operators.processors.stateful_processor import KeyTuples
-from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.worker.runners.timers import FIRED_ROWS
 from varve.spark_integration.messages.user_errors import user_code_raises
 from varve.storage.errors import InvalidRequestError
 
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from varve.changelog.keyed.backend import KeyedStateBackend
+
+FIRED_ROWS: Final = 10_000
+"""Output rows that are gathered before they leave."""
 
 INITIAL_COLUMN: Final = "__varve_initial"
 """struct, input only: a row of the operator's initial state; null in the stream's rows."""

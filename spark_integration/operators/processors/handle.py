@@ -22,13 +22,13 @@ from varve.changelog.api.descriptors import (
 )
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.types.factory import Types
+from varve.spark_integration.elements.row_values import ColumnValues
+from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
 from varve.spark_integration.operators.processors.states import (
-    ColumnValues,
     ProcessorListState,
     ProcessorMapState,
     ProcessorValueState,
 )
-from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_typ
 
 from varve.changelog.types.factory import as_type
 from varve.spark_integration.elements.arrow_values import zone_in
-from varve.spark_integration.operators.processors.states import plain_value, value_writer
+from varve.spark_integration.elements.row_values import plain_value, value_writer
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

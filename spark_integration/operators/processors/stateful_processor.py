@@ -16,8 +16,8 @@ from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulP
 
 from varve.spark_integration.elements.arrow_rows import row_class
 from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varve.spark_integration.operators.processors.pandas_rows import PandasRows
 from varve.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
+from varve.spark_integration.operators.processors.pandas_rows import PandasRows
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

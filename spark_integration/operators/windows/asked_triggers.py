@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.api.descriptors import MapStateDescriptor
 from varve.changelog.keyed.namespaces import NAMESPACE_TYPE
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.trigger_context import WindowTriggerContext, fires_at
-from varve.spark_integration.operators.windows.trigger import TriggerResult
-from varve.spark_integration.operators.windows.operator import WindowOperator, joined
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
+from varve.spark_integration.operators.windows.operator import WindowOperator, joined
+from varve.spark_integration.operators.windows.trigger import TriggerResult
+from varve.spark_integration.operators.windows.trigger_context import WindowTriggerContext, fires_at
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from varve.changelog.api.state import MapState
     from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-    from varve.spark_integration.operators.windows.trigger import Trigger
     from varve.spark_integration.operators.windows.assigners import WindowAssigner
+    from varve.spark_integration.operators.windows.trigger import Trigger
 
 SESSIONS_STATE: Final = "window-trigger/sessions"
 """Begin of each session → its end and its namespace."""

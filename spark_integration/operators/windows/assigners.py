@@ -11,9 +11,9 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.api.ttl_config import Time
+from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.functions.watermark_strategy import Duration
 from varve.storage.errors import InvalidRequestError
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.api.descriptors import ReducingStateDescriptor
 from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindows, SessionWindows, span_ms
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -20,17 +20,17 @@ from varve.changelog.keyed.namespaces import (
     reducing,
 )
 from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
 from varve.spark_integration.elements.row_values import row_values
+from varve.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varve.changelog.api.functions import AggregateFunction
     from varve.changelog.types.factory import TypeLike
+    from varve.spark_integration.elements.row_values import RowValues
     from varve.spark_integration.elements.types import ElementType
     from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.spark_integration.elements.row_values import RowValues
 
 CONTENTS_STATE: Final = "window-contents"
 """Name of the state with what windows hold; Flink's."""

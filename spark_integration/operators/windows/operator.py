@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.api.descriptors import MapStateDescriptor
 from varve.changelog.keyed.namespaces import NAMESPACE_TYPE
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.functions.kept_state import KeepsState, KeptState
-from varve.spark_integration.operators.windows.emission import WindowEmission
+from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
+from varve.spark_integration.operators.windows.emission import WindowEmission
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from varve.changelog.api.state import MapState
     from varve.spark_integration.functions.keyed import RuntimeContext
     from varve.spark_integration.functions.output_tag import OutputTag
-    from varve.spark_integration.operators.windows.contents import ContentsPlan
-    from varve.spark_integration.operators.windows.builtin_triggers import Firing
     from varve.spark_integration.operators.windows.assigners import WindowAssigner
+    from varve.spark_integration.operators.windows.builtin_triggers import Firing
+    from varve.spark_integration.operators.windows.contents import ContentsPlan
 
 _log: Final = logging.getLogger(__name__)
 COUNTS_STATE: Final = "window-counts"

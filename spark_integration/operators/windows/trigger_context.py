@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.changelog.keyed.timers import TimeDomain
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.operators.windows.trigger import Trigger
 from varve.storage.errors import InvalidRequestError
 

@@ -16,10 +16,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.processes import end_if_forked
-from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.messages.protocol import FunctionPackage, Ready
 from varve.spark_integration.messages.user_errors import message_of, traceback_of
-from varve.spark_integration.transport.wire import FunctionPackage, PeerLostError, PumpEnvironment, WorkerFailure
+from varve.spark_integration.processes import end_if_forked
+from varve.spark_integration.transport.wire import PeerLostError, PumpEnvironment, WorkerFailure
 from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
 
 if TYPE_CHECKING:
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.spark_integration.messages.protocol import TaskRequest
+    from varve.spark_integration.messages.protocol import BroadcastValue, TaskRequest
     from varve.spark_integration.transport.home import WorkerHome
+    from varve.spark_integration.transport.wire import Channel, Confirmation
     from varve.spark_integration.worker.process.lobby import Visit
     from varve.spark_integration.worker.process.session import Execution, StateWorker, StateWorkerFactory
-    from varve.spark_integration.transport.wire import BroadcastValue, Channel, Confirmation
 
 _log: Final = logging.getLogger(__name__)
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from varve.spark_integration.messages.protocol import Ready
-from varve.spark_integration.worker.process.admission import Seen, is_doubtful, judge, supersedes
 from varve.spark_integration.transport.wire import PeerLostError
+from varve.spark_integration.worker.process.admission import Seen, is_doubtful, judge, supersedes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

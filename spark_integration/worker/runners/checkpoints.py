@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from varve.changelog.chain.tiles import key_range
 from varve.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     checkpointed_in,
 )
-from varve.changelog.chain.tiles import key_range
 
 if TYPE_CHECKING:
     from varve.changelog.operator_state.backend import OperatorStateBackend

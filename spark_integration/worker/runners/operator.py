@@ -6,7 +6,6 @@ not retry what would fail again.
 
 from __future__ import annotations
 
-import pickle
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
@@ -14,18 +13,14 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.changelog.types.factory import parse_type_string
+from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
-from varve.spark_integration.plan.element_operator import ElementOperator, OperatorElements
 from varve.spark_integration.elements.event_times import event_times_ms
-from varve.spark_integration.processes import end_if_forked
-from varve.spark_integration.plan.chain import ChainPlace, StepError
-from varve.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
-from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
-from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.elements.key_group_order import in_key_group_order
+from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.functions.output_tag import untagged
+from varve.spark_integration.functions.timers import KeyedTimerService
 from varve.spark_integration.messages.protocol import (
     EVENT_TIME_COLUMN,
     KEY_GROUP_COLUMN,
@@ -35,10 +30,13 @@ from varve.spark_integration.messages.protocol import (
     answer_schema,
     row_tag,
 )
-from varve.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
-from varve.spark_integration.functions.timers import KeyedTimerService
-from varve.spark_integration.messages.user_errors import message_of, traceback_of, user_code_raises
+from varve.spark_integration.messages.user_errors import user_code_raises, user_error
+from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
 from varve.spark_integration.operators.windows.operator import WindowOperator
+from varve.spark_integration.plan.chain import ChainPlace, StepError
+from varve.spark_integration.plan.element_operator import ElementOperator, OperatorElements
+from varve.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
+from varve.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
 from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
@@ -355,24 +353,6 @@ def _thaw_key(key_type: TypeInformation, key: Any) -> Any:
             f"the key {key!r} of a row cannot be read ({error.message}): let the key function return something else, "
             "or pass key_type to key_by"
         ) from error
-
-
-def user_error(error: BaseException, key: str | None, where: str = "") -> UserError:
-    """An exception of user code in a form that travels."""
-    end_if_forked()
-    try:
-        pickled: bytes | None = cloudpickle.dumps(error)
-        pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the driver
-    except Exception:  # noqa: BLE001  anything may happen while pickling what user code raised
-        pickled = None
-    return UserError(
-        exception_type=f"{type(error).__module__}.{type(error).__qualname__}",
-        message=message_of(error),
-        traceback=traceback_of(error),
-        key=key,
-        pickled=pickled,
-        where=where,
-    )
 
 
 def _latest(known: int | None, times: list[int | None]) -> int | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.changelog.keyed.timers import TimeDomain
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.messages.user_errors import user_code_raises
+from varve.spark_integration.operators.processors.grouped_function import FIRED_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
     from varve.spark_integration.functions.timers import KeyedTimerService, TimerService
 
 _log: Final = logging.getLogger(__name__)
-FIRED_ROWS: Final = 10_000
-"""Output rows that are gathered before they leave."""
 WARN_EVERY: Final = 1_000_000
 """So many timers in one batch are worth a line in the log: a function may be registering due timers for ever."""
 

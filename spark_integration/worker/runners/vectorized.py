@@ -13,10 +13,10 @@ import pyarrow.compute
 from varve.changelog.api.batch_keys import keys_of_batch
 from varve.spark_integration.elements.arrow_values import zone_in, zoned
 from varve.spark_integration.functions.keyed import MIN_WATERMARK
-from varve.spark_integration.worker.runners.operator import INTERNAL_COLUMNS, KeyReader, OperatorRunner
+from varve.spark_integration.functions.vectorized import EndsBatches, VectorizedContext
 from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, row_tag
 from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.spark_integration.functions.vectorized import EndsBatches, VectorizedContext
+from varve.spark_integration.worker.runners.operator import INTERNAL_COLUMNS, KeyReader, OperatorRunner
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

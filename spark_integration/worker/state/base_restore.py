@@ -13,24 +13,24 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from varve.changelog.chain.reader import ChainReader
 from varve.changelog.restore.copies import caught_up, newest_copy
 from varve.changelog.restore.restore import RestoreTarget
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.spark_integration.messages.worker_figures import NOTHING_READ, LogRead
-from varve.changelog.chain.reader import ChainReader
 from varve.storage.format.records import ORIGIN, Tile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.spark_integration.worker.state.local_place import LocalPlace
-    from varve.spark_integration.messages.protocol import OperatorRequest
-    from varve.spark_integration.worker.state.stores import WorkingStores
     from varve.changelog.chain.view import LineView
-    from varve.storage.object_stores.contract import ObjectStore
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.spark_integration.messages.protocol import OperatorRequest
+    from varve.spark_integration.worker.state.local_place import LocalPlace
+    from varve.spark_integration.worker.state.stores import WorkingStores
     from varve.storage.format.records import ImageRef, Link
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)

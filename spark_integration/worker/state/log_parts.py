@@ -16,16 +16,16 @@ import msgspec
 
 from varve.changelog.segments.segment import encode_segment
 from varve.spark_integration.worker.state.part_decision import GrowingPart
-from varve.storage.format import layout
 from varve.storage.fail_point import fail_point
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from varve.changelog.segments.changes import StateChanges
     from varve.changelog.keyed.backend import KeyedStateBackend
+    from varve.changelog.segments.changes import StateChanges
     from varve.changelog.segments.segment import SegmentHeader
     from varve.spark_integration.worker.state.part_decision import ChangeSizes
     from varve.storage.transfer.upload import Uploader

@@ -13,22 +13,22 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.operator_state.image import Image, encode_image
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.redistribution import Place, redistributed, union_shares
-from varve.storage.format import layout
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.records import ObjectSlice
 from varve.changelog.chain.tiles import key_range
+from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.operator_state.image import Image, encode_image
+from varve.changelog.operator_state.image_source import read_images
+from varve.changelog.operator_state.redistribution import Place, redistributed, union_shares
+from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
+from varve.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from varve.changelog.operator_state.section import StateSection
     from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
-    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.format.records import ImageRef, Link
+    from varve.storage.object_stores.contract import ObjectStore
     from varve.storage.transfer.upload import Uploader
 
 Sections = tuple["StateSection", ...]

@@ -11,11 +11,11 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.segments.batch_time import BatchTime
-from varve.changelog.restore.files import describe_snapshot
-from varve.storage.format import layout
 from varve.changelog.commit.batch_result import files_to_rewrite
+from varve.changelog.restore.files import describe_snapshot
+from varve.changelog.segments.batch_time import BatchTime
 from varve.storage.fail_point import fail_point
+from varve.storage.format import layout
 from varve.storage.format.records import SnapshotFile
 
 if TYPE_CHECKING:

@@ -12,9 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from varve.changelog.restore.copies import open_copy, restore_copy
+from varve.changelog.restore.restore import can_catch_up, catch_up
 from varve.changelog.working_stores.custom import copy_store, open_custom_store
 from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.restore.restore import can_catch_up, catch_up
 from varve.changelog.working_stores.rocksdb.memory import SharedMemory
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.table_store import StoreTarget
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from varve.changelog.restore.restore import RestoreTarget
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.spark_integration.messages.protocol import OperatorRequest
     from varve.changelog.chain.reader import ChainReader
     from varve.changelog.chain.view import LineView
+    from varve.changelog.restore.restore import RestoreTarget
+    from varve.changelog.working_stores.contract import WorkingStore
+    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varve.spark_integration.messages.protocol import OperatorRequest
 
 
 class WorkingStores:

@@ -1,12 +1,38 @@
 """`pyflink.datastream`'s names that varve has; see docs/pyflink.md."""
 
 from varve.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
+from varve.spark_integration.api.connected import ConnectedStreams
+from varve.spark_integration.api.environment import StreamExecutionEnvironment
+from varve.spark_integration.api.stream import DataStream, KeyedStream
+from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varve.spark_integration.api.writer import DataStreamSink
 from varve.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
+from varve.spark_integration.functions.checkpointed import (
+    CheckpointedFunction,
+    FunctionInitializationContext,
+    FunctionSnapshotContext,
+)
+from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varve.spark_integration.functions.output_tag import OutputTag
+from varve.spark_integration.functions.stateless import (
+    FilterFunction,
+    FlatMapFunction,
+    KeySelector,
+    MapFunction,
+    ProcessFunction,
+)
+from varve.spark_integration.functions.window import (
+    AllWindowFunction,
+    ProcessAllWindowFunction,
+    ProcessWindowFunction,
+    WindowFunction,
+)
 from varve.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -17,18 +43,8 @@ from varve.spark_integration.options.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from varve.spark_integration.functions.checkpointed import (
-    CheckpointedFunction,
-    FunctionInitializationContext,
-    FunctionSnapshotContext,
-)
-from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
 from varve.spark_integration.options.configuration import RuntimeExecutionMode
-from varve.spark_integration.api.connected import ConnectedStreams
 from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.functions.output_tag import OutputTag
 from varve.spark_integration.options.predefined_options import PredefinedOptions
 from varve.spark_integration.options.state_backends import (
     CustomStateBackend,
@@ -36,22 +52,6 @@ from varve.spark_integration.options.state_backends import (
     HashMapStateBackend,
     StateBackend,
 )
-from varve.spark_integration.functions.stateless import (
-    FilterFunction,
-    FlatMapFunction,
-    KeySelector,
-    MapFunction,
-    ProcessFunction,
-)
-from varve.spark_integration.api.writer import DataStreamSink
-from varve.spark_integration.api.stream import DataStream, KeyedStream
-from varve.spark_integration.functions.window import (
-    AllWindowFunction,
-    ProcessAllWindowFunction,
-    ProcessWindowFunction,
-    WindowFunction,
-)
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 
 __all__ = [
     "AggregateFunction",

@@ -2,10 +2,10 @@
 
 from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varve.spark_integration.api.connected import ConnectedStreams
-from varve.spark_integration.connectors.element_sinks import CloseableIterator
-from varve.spark_integration.api.writer import DataStreamSink
 from varve.spark_integration.api.stream import DataStream, KeyedStream
 from varve.spark_integration.api.windowed import WindowedStream
+from varve.spark_integration.api.writer import DataStreamSink
+from varve.spark_integration.connectors.element_sinks import CloseableIterator
 
 __all__ = [
     "BroadcastConnectedStream",

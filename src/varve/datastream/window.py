@@ -1,14 +1,5 @@
 """`pyflink.datastream.window`'s names that varve has."""
 
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
-from varve.spark_integration.operators.windows.builtin_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EventTimeTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-)
 from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
@@ -23,6 +14,15 @@ from varve.spark_integration.operators.windows.assigners import (
     Window,
     WindowAssigner,
 )
+from varve.spark_integration.operators.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    CountTrigger,
+    EventTimeTrigger,
+    ProcessingTimeTrigger,
+    PurgingTrigger,
+)
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 
 __all__ = [
     "ContinuousEventTimeTrigger",

@@ -32,9 +32,9 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.object_stores.encrypted.keys import CHECK_BYTES, KEY_BYTES, KEY_ID_BYTES_MAX, derive
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.format.frame import MAGIC
+from varve.storage.object_stores.encrypted.keys import CHECK_BYTES, KEY_BYTES, KEY_ID_BYTES_MAX, derive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -20,12 +20,8 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.object_stores.byte_range import check_range, cut_off
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.object_stores.local.files import check_source, complete_or_absent
-from varve.storage.object_stores.names import check_name
-from varve.storage.object_stores.prepared_object import PreparedObject
+from varve.storage.object_stores.byte_range import check_range, cut_off
 from varve.storage.object_stores.encrypted.sealed_object import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -35,13 +31,17 @@ from varve.storage.object_stores.encrypted.sealed_object import (
     read_header,
     sealed_bytes,
 )
+from varve.storage.object_stores.local.errors import happened_not
+from varve.storage.object_stores.local.files import check_source, complete_or_absent
+from varve.storage.object_stores.names import check_name
+from varve.storage.object_stores.prepared_object import PreparedObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from varve.storage.clock import TokenSource
-    from varve.storage.object_stores.encrypted.keys import Keyring
     from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varve.storage.object_stores.encrypted.keys import Keyring
 
 CIPHERS_MAX: Final = 256
 """Objects whose header a store remembers."""

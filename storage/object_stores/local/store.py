@@ -20,10 +20,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from varve.storage.object_stores.byte_range import check_range, cut_off
 from varve.storage.clock import SystemTokens
-from varve.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.storage.object_stores.byte_range import check_range, cut_off
+from varve.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
 from varve.storage.object_stores.local.directories import DurableDirectories
 from varve.storage.object_stores.local.errors import happened_not, may_have_happened
 from varve.storage.object_stores.local.files import check_source, complete_or_absent

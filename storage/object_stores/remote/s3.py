@@ -16,8 +16,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
 from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.remote.dialect import Page
 from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.remote.dialect import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence

@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakSet
 
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.byte_range import check_range, cut_off
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarveError
-from varve.storage.object_stores.remote.dialect import GenericDialect
-from varve.storage.object_stores.remote.errors import explain, failure
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.object_stores.byte_range import check_range, cut_off
 from varve.storage.object_stores.local.files import check_source, complete_or_absent
 from varve.storage.object_stores.names import check_name, check_prefix
+from varve.storage.object_stores.remote.dialect import GenericDialect
+from varve.storage.object_stores.remote.errors import explain, failure
 from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect, check_options
 
 if TYPE_CHECKING:
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.storage.clock import Clock
-    from varve.storage.object_stores.remote.dialect import Dialect, Filesystem
     from varve.storage.object_stores.contract import ObjectMeta
+    from varve.storage.object_stores.remote.dialect import Dialect, Filesystem
 
 _Answer = TypeVar("_Answer")
 

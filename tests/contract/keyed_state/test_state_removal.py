@@ -16,8 +16,8 @@ from varve.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 

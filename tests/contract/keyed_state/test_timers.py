@@ -9,9 +9,9 @@ import pytest
 
 from tests.keyed_job import KeyedJob
 from tests.living_job import CUT, CUT_LOG, PENDING, VALUE, LivingJob
-from varve.changelog.types.key_wire import key_writer
 from varve.changelog.keyed.timers import KeyedTimers, TimeDomain
 from varve.changelog.types.factory import Types, as_type
+from varve.changelog.types.key_wire import key_writer
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME

@@ -16,8 +16,8 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.row import Row
 from varve.changelog.api.ttl_config import StateTtlConfig
+from varve.changelog.row import Row
 from varve.changelog.types.factory import Types
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 

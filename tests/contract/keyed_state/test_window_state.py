@@ -15,9 +15,9 @@ from varve.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
 from varve.changelog.keyed.namespaces import aggregating
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.types.factory import Types
 from varve.storage.errors import InvalidRequestError
 

@@ -20,15 +20,7 @@ from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
 from varve.changelog.keyed.namespaces import NamespacedLists, aggregating
 from varve.changelog.types.factory import Types
 from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.builtin_triggers import (
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    EventTimeTrigger,
-    PurgingTrigger,
-)
 from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
@@ -37,6 +29,14 @@ from varve.spark_integration.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from varve.spark_integration.operators.windows.builtin_triggers import (
+    ContinuousEventTimeTrigger,
+    ContinuousProcessingTimeTrigger,
+    EventTimeTrigger,
+    PurgingTrigger,
+)
+from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 
 SUM = ReducedContents(lambda a, b: a + b, Types.LONG())

@@ -20,9 +20,8 @@ from varve.changelog.api.functions import AggregateFunction
 from varve.changelog.api.ttl_config import Time
 from varve.changelog.types.factory import Types
 from varve.datastream import DataStream, KeyedStream
-from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger
 from varve.spark_integration.api.windowed import WindowedStream
+from varve.spark_integration.functions.window import ProcessWindowFunction
 from varve.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
@@ -30,6 +29,7 @@ from varve.spark_integration.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger
 from varve.storage.errors import UserFunctionError
 from varve.testing import OperatorHarness
 

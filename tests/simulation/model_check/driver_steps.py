@@ -22,8 +22,8 @@ from tests.simulation.model_check.world import (
     batches_in,
     content_of,
 )
+from varve.changelog.chain.cut import cut_of
 from varve.changelog.commit import state as chain_state
-from varve.storage.format import layout
 from varve.changelog.commit.adopt_decision import decide_adoption, tile_snapshots
 from varve.changelog.commit.base_decision import (
     Adopt,
@@ -35,13 +35,13 @@ from varve.changelog.commit.base_decision import (
     needs_parent,
 )
 from varve.changelog.commit.batch_result import BatchFacts, PartitionResult
-from varve.changelog.commit.state import ChainState
 from varve.changelog.commit.plan import CommitPlan, plan_commit
-from varve.changelog.chain.cut import cut_of
-from varve.storage.errors import FencedError, StartError
 from varve.changelog.commit.rules import ALL_RULES
-from varve.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
 from varve.changelog.commit.start_decision import Own, decide_ownership, plan_fence
+from varve.changelog.commit.state import ChainState
+from varve.storage.errors import FencedError, StartError
+from varve.storage.format import layout
+from varve.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
 
 Step = tuple[str, World]
 DEAD = ("dead",)

@@ -21,9 +21,10 @@ from tests.simulation.model_check.world import (
     World,
     content_of,
 )
-from varve.storage.format import layout
+from varve.changelog.chain.cut import Cut, Retained, cut_of
+from varve.changelog.chain.reader import EntryKind
+from varve.changelog.commit.start_decision import plan_fence
 from varve.changelog.retention.collect_decision import (
-    EntryKind,
     SavepointNames,
     UploadGroup,
     collect_chain,
@@ -35,12 +36,11 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.changelog.chain.cut import Cut, Retained, cut_of
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.format.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
 from varve.changelog.retention.savepoints import objects_of
 from varve.changelog.retention.snapshots import next_number
-from varve.changelog.commit.start_decision import plan_fence
+from varve.storage.format import layout
+from varve.storage.format.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
+from varve.storage.object_stores.contract import ObjectMeta
 
 Step = tuple[str, World]
 ROLLBACK_BATCHES = (1, 2)

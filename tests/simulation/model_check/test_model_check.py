@@ -14,10 +14,10 @@ import pytest
 from tests.simulation.model_check import driver_steps, side_steps
 from tests.simulation.model_check.search import Outcome, Search
 from tests.simulation.model_check.world import Bounds
-from varve.changelog.retention.collect_decision import EntryNames, named_snapshots
 from varve.changelog.chain.cut import Cut, cut_of
-from varve.storage.format.layout import SnapshotName
 from varve.changelog.commit.rules import ProtocolRules
+from varve.changelog.retention.collect_decision import EntryNames, named_snapshots
+from varve.storage.format.layout import SnapshotName
 from varve.storage.format.records import Entry, Pin
 
 WORLDS_MAX = 2_000_000

@@ -9,13 +9,13 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from varve.storage.format import layout
-from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
-from varve.changelog.retention.collect_decision import NOTHING_KEPT, SavepointNames
 from varve.changelog.chain.cut import Cut
-from varve.storage.errors import VarveError
 from varve.changelog.chain.view import LineView, StoredCommit, resolve
 from varve.changelog.commit.rules import ALL_RULES, ProtocolRules
+from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
+from varve.changelog.retention.collect_decision import NOTHING_KEPT, SavepointNames
+from varve.storage.errors import VarveError
+from varve.storage.format import layout
 from varve.storage.format.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
 
 JOB = "j"

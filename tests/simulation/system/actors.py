@@ -18,25 +18,25 @@ from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
 from tests.simulation.system.spark import InputRows, RuledRows, Session, SimulatedSink
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.run import JobRun
 from varve.changelog.reading.reader import StateReader
-from varve.materializer.options.materializer_config import MaterializerConfig
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.savepoints import create_native, delete_savepoint
 from varve.materializer.monitoring.metrics import MaterializerMetrics
-from varve.materializer.service.loop import MaterializerService
-from varve.materializer.restore.origin import CLONE
+from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.context import Surroundings
 from varve.materializer.resources.workspace import Workspace
+from varve.materializer.restore.origin import CLONE
+from varve.materializer.service.context import Surroundings
+from varve.materializer.service.loop import MaterializerService
 from varve.spark_integration.driver import coordinator
 from varve.spark_integration.driver.coordinator import Coordinator
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.retention.collector import Collector
 from varve.storage.errors import GapError, LineageError, RewindError, VarveError
-from varve.storage.job.record import read_job
-from varve.changelog.commit.run import JobRun
-from varve.storage.job.store import JobStore
 from varve.storage.format.records import ORIGIN
-from varve.changelog.retention.savepoints import create_native, delete_savepoint
+from varve.storage.job.record import read_job
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob

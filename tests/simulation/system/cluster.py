@@ -21,15 +21,15 @@ from varve.spark_integration.messages.protocol import (
     BatchRequest,
     TaskRequest,
 )
-from varve.spark_integration.worker.state_worker import OperatorState
 from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.worker.process.admission import Seen, judge, supersedes
 from varve.spark_integration.transport.home import WorkerHome
+from varve.spark_integration.worker.process.admission import Seen, judge, supersedes
 from varve.spark_integration.worker.state.stores import WorkingStores
+from varve.spark_integration.worker.state_worker import OperatorState
 from varve.storage.clock import TokenSource
 from varve.storage.errors import VarveError
-from varve.storage.object_stores.contract import ObjectStore
 from varve.storage.format.records import Link
+from varve.storage.object_stores.contract import ObjectStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.options import Options

@@ -17,11 +17,11 @@ import msgspec
 
 from tests.simulation.system import threads
 from tests.simulation.system.scheduler import Crash
+from varve.changelog.restore import clip as snapshot_clip
 from varve.changelog.working_stores.rocksdb import batch as rocksdb_batch
 from varve.changelog.working_stores.rocksdb import bulk as rocksdb_bulk
 from varve.changelog.working_stores.rocksdb import store as rocksdb_store
 from varve.changelog.working_stores.rocksdb import sweep as rocksdb_sweep
-from varve.changelog.restore import clip as snapshot_clip
 from varve.changelog.working_stores.rocksdb.database import Database, rocksdb_error
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.overlap import SstFile

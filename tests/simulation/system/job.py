@@ -16,7 +16,6 @@ from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
 from tests.simulation.system.spark import SparkError
 from tests.simulation.system.storage import Stored
-from varve.storage.format import layout
 from varve.storage.errors import (
     CorruptDataError,
     FencedError,
@@ -26,8 +25,9 @@ from varve.storage.errors import (
     StateMissingError,
     VarveError,
 )
-from varve.storage.job.store import JobStore
+from varve.storage.format import layout
 from varve.storage.format.records import ORIGIN
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.simulation import Simulation

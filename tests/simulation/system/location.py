@@ -9,8 +9,8 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.simulation.system.spark import SparkError
-from varve.materializer.restore.spark_files import hash_offsets
 from varve.changelog.commit.base_decision import SparkProgress
+from varve.materializer.restore.spark_files import hash_offsets
 from varve.storage.errors import InvariantError, MissingObjectError
 from varve.storage.object_stores.contract import ObjectMeta
 from varve.storage.object_stores.whole_objects import WholeObjects

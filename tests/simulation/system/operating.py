@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.system.location import LocationFiles
 from tests.simulation.system.scheduler import Process, ProcessClock
-from varve.materializer.restore.job import JobRestore
 from varve.materializer.restore.decision import Wanted
+from varve.materializer.restore.job import JobRestore
 from varve.materializer.restore.origin import find_origin
 from varve.storage.errors import InvalidRequestError, StartError, VarveError
 from varve.storage.job.record import read_job

@@ -18,15 +18,15 @@ from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, Ke
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.working_stores.table_rows import table_of
-from varve.storage.format import layout
-from varve.changelog.commit.base_decision import SinkCommit
 from varve.changelog.chain.cut import cut_of
-from varve.storage.errors import VarveError
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
 from varve.changelog.chain.view import LineView, StoredCommit, advance
+from varve.changelog.commit.base_decision import SinkCommit
+from varve.changelog.restore.restore import RestoreTarget, restore_store
+from varve.changelog.retention.savepoints import objects_of
+from varve.changelog.retention.snapshots import SnapshotReader
+from varve.changelog.working_stores.table_rows import table_of
+from varve.storage.errors import VarveError
+from varve.storage.format import layout
 from varve.storage.format.records import (
     ORIGIN,
     Commit,
@@ -38,8 +38,8 @@ from varve.storage.format.records import (
     decode_entry,
     decode_record,
 )
-from varve.changelog.retention.savepoints import objects_of
-from varve.changelog.retention.snapshots import SnapshotReader
+from varve.storage.job.record import read_job
+from varve.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.location import CheckpointLocation

@@ -15,14 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from tests.simulation.system.function import key_group
-from varve.spark_integration.driver.batch_execution import BatchRedoError, OperatorResult, check_broadcast, check_summaries
-from varve.spark_integration.plan.broadcast_input import BROADCAST, OWN
-from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varve.changelog.commit.base_decision import SinkCommit, SparkProgress
 from varve.spark_integration.connectors.sink import Sink
+from varve.spark_integration.driver.batch_execution import (
+    BatchRedoError,
+    OperatorResult,
+    check_broadcast,
+    check_summaries,
+)
+from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
 from varve.spark_integration.messages.summary import Summary
 from varve.spark_integration.messages.user_errors import UserErrorRaised
-from varve.changelog.commit.base_decision import SinkCommit, SparkProgress
+from varve.spark_integration.plan.broadcast_input import BROADCAST, OWN
 
 if TYPE_CHECKING:
     from pathlib import Path

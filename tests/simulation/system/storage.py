@@ -13,12 +13,12 @@ from tests.key_vault import KEYS, Vault
 from tests.simulation.system import threads
 from tests.simulation.system.store import Disk, SimulatedStore
 from varve.storage.format import layout
+from varve.storage.job.log_store import is_log
 from varve.storage.job.record import read_job
 from varve.storage.job.store import JobStore
-from varve.storage.job.log_store import is_log
 from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.prefixed import PrefixedStore
 from varve.storage.object_stores.encrypted.sealed_object import is_sealed
+from varve.storage.object_stores.prefixed import PrefixedStore
 
 LOG_ROOT: Final = "log"
 KEY_PROVIDER: Final = f"{__name__}:RotatedKeys"

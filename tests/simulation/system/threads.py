@@ -17,8 +17,8 @@ from unittest import mock
 
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, TaskFuture, Violation
 from varve.spark_integration.driver.snapshot_watch import POLL_S, SnapshotWatch
-from varve.storage.transfer.attempt_threads import AttemptThreads
 from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.transfer.attempt_threads import AttemptThreads
 
 BESIDE: Final = ("varve-pack", "varve-materialize", "varve-claim")
 """Prefixes of the names of threads that run beside the one that hands the work over."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from varve.changelog.reading.checkpoints import complete_checkpoints
-from varve.storage.format import layout
 from varve.changelog.retention.pins import create_pin
+from varve.storage.format import layout
 
 if TYPE_CHECKING:
     from pathlib import Path

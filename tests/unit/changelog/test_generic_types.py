@@ -8,11 +8,11 @@ import msgspec
 import pytest
 
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor, schema_of
-from varve.changelog.schema.pickled import is_generic, refuse_stored
-from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.schema.pickled import is_generic, refuse_stored
 from varve.changelog.types.factory import Types, as_type, parse_type_string
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.storage.errors import IncompatibleError, InvalidRequestError
 from varve.storage.format.records import StateSchema, ValueVersion
 

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.keyed.backend import KeyedStateBackend
+from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.types.factory import Types
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.records import Link
 

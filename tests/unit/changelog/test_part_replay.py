@@ -21,18 +21,18 @@ from tests.state_model import (
     model_of,
     segment_with,
 )
+from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.changelog.restore import part_replay
-from varve.changelog.segments.changes import StateChanges
 from varve.changelog.restore.part_replay import replay_by_part
+from varve.changelog.segments.changes import StateChanges
 from varve.changelog.segments.replay import FlooredSegment, replay
+from varve.changelog.types.factory import Types, as_type
 from varve.changelog.working_stores.rocksdb.database import Database
 from varve.changelog.working_stores.rocksdb.keys import key_group_of
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import IncompatibleError, InvariantError, MissingObjectError
 from varve.storage.format.records import StateSchema, ValueVersion
-from varve.changelog.chain.tiles import KeyGroupFloor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

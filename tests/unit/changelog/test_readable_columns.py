@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.reading.readable_columns import readable_column
 from varve.changelog.row import Row
+from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from tests.batch_keys import keys_of
-from varve.changelog.segments.column_changes import ColumnChanges
 from varve.changelog.keyed.recent_columns import RecentColumns
+from varve.changelog.segments.column_changes import ColumnChanges
 from varve.changelog.types.factory import Types
 from varve.storage.format.records import StateSchema
 

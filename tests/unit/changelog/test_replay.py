@@ -27,23 +27,23 @@ from tests.state_model import (
     segment_header,
     segment_of,
 )
-from varve.changelog.segments import replay as replay_module
+from varve.changelog.chain.tiles import KeyGroupFloor
+from varve.changelog.chain.view import ReplaySegment
 from varve.changelog.restore import restore as restore_module
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
 from varve.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore_store
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.segments import replay as replay_module
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
 from varve.changelog.segments.segment import decode_segment, encode_segment
 from varve.changelog.segments.source import SegmentSource
-from varve.changelog.working_stores.timer_form import TimerForm
 from varve.changelog.types.factory import Types, as_type
+from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varve.changelog.working_stores.timer_form import TimerForm
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
-from varve.changelog.chain.view import ReplaySegment
-from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.format.records import ObjectSlice, SegmentRef, StateSchema
-from varve.changelog.chain.tiles import KeyGroupFloor
+from varve.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

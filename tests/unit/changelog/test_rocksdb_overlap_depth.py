@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from varve.changelog.working_stores.rocksdb.overlap import DEPTH_MAX, LEVEL0_FILES_MAX, SstFile, clusters_of, plan_rewrite
+from varve.changelog.working_stores.rocksdb.overlap import (
+    DEPTH_MAX,
+    LEVEL0_FILES_MAX,
+    SstFile,
+    clusters_of,
+    plan_rewrite,
+)
 
 PARTS = 8
 BASE = SstFile("base", 6, b"\x00\x00", b"\xff\xff", 100 << 20)

@@ -26,13 +26,13 @@ from tests.state_model import (
     model_of,
     puts,
 )
-from varve.changelog.working_stores.rocksdb import tables as rocksdb_tables
 from varve.changelog.segments.batch import Batch
 from varve.changelog.segments.changes import StateChanges
+from varve.changelog.types.factory import as_type
+from varve.changelog.working_stores.rocksdb import tables as rocksdb_tables
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.rocksdb.tables import RecentValues, remembered_bytes
-from varve.changelog.types.factory import as_type
 from varve.storage.errors import (
     IncompatibleError,
     InvalidRequestError,

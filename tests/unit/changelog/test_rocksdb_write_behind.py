@@ -12,14 +12,14 @@ from rocksdict import WriteBatch
 
 from tests.batch_keys import keys_of
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, link
-from varve.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
 from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.segments.column_changes import ColumnChanges
+from varve.changelog.types.factory import Types, as_type, parse_type_string
+from varve.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.rocksdb.tables import remembered_bytes
 from varve.changelog.working_stores.rocksdb.write_behind import HELD_BATCHES_MAX, SLICES
-from varve.changelog.types.factory import Types, as_type, parse_type_string
 from varve.storage.errors import MayHaveHappenedError
 from varve.storage.format.records import StateSchema, ValueVersion
 

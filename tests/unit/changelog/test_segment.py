@@ -24,6 +24,7 @@ from tests.state_model import (
     puts,
     segment_header,
 )
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
 from varve.changelog.segments import columns as segment_columns
 from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.segments.segment import (
@@ -35,7 +36,6 @@ from varve.changelog.segments.segment import (
     decode_segments,
     encode_segment,
 )
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
 from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.format.frame import frame, unframe

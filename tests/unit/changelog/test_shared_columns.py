@@ -7,10 +7,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from varve.changelog.operator_state.section import StateSection, section_of
+from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.operator_state_table import OperatorStateTable, Part
 from varve.changelog.reading.shared_columns import shared
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.operator_state.section import StateSection, section_of
 from varve.changelog.types.factory import Types
 from varve.changelog.types.wire import WireType
 from varve.storage.format.records import StateSchema

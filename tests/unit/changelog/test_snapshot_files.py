@@ -30,12 +30,11 @@ from tests.state_model import (
     puts,
 )
 from varve.changelog.restore import files as snapshot_files
+from varve.changelog.restore.clip import SnapshotSource, open_clipped
+from varve.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
 from varve.changelog.segments.batch import Batch
 from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
-from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.errors import (
     CorruptDataError,
     IncompatibleError,
@@ -43,9 +42,10 @@ from varve.storage.errors import (
     InvariantError,
     MissingObjectError,
 )
+from varve.storage.format.records import ORIGIN, Link, SnapshotFile, StateSchema
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.format.records import ORIGIN, Link, SnapshotFile, StateSchema
+from varve.storage.transfer.download import DownloadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.working_stores.rocksdb.keys import split_value
-from varve.changelog.types.stamped import STAMP_MIN, StampedType, is_stamped, plain_type_string
 from varve.changelog.types.factory import as_type, parse_type_string
+from varve.changelog.types.stamped import STAMP_MIN, StampedType, is_stamped, plain_type_string
+from varve.changelog.working_stores.rocksdb.keys import split_value
 from varve.storage.errors import CorruptDataError, IncompatibleError
 
 VALUES: list[tuple[str, Any]] = [

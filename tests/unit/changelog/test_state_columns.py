@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, STRING, TOTAL, link
-from varve.changelog.segments.batch_time import BatchTime
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.types.stamped import STAMP_MIN
 from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.diff import Side, diff_stores, shown
 from varve.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import StateChanges
+from varve.changelog.types.stamped import STAMP_MIN
+from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from varve import Types, ValueStateDescriptor
+from varve.changelog.operator_state.section import section_of
+from varve.changelog.reading.diff import diff_checkpoints, shown, states_of
 from varve.changelog.reading.operator_state_diff import _differences
 from varve.changelog.reading.operator_state_table import OperatorStateTable, Part
-from varve.changelog.reading.diff import diff_checkpoints, shown, states_of
 from varve.changelog.reading.reader import StateReader
-from varve.changelog.operator_state.section import section_of
 from varve.datastream import DataStream, KeyedProcessFunction, RuntimeContext
 from varve.storage.errors import IncompatibleError
 from varve.testing import OperatorHarness

@@ -13,10 +13,10 @@ from tests.started_job import TOKENS, Started, canonical, native
 from tests.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
 from varve import open_state
 from varve.changelog.reading.reader import StateReader
-from varve.materializer.restore.origin import StateOrigin
-from varve.storage.format import layout
 from varve.changelog.retention.collector import Collector
+from varve.materializer.restore.origin import StateOrigin
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varve.storage.format import layout
 from varve.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:

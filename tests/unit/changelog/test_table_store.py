@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.schema.history import change
+from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.working_stores.table_store import StoreTarget
 from varve.storage.errors import InvariantError
 from varve.storage.format.records import Link, StateSchema

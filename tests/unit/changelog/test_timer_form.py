@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from varve.changelog.working_stores.timer_form import TimerForm, due_end
 from varve.changelog.types.factory import Types, as_type
+from varve.changelog.working_stores.timer_form import TimerForm, due_end
 from varve.storage.errors import CorruptDataError
 
 STRING = as_type(Types.STRING())

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from varve.changelog.keyed.timers import TimeDomain, timer_schema
 from varve.changelog.segments.changes import Op, StateChanges
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
 from varve.storage.format.records import Link
 
 SCHEMA = timer_schema("user-timers", TimeDomain.EVENT_TIME)

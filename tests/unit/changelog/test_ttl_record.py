@@ -8,10 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.segments.batch_time import BatchTime
-from varve.changelog.schema.history import change
-from varve.changelog.types.stamped import STAMP_MIN
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.schema.history import change
 from varve.changelog.schema.ttl import (
     NOTHING,
     SWEEP,
@@ -20,12 +18,14 @@ from varve.changelog.schema.ttl import (
     SweepSettings,
     TtlRecord,
     TtlSettings,
-    empty_changes,
     merged,
     record_of,
     wanted_settings,
     with_ttl,
 )
+from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.changes import empty_changes
+from varve.changelog.types.stamped import STAMP_MIN
 from varve.storage.errors import CorruptDataError, IncompatibleError
 from varve.storage.format.records import StateSchema
 

@@ -14,9 +14,9 @@ from tests.raw_image import raw_image
 from tests.started_job import Started
 from tests.state_model import OPERATOR, BatchChanges
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.verify.verifier import Verification, verify
 from varve.materializer.commands.cli import main
 from varve.materializer.restore.origin import StateOrigin
+from varve.materializer.verify.verifier import Verification, verify
 from varve.storage.format import layout
 from varve.storage.object_stores.local.store import LocalStore
 

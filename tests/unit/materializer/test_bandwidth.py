@@ -7,8 +7,8 @@ import pytest
 from tests.manual_clock import ManualClock
 from varve.materializer.resources.bandwidth import ThrottledReads, TokenBucket
 from varve.materializer.resources.stop_signal import Stopped, StopSignal
-from varve.storage.object_stores.memory import MemoryStore
 from varve.storage.object_stores.contract import ObjectStore
+from varve.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -14,11 +14,11 @@ from click.testing import CliRunner
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
 from varve.materializer.commands.cli import main
-from varve.materializer.monitoring.events import JobFailed
 from varve.materializer.commands.output.progress import describe
 from varve.materializer.commands.output.row_output import show_rows
-from varve.storage.format import layout
+from varve.materializer.monitoring.events import JobFailed
 from varve.storage.errors import InvalidRequestError
+from varve.storage.format import layout
 from varve.storage.job.listing import job_names
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore

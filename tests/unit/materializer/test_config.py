@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from varve.materializer.service.child_process import decode_config, encode_config
 from varve.materializer.options.materializer_config import PROPERTIES, MaterializerConfig, parse_properties
 from varve.materializer.options.units import format_duration_ms, format_size_bytes, parse_duration_ms, parse_size_bytes
+from varve.materializer.service.child_process import decode_config, encode_config
 from varve.storage.errors import InvalidRequestError
 
 BASE = MaterializerConfig(storage_url="/state")

@@ -14,14 +14,14 @@ from click.testing import CliRunner
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
+from varve.changelog.chain.reader import READ_THREADS
+from varve.changelog.commit.state import CommitPolicy
+from varve.changelog.retention.pins import create_pin
 from varve.materializer.commands import inspect as inspect_commands
 from varve.materializer.commands.cli import main
 from varve.storage.format import layout
-from varve.changelog.chain.reader import READ_THREADS
-from varve.changelog.commit.state import CommitPolicy
 from varve.storage.job.listing import OpenJob, open_job
 from varve.storage.object_stores.local.store import LocalStore
-from varve.changelog.retention.pins import create_pin
 from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
@@ -161,7 +161,9 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     given: list[Any] = []
     monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
     monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
-    monkeypatch.setattr("varve.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config))
+    monkeypatch.setattr(
+        "varve.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config)
+    )
     conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
     arguments = [item for pair in conf for item in ("--conf", f"spark.varve.storage.option.{pair}")]
     arguments += ["--storage-option", "key=2", "--storage-option", "anon=True", "--storage-option", "roles=[1]"]

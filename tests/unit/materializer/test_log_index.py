@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import random
 
+from varve.changelog.chain.view import LineView
 from varve.materializer.fold.log_index import LogIndex
 from varve.materializer.fold.policy import LogLength
-from varve.changelog.chain.view import LineView
 from varve.storage.format.records import Link, ObjectSlice, SegmentRef
 
 

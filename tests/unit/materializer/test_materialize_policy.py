@@ -19,8 +19,8 @@ from varve.materializer.fold.policy import (
     due,
     early_part,
 )
-from varve.storage.object_stores.backoff import Backoff
 from varve.storage.errors import InvalidRequestError
+from varve.storage.object_stores.backoff import Backoff
 
 KEY = RangeKey("job", "op", 0, 64)
 LOG = RangeLoad(LogLength(batches=3, segments=2, size_bytes=100))

@@ -7,11 +7,11 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
 from varve.materializer.fold.policy import LogLength, RangeKey
-from varve.materializer.monitoring.metrics import MaterializerMetrics
 from varve.materializer.fold.publication import Skip
 from varve.materializer.fold.range_fold import FoldFigures
+from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
+from varve.materializer.monitoring.metrics import MaterializerMetrics
 from varve.materializer.monitoring.range_status import JobStatus, RangeStatus
 from varve.storage.transfer.upload import UploadEnd
 

@@ -12,12 +12,12 @@ from click.testing import CliRunner
 
 from tests.materializer_world import World
 from varve import open_state
-from varve.materializer.savepoints.operator_tables import write_tables
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.operator_state.image import Image, encode_image
 from varve.changelog.operator_state.backend import OperatorStateBackend
+from varve.changelog.operator_state.image import Image, encode_image
 from varve.changelog.types.factory import Types
 from varve.materializer.commands.cli import main
+from varve.materializer.savepoints.operator_tables import write_tables
 from varve.storage.format import layout
 from varve.storage.object_stores.local.store import LocalStore
 

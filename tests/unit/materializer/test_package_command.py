@@ -17,9 +17,9 @@ import pytest
 from click.testing import CliRunner
 
 from tests.doc_blocks import ROOT, blocks_of, commands_of
+from varve.materializer.commands.cli import main
 from varve.materializer.commands.package import build as package_build
 from varve.materializer.commands.package import command as package_command
-from varve.materializer.commands.cli import main
 from varve.materializer.commands.package.build import PackedFile, package_files, write_archive, write_zip
 from varve.materializer.commands.package.plan import Installed
 

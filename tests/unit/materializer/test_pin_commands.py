@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
-from varve.materializer.service import retention
-from varve.materializer.commands.cli import main
-from varve.storage.format import layout
-from varve.storage.clock import SystemClock
 from varve.changelog.retention.collector import Collector
-from varve.storage.errors import CorruptDataError
-from varve.storage.object_stores.local.store import LocalStore
 from varve.changelog.retention.pins import create_pin
+from varve.materializer.commands.cli import main
+from varve.materializer.service import retention
+from varve.storage.clock import SystemClock
+from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
+from varve.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

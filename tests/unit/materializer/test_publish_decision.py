@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
+from varve.changelog.commit.adopt_decision import shared_files
 from varve.materializer.fold.policy import LogLength
 from varve.materializer.fold.publication import (
     Publish,
@@ -16,7 +17,6 @@ from varve.materializer.fold.publication import (
     plan_upload,
     skip_without_listing,
 )
-from varve.changelog.commit.adopt_decision import shared_files
 from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
 
 LINE = tuple(Link(seq, f"t{seq}") for seq in range(2, 9))

@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
+from varve.changelog.chain.reader import ChainReader
+from varve.changelog.commit.base_decision import SparkProgress
+from varve.changelog.commit.state import CommitPolicy
 from varve.materializer.commands.cli import main
 from varve.materializer.restore.spark_location import read_location
-from varve.storage.format import layout
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.state import CommitPolicy
 from varve.storage.errors import GapError, LineageError, RewindError
+from varve.storage.format import layout
 from varve.storage.job.record import read_job
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore

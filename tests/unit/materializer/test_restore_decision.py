@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.storage.test_base_decision import commit
-from varve.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
 from varve.changelog.chain.cut import Cut
+from varve.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
 from varve.storage.errors import LineageError, StateMissingError
 
 C0 = commit(0, 2)

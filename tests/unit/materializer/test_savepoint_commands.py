@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
+from varve.changelog.retention.collector import Collector
+from varve.changelog.retention.savepoints import create_native
 from varve.materializer.commands.cli import main
 from varve.materializer.restore.origin import find_origin
-from varve.storage.format import layout
-from varve.changelog.retention.collector import Collector
 from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.changelog.retention.savepoints import create_native
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,7 +3,15 @@ from __future__ import annotations
 import pytest
 
 from varve.materializer.fold.policy import RangeKey
-from varve.materializer.service.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS, Membership, beat, leave, owner
+from varve.materializer.service.sharing import (
+    DEAD_AFTER_MS,
+    FORGOTTEN_AFTER_MS,
+    HEARTBEAT_MS,
+    Membership,
+    beat,
+    leave,
+    owner,
+)
 from varve.storage.format import layout
 from varve.storage.object_stores.memory import MemoryStore
 

@@ -16,10 +16,10 @@ from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
 from varve.materializer.commands import standby as standby_command
 from varve.materializer.commands.cli import main
+from varve.materializer.resources.stop_signal import StopSignal
 from varve.materializer.service.sharing import HEARTBEAT_MS
 from varve.materializer.standby.follower import Standby, StandbyLine
 from varve.materializer.standby.record import decode_standby
-from varve.materializer.resources.stop_signal import StopSignal
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore
 

@@ -18,8 +18,8 @@ from varve.materializer.standby.record import (
     read_standbys,
     runs,
 )
-from varve.storage.format import layout
 from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
 from varve.storage.format.frame import frame
 from varve.storage.object_stores.memory import MemoryStore
 

@@ -14,10 +14,10 @@ from tests import committing_job, state_model
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
+from varve.changelog.commit.batch_result import BatchFacts
 from varve.changelog.reading.key_hash import xxhash64
 from varve.materializer.commands.cli import main
 from varve.storage.format import layout
-from varve.changelog.commit.batch_result import BatchFacts
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.prefixed import PrefixedStore
 

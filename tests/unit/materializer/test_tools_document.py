@@ -12,9 +12,9 @@ from tests.committing_job import CommittingJob, NumberedTokens
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
+from varve.changelog.retention.pins import create_pin
 from varve.materializer.commands.cli import main
 from varve.storage.object_stores.local.store import LocalStore
-from varve.changelog.retention.pins import create_pin
 from varve.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:

@@ -20,19 +20,19 @@ from varve.datastream import (
     KeyedBroadcastProcessFunction,
     OutputTag,
 )
-from varve.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
-from varve.spark_integration.worker.runners.broadcast import BroadcastFunction
-from varve.spark_integration.plan.element_operator import ElementOperator
-from varve.spark_integration.elements.types import TypedElements
 from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.plan.chain import ChainPlace
+from varve.spark_integration.api.stream import DataStream
+from varve.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
+from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varve.spark_integration.elements.types import TypedElements
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.plan.graph import GraphPlan, plan_graph
-from varve.spark_integration.plan.input_branches import BranchedPreparation
 from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varve.spark_integration.api.stream import DataStream
+from varve.spark_integration.plan.chain import ChainPlace
+from varve.spark_integration.plan.element_operator import ElementOperator
+from varve.spark_integration.plan.graph import GraphPlan, plan_graph
+from varve.spark_integration.plan.input_branches import BranchedPreparation
+from varve.spark_integration.worker.runners.broadcast import BroadcastFunction
 from varve.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from varve.spark_integration.api.stream_writer import trigger_every
 from varve.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
@@ -14,7 +15,6 @@ from varve.spark_integration.options.checkpoint_config import (
 )
 from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
 from varve.spark_integration.options.levels import read_level
-from varve.spark_integration.api.stream_writer import trigger_every
 from varve.storage.errors import InvalidRequestError
 
 

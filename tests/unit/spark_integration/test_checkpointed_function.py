@@ -15,8 +15,8 @@ from varve.spark_integration.functions.checkpointed import (
     refuse_checkpointed,
 )
 from varve.spark_integration.functions.connected import KeyedCoMap
-from varve.spark_integration.functions.shipment import pickle_step
 from varve.spark_integration.functions.keyed_operations import KeyedMap
+from varve.spark_integration.functions.shipment import pickle_step
 from varve.spark_integration.functions.stateless import MapFunction
 from varve.storage.errors import InvalidRequestError
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varve.spark_integration.api.environment import StreamExecutionEnvironment
+from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
 from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
 from varve.storage.errors import InvalidRequestError
 

@@ -14,7 +14,6 @@ from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.types.factory import Types, as_type
 from varve.changelog.types.wire import WireType
 from varve.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
 from varve.spark_integration.functions.keyed import RuntimeContext
 from varve.spark_integration.functions.stateless import (
     FilterFunction,
@@ -25,6 +24,7 @@ from varve.spark_integration.functions.stateless import (
     check_function,
 )
 from varve.spark_integration.functions.watermark_strategy import TimestampAssigner
+from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
 from varve.storage.errors import InvalidRequestError
 
 PLACE = ChainPlace(1, 4, 128, {"greeting": "hello"})

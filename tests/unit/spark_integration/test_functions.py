@@ -14,17 +14,17 @@ from varve.changelog.api.descriptors import (
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.types.factory import Types
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.spark_integration.functions.keyed import (
     MIN_WATERMARK,
     KeyedProcessContext,
     KeyedProcessFunction,
     OperatorRuntimeContext,
 )
-from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
 from varve.spark_integration.functions.timers import KeyedTimerService
+from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
 from varve.storage.errors import InvalidRequestError
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from varve.spark_integration.plan.input_watermarks import InputDelay, InputWatermarks, LatestEventTimes
 from varve.spark_integration.functions.watermark_strategy import Duration, WatermarkStrategy
+from varve.spark_integration.plan.input_watermarks import InputDelay, InputWatermarks, LatestEventTimes
 from varve.storage.errors import InvalidRequestError
 
 

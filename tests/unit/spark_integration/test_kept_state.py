@@ -12,13 +12,13 @@ from tests.window_job import Count
 from varve.changelog.types.factory import Types
 from varve.datastream import ProcessWindowFunction, WindowFunction
 from varve.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
-from varve.spark_integration.functions import kept_state
 from varve.spark_integration.connectors.collection import collection_source
-from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.elements.types import UndeclaredElements, united_elements
+from varve.spark_integration.functions import kept_state
+from varve.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS
 from varve.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS, check_generic_types
-from varve.spark_integration.plan.operator import OperatorPlan
+from varve.spark_integration.plan.declared_elements import elements_of
+from varve.spark_integration.plan.operator import OperatorPlan, check_generic_types
 from varve.storage.errors import InvalidRequestError
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()

@@ -8,6 +8,7 @@ import pytest
 from pyspark.sql import types as spark
 
 from tests.summaries import summary
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
 from varve.spark_integration.operators.aggregation.map_side_combine import (
     ARROW_ROWS_MIN,
@@ -18,7 +19,6 @@ from varve.spark_integration.operators.aggregation.map_side_combine import (
     Way,
     map_side_combine,
 )
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 
 KEYS = ARROW_ROWS_MIN // ARROW_ROWS_PER_KEY_MIN
 

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
+from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.segments.batch_time import BatchTime
 from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.datastream import KeyedProcessFunction
-from varve.spark_integration.worker.runners.operator import OperatorRunner
 from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varve.spark_integration.worker.runners.operator import OperatorRunner
 
 KIND = DynamicKeyType()
 NO_DATE = msgspec.msgpack.encode(msgspec.msgpack.Ext(4, b"NaT"))

@@ -12,9 +12,9 @@ import pytest
 from varve.changelog.restore.local import LocalRecovery
 from varve.materializer.options import foreign_names as job_option_names
 from varve.materializer.options.materializer_config import PERIODIC_ENABLED, PROPERTIES
+from varve.spark_integration.messages.protocol import decode_message, encode_message
 from varve.spark_integration.options import page as options_page
 from varve.spark_integration.options.job_config import JobConfig, resolve
-from varve.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
 from varve.spark_integration.options.job_options import (
     ALL_OPTIONS,
     CURRENT_KEYS,
@@ -23,9 +23,9 @@ from varve.spark_integration.options.job_options import (
     ROCKSDB_OPTIONS,
     STORAGE_OPTION_PREFIX,
 )
-from varve.spark_integration.messages.protocol import decode_message, encode_message
-from varve.storage.transfer.download import DownloadPolicy
+from varve.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
 from varve.storage.errors import InvalidRequestError
+from varve.storage.transfer.download import DownloadPolicy
 from varve.storage.transfer.upload import UploadPolicy
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"

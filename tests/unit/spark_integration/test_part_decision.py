@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 
-from varve.spark_integration.worker.state.part_decision import COUNTS_PER_PART, PARTS_PER_DOUBLING, ChangeSizes, GrowingPart
+from varve.spark_integration.worker.state.part_decision import (
+    COUNTS_PER_PART,
+    PARTS_PER_DOUBLING,
+    ChangeSizes,
+    GrowingPart,
+)
 
 MIB = 1 << 20
 

@@ -9,7 +9,6 @@ import pytest
 
 from tests.evenness import unevenness
 from tests.summaries import grouped, summary
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 from varve.spark_integration.driver.placement.decision import (
     Executor,
     JoinForm,
@@ -19,6 +18,7 @@ from varve.spark_integration.driver.placement.decision import (
     join_form,
     next_placement,
 )
+from varve.spark_integration.messages.operator_summaries import OperatorSummaries
 
 SALT = "job"
 

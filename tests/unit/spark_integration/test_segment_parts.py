@@ -10,20 +10,20 @@ import pytest
 from tests.scripted_store import ScriptedStore
 from tests.state_worker_setup import eventually
 from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.segments.replay import FlooredSegment, replay
 from varve.changelog.segments.segment import SegmentHeader, decode_segment
 from varve.changelog.types.factory import as_type
-from varve.spark_integration.worker.state.part_decision import ChangeSizes
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
-from varve.storage.format import layout
-from varve.storage.object_stores.backoff import Backoff
+from varve.spark_integration.worker.state.part_decision import ChangeSizes
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError
+from varve.storage.format import layout
 from varve.storage.format.records import Link
+from varve.storage.object_stores.backoff import Backoff
 from varve.storage.transfer.slice_reader import read_slice
-from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:

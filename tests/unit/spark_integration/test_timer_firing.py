@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 
 from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.types.factory import Types
-from varve.spark_integration.worker.runners import timers as timer_firing
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.spark_integration.functions.keyed import KeyedProcessContext, KeyedProcessFunction
-from varve.spark_integration.worker.runners.timers import FIRED_ROWS, TimerFiring
 from varve.spark_integration.functions.timers import MIN_WATERMARK, KeyedTimerService
+from varve.spark_integration.operators.processors.grouped_function import FIRED_ROWS
+from varve.spark_integration.worker.runners import timers as timer_firing
+from varve.spark_integration.worker.runners.timers import TimerFiring
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.records import Link
 

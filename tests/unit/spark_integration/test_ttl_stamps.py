@@ -8,13 +8,13 @@ from typing import Any
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import rows, task_request
+from varve.changelog.api.descriptors import ValueStateDescriptor
+from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.segments.batch_time import BatchTime
 from varve.changelog.segments.changes import StateChanges
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.types.factory import Types
+from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
 from varve.spark_integration.worker.runners.operator import OperatorRunner
 

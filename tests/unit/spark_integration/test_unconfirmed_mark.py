@@ -10,8 +10,8 @@ from pyspark import cloudpickle
 
 from tests.worker_job import Operation, WorkerJob
 from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.types.factory import Types
 from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varve.changelog.types.factory import Types
 from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
 from varve.spark_integration.transport.home import WorkerHome
 

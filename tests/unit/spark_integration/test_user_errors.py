@@ -11,11 +11,10 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import filled
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, Step, StepError
-from varve.spark_integration.worker.runners.operator import user_error
 from varve.spark_integration.messages.protocol import UserError, decode_message, encode_message
 from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.messages.user_errors import user_code_raises, user_function_error
+from varve.spark_integration.messages.user_errors import user_code_raises, user_error, user_function_error
+from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, Step, StepError
 from varve.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:

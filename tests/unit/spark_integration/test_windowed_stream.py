@@ -31,15 +31,19 @@ from varve.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
+from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varve.spark_integration.elements.types import TypedElements, pickled_elements
-from varve.spark_integration.plan.operator import plan_operator
 from varve.spark_integration.operators.windows.asked_triggers import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,
 )
-from varve.spark_integration.operators.windows.operator import FixedWindowOperator, GlobalWindowOperator, SessionWindowOperator
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varve.spark_integration.operators.windows.operator import (
+    FixedWindowOperator,
+    GlobalWindowOperator,
+    SessionWindowOperator,
+)
+from varve.spark_integration.plan.operator import plan_operator
 from varve.storage.errors import InvalidRequestError
 
 ELEMENTS = TypedElements(as_type(Types.LONG()))

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.messages.protocol import Ready
+from varve.spark_integration.messages.protocol import FunctionPackage, Ready
 from varve.spark_integration.transport.wire import (
     Channel,
-    FunctionPackage,
     ListWorkers,
     PeerLostError,
     StartWorker,

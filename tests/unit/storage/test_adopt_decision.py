@@ -5,10 +5,10 @@ import itertools
 import msgspec
 import pytest
 
-from varve.storage.format import layout
-from varve.changelog.commit.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
-from varve.storage.format.layout import SnapshotName
 from varve.changelog.chain.view import LineView
+from varve.changelog.commit.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
+from varve.storage.format import layout
+from varve.storage.format.layout import SnapshotName
 from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
 
 JOB = "j"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from varve.storage.errors import DidNotHappenError
 from varve.storage.transfer import attempt_threads
 from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

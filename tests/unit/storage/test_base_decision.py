@@ -3,6 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from varve.changelog.chain.cut import Cut
 from varve.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
@@ -13,7 +14,6 @@ from varve.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.changelog.chain.cut import Cut
 from varve.storage.errors import (
     GapError,
     InvariantError,

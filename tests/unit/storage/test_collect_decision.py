@@ -5,7 +5,8 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from varve.storage.format import layout
+from varve.changelog.chain.cut import Cut, cut_of
+from varve.changelog.commit.rules import ProtocolRules
 from varve.changelog.retention.collect_decision import (
     EntryNames,
     UploadGroup,
@@ -17,10 +18,8 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.changelog.chain.cut import Cut, cut_of
+from varve.storage.format import layout
 from varve.storage.format.layout import SnapshotName
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.changelog.commit.rules import ProtocolRules
 from varve.storage.format.records import (
     ORIGIN,
     Commit,
@@ -35,6 +34,7 @@ from varve.storage.format.records import (
     SnapshotFloor,
     Tile,
 )
+from varve.storage.object_stores.contract import ObjectMeta
 
 NOTHING = EntryNames(frozenset(), frozenset())
 HEAD = Fence(seq=9, token="f", job_id="j", parent=ORIGIN, keep_from=5, time_ms=0)

@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
+from varve.changelog.chain.cut import cut_of
 from varve.changelog.commit import plan as commit_plan
-from varve.storage.format import layout
 from varve.changelog.commit.batch_result import (
     INLINE_BYTES_MAX,
     BatchFacts,
@@ -15,11 +15,11 @@ from varve.changelog.commit.batch_result import (
     entry_time,
     files_to_rewrite,
 )
-from varve.changelog.commit.state import REFERENCES_MAX, CommitPolicy
-from varve.changelog.commit.plan import Adoption, adopts_now, plan_commit
-from varve.changelog.chain.cut import cut_of
-from varve.storage.errors import InvalidRequestError, InvariantError
 from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varve.changelog.commit.plan import Adoption, adopts_now, plan_commit
+from varve.changelog.commit.state import REFERENCES_MAX, CommitPolicy
+from varve.storage.errors import InvalidRequestError, InvariantError
+from varve.storage.format import layout
 from varve.storage.format.records import (
     ORIGIN,
     Link,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError
 from varve.storage.object_stores.encrypted.keys import (
     KEY_FILE_VARIABLE,
     KEY_VARIABLE,
@@ -15,7 +16,6 @@ from varve.storage.object_stores.encrypted.keys import (
     Keyring,
     open_keyring,
 )
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,11 +9,11 @@ import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, results_of
 from varve.changelog.commit import plan as commit_plan
-from varve.storage.format import layout
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
-from varve.storage.errors import InvalidRequestError
 from varve.changelog.commit.pack import PackHeader, plan_pack
+from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
+from varve.changelog.commit.state import CommitPolicy
+from varve.storage.errors import InvalidRequestError
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice, SnapshotFloor, Tile
 from varve.storage.transfer.slice_reader import read_slice
 

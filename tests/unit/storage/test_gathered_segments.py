@@ -8,8 +8,8 @@ import pytest
 
 from varve.changelog.commit.batch_result import PartitionResult
 from varve.changelog.commit.gathered_segments import SEGMENT_BYTES_MAX, gather, share_bytes
-from varve.storage.format.layout import slot_of
 from varve.changelog.commit.pack import open_pack
+from varve.storage.format.layout import slot_of
 from varve.storage.format.records import ObjectSlice
 
 EARLIER = ObjectSlice("seg/00000000000000000007/op/00001-tag-00000", 0, 9, 1)

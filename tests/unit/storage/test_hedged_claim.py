@@ -15,12 +15,9 @@ from tests.hanging_store import HangingStore
 from tests.manual_clock import ManualClock
 from tests.materializer_world import IDLE
 from tests.state_worker_setup import eventually
-from varve.storage.transfer import hedged_claim
-from varve.storage.format import layout
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.claim import Claim
-from varve.storage.clock import SystemClock, SystemTokens
+from varve.changelog.commit.run import JobRun
 from varve.changelog.retention.collector import Collector
+from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import (
     DidNotHappenError,
     FencedError,
@@ -28,10 +25,13 @@ from varve.storage.errors import (
     MayHaveHappenedError,
     RetryableError,
 )
-from varve.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, hedges_claims
-from varve.changelog.commit.run import JobRun
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.format import layout
 from varve.storage.format.records import Commit, Fence, decode_entry
+from varve.storage.object_stores.backoff import Backoff
+from varve.storage.object_stores.prefixed import PrefixedStore
+from varve.storage.transfer import hedged_claim
+from varve.storage.transfer.claim import Claim
+from varve.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, hedges_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

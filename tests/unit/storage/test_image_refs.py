@@ -9,14 +9,14 @@ import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, layout_of, results_of
 from varve.changelog.chain import images as image_refs
-from varve.storage.format import layout
+from varve.changelog.chain.images import images_to_copy
 from varve.changelog.commit.batch_result import PartitionResult
+from varve.changelog.commit.pack_upload import PackUpload
+from varve.changelog.commit.plan import plan_commit
 from varve.changelog.commit.state import CommitPolicy
 from varve.changelog.retention.collector import Collector
-from varve.changelog.commit.plan import plan_commit
 from varve.storage.errors import InvariantError
-from varve.changelog.chain.images import images_to_copy
-from varve.changelog.commit.pack_upload import PackUpload
+from varve.storage.format import layout
 from varve.storage.format.records import ImageRef, ObjectSlice, decode_entry
 from varve.storage.transfer.slice_reader import read_slice
 

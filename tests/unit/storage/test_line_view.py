@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, results_of
-from varve.storage.format import layout
 from varve.changelog.chain import view as line_view
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.commit.plan import Adoption
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.layout import object_slot
 from varve.changelog.chain.view import LineView, StoredCommit, advance, resolve
+from varve.changelog.commit.plan import Adoption
+from varve.changelog.commit.state import CommitPolicy
+from varve.storage.errors import CorruptDataError
+from varve.storage.format import layout
+from varve.storage.format.layout import object_slot
 from varve.storage.format.records import ORIGIN, Link, Tile
 
 

@@ -4,8 +4,6 @@ import zlib
 
 import pytest
 
-from varve.storage.format import layout
-from varve.storage.errors import CorruptDataError, InvariantError
 from varve.changelog.commit.pack import (
     JOINED_BYTES_MAX,
     Pack,
@@ -16,6 +14,8 @@ from varve.changelog.commit.pack import (
     plan_pack,
     replace_packed,
 )
+from varve.storage.errors import CorruptDataError, InvariantError
+from varve.storage.format import layout
 from varve.storage.format.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="tok", slot=20)

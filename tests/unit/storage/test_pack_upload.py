@@ -10,18 +10,18 @@ import pytest
 
 from tests.chain_job import results_of
 from tests.manual_clock import ManualClock
-from varve.storage.transfer import attempt_threads
-from varve.changelog.commit import plan as commit_plan
-from varve.storage.format import layout
 from varve.changelog.commit import pack_upload
+from varve.changelog.commit import plan as commit_plan
 from varve.changelog.commit.base_decision import SparkProgress
 from varve.changelog.commit.batch_result import BatchFacts, entry_time
+from varve.changelog.commit.run import JobRun, nothing_to_adopt
 from varve.changelog.commit.state import CommitPolicy
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError
-from varve.changelog.commit.run import JobRun, nothing_to_adopt
-from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.format import layout
 from varve.storage.format.records import OperatorLayout
+from varve.storage.object_stores.memory import MemoryStore
+from varve.storage.transfer import attempt_threads
 from varve.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:

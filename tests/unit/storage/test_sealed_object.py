@@ -7,8 +7,8 @@ import zlib
 
 import pytest
 
-from varve.storage.object_stores.encrypted.keys import EncryptionKey
 from varve.storage.errors import CorruptDataError, IncompatibleError
+from varve.storage.object_stores.encrypted.keys import EncryptionKey
 from varve.storage.object_stores.encrypted.sealed_object import (
     HEADER_BYTES,
     ObjectCipher,

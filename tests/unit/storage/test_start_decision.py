@@ -2,10 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from varve.storage.errors import FencedError
+from varve.changelog.chain.reader import head_seq, newest_commit
 from varve.changelog.commit.rules import ProtocolRules
+from varve.changelog.commit.start_decision import Own, Retry, decide_ownership, plan_fence
+from varve.storage.errors import FencedError
 from varve.storage.format.records import ORIGIN, Commit, Fence, Link, SnapshotFloor
-from varve.changelog.commit.start_decision import Own, Retry, decide_ownership, head_seq, newest_commit, plan_fence
 
 FLOORS = (SnapshotFloor("op", 0, 8, 3),)
 
