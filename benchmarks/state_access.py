@@ -31,7 +31,7 @@ from rich.table import Table
 from benchmarks.accesses import KINDS, Access, Kind, Row
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
 from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.segment import SegmentHeader, encode_segment
 from varve.changelog.types.factory import Types, as_type
 from varve.changelog.working_stores.contract import WorkingStore

@@ -22,7 +22,7 @@ from varve.spark_integration.messages.protocol import (
 )
 from varve.spark_integration.messages.summary import Summary, encode_summary
 from varve.spark_integration.messages.worker_figures import AttemptFigures
-from varve.spark_integration.process_death import thread_count
+from varve.spark_integration.processes import thread_count
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from varve.changelog.api.descriptors import (
 from varve.changelog.chain.tiles import KeyGroupFloor
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.replay import FlooredSegment, replay
 from varve.changelog.segments.segment import SegmentHeader, decode_segment, encode_segment
 from varve.changelog.types.factory import as_type

@@ -18,9 +18,6 @@ from varve.storage.format.records import ORIGIN, Commit, Entry, Link, decode_ent
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from varve.storage.format.records import Link
-
-    pass
     from varve.changelog.chain.cut import Cut
     from varve.storage.object_stores.contract import ObjectStore
 

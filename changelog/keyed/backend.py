@@ -37,14 +37,14 @@ from varve.changelog.schema.history import same_declaration
 from varve.changelog.schema.pickled import refuse_declared, refuse_stored
 from varve.changelog.schema.ttl import record_of
 from varve.changelog.segments.changes import empty_changes
-from varve.changelog.working_stores.cleanup import StateActivity
+from varve.changelog.working_stores.contract import StateActivity
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varve.changelog.segments.batch_time import BatchTime, CurrentRow
+    from varve.changelog.segments.batch import BatchTime, CurrentRow
     from varve.changelog.segments.changes import StateChanges
     from varve.changelog.types.contract import TypeInformation
     from varve.changelog.working_stores.contract import WorkingStore

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.api.descriptors import StateDescriptor
     from varve.changelog.keyed.overlay import Overlay
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.types.wire import WireType
     from varve.changelog.working_stores.contract import WorkingStore
     from varve.storage.format.records import StateSchema

@@ -16,9 +16,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
-from varve.changelog.segments.changes import Op, StateChanges
+from varve.changelog.segments.changes import Op, OverSealed, StateChanges
 from varve.changelog.segments.columns import TIME_TYPE, TIMERS
-from varve.changelog.segments.over_sealed import OverSealed
 from varve.changelog.working_stores.contract import TimerTable
 from varve.changelog.working_stores.timer_form import TIME_MAX_MS, TIME_MIN_MS, Timer
 from varve.storage.errors import InvalidRequestError

@@ -9,8 +9,7 @@ from varve.changelog.api.state import ValueState
 from varve.changelog.keyed.many_keys import get_values, nulls, put_values
 from varve.changelog.keyed.overlay import MISSING, NO_KEY, KeyContext, Overlay
 from varve.changelog.keyed.recent_columns import RecentColumns
-from varve.changelog.segments.changes import changes_of_cells
-from varve.changelog.segments.over_sealed import OverSealed
+from varve.changelog.segments.changes import OverSealed, changes_of_cells
 from varve.changelog.working_stores.contract import ValueTable
 from varve.changelog.working_stores.hashmap.tables import HashMapValueTable
 from varve.storage.errors import InvalidRequestError

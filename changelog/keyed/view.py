@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from varve.changelog.keyed.backend import KeyedStateBackend
     from varve.changelog.keyed.overlay import Overlay
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.storage.format.records import StateSchema
 
 

@@ -27,7 +27,7 @@ from varve.changelog.working_stores.table_rows import table_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.working_stores.contract import WorkingStore
     from varve.storage.format.records import StateSchema
 

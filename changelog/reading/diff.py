@@ -6,12 +6,12 @@ there or not. Memory is bounded by the largest state of one key group, twice.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.tracking import untracked
 from varve.changelog.schema.history import first_version, words
 from varve.changelog.segments.columns import LIST, MAP, TIMERS
 from varve.changelog.types.decimals import BigDecimalType
@@ -21,12 +21,20 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
     from varve.changelog.reading.reader import StateReader
-    from varve.changelog.reading.tracking import Track
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.working_stores.contract import WorkingStore
     from varve.storage.format.records import StateSchema
 
     Cells = dict[Any, Any]
+
+Track = Callable[[Sequence[Any], str], Iterable[Any]]
+"""Passes items on, and tells somebody how many there are and what they are."""
+
+
+def untracked(items: Sequence[Any], what: str) -> Iterable[Any]:
+    """A `Track` that tells nobody."""
+    del what
+    return items
 
 
 _NAMES: Final = frozenset({"key_group", "key", "map_key", "position"})

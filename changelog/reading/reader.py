@@ -32,7 +32,7 @@ from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.operator_state_table import operator_state_tables
 from varve.changelog.restore.restore import RestoreTarget, restore_store
 from varve.changelog.retention.pins import create_pin, list_pins, release_pin
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.storage.clock import SystemClock, SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
 from varve.storage.format.records import Commit

@@ -10,7 +10,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from varve.changelog.segments.columns import TIMERS
-from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.wire import end_of
 from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, prefix, successor
 
 if TYPE_CHECKING:

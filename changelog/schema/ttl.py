@@ -27,7 +27,7 @@ from varve.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
     from varve.changelog.api.ttl_config import StateTtlConfig
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
 
 NOTHING: Final = STAMP_MIN - 1
 """As the stamp up to which values have expired: below every stamp."""

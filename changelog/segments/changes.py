@@ -18,8 +18,6 @@ from varve.storage.format.records import StateSchema
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-    from varve.storage.format.records import StateSchema
-
 
 class Op(IntEnum):
     """What a row does; the numbers are on disk."""
@@ -126,3 +124,20 @@ _FIELDS: Final = ("schema", "key_groups", "keys", "ops", "map_keys", "values", "
 def empty_changes(schema: StateSchema) -> StateChanges:
     """No rows: in a segment they say what the schema is from this batch on."""
     return StateChanges(schema, [], [], None, [] if schema.kind == "map" else None, [])
+
+
+class OverSealed(dict[Any, Any]):
+    """Pending cells of a key group after a cut: `get` finds the sealed ones as well; all else is about its own.
+
+    Handles read with `get` what a plain dict is before the first cut, so that reading through costs nothing then.
+    """
+
+    __slots__ = ("_sealed",)
+
+    def __init__(self, sealed: dict[Any, Any]) -> None:
+        super().__init__()
+        self._sealed = sealed
+
+    def get(self, key: Any, default: Any = None) -> Any:
+        """The pending cell, else the sealed one, else the default."""
+        return self[key] if key in self else self._sealed.get(key, default)

@@ -18,8 +18,7 @@ import pyarrow as pa
 
 from varve.changelog.row import Row, make_row, row_class
 from varve.changelog.types.basic import NAN, DoubleType, FloatingType, IntType, LongType
-from varve.changelog.types.canonical_test import canonical_freezer
-from varve.changelog.types.composites_fast import FixedWidthRows
+from varve.changelog.types.composites_fast import FixedWidthRows, canonical_freezer
 from varve.changelog.types.wire import NIL, ImmutableType, WireType, encode
 from varve.changelog.types.wire_columns import array_head, joined, masked, parts_or_else
 from varve.storage.errors import InvalidRequestError

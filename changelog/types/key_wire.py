@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types.bulk_wire import bulk_reader
 from varve.changelog.types.wire import NIL, PlainType
+from varve.changelog.types.wire_columns import bulk_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

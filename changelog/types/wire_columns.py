@@ -10,12 +10,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from varve.changelog.types.wire import WireType
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from varve.changelog.types.contract import TypeInformation
 
@@ -183,3 +186,25 @@ def _binary(offsets: np.ndarray[Any, np.dtype[np.int32]], data: np.ndarray[Any, 
 def masked(made: Column, column: Column) -> Column:
     """Null where the column is."""
     return pc.if_else(column.is_valid(), made, pa.scalar(None, pa.binary())) if column.null_count else made
+
+
+def bulk_reader(value_type: TypeInformation) -> Callable[[Sequence[bytes]], list[Any]]:
+    """A function from wire forms to stored forms, in order; raises `CorruptDataError` as `from_wire` does."""
+    from_wire = value_type.from_wire
+    if not value_type.immutable:
+        return list  # the wire form is the stored form
+    if not isinstance(value_type, WireType):
+        return lambda wires: [from_wire(wire) for wire in wires]
+    load_all, decode = value_type.load_all, msgspec.msgpack.Decoder(list[value_type.wire_schema]).decode
+    as_is = value_type.loads_itself
+
+    def read(wires: Sequence[bytes]) -> list[Any]:
+        # Wire forms delimit themselves: one after the other, after the head of an array, they are an array.
+        array = b"".join([b"\xdd", len(wires).to_bytes(4, "big"), *wires])
+        try:
+            plain: list[Any] = decode(array)
+            return plain if as_is else load_all(plain)
+        except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
+            raise value_type.corrupt(error) from error
+
+    return read

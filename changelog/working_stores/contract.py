@@ -9,7 +9,7 @@ keys); I9 (a store may vanish at any time and is rebuilt from snapshot and log).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.cleanup import StateActivity
     from varve.changelog.working_stores.timer_form import TimerForm
     from varve.storage.format.records import Link, StateSchema
 
@@ -223,3 +222,14 @@ class WorkingStore(BatchFolder, Protocol):
     def close(self) -> None:
         """Release files and memory; the store is not usable afterwards."""
         ...
+
+
+class StateActivity(NamedTuple):
+    """What was done to a state since it was last cleaned up."""
+
+    accesses: int = 0
+    """Uses of its handles."""
+    records: int = 0
+    """Rows of the operator, whether they used the state or not."""
+    mutations: int = 0
+    """Rows of the log."""

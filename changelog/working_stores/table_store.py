@@ -30,10 +30,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.cleanup import StateActivity
-    from varve.changelog.working_stores.contract import ListTable, MapTable, StoreSize, ValueTable
+    from varve.changelog.working_stores.contract import ListTable, MapTable, StateActivity, StoreSize, ValueTable
     from varve.storage.format.records import Link, StateSchema
 
 

@@ -14,7 +14,7 @@ import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.changelog.types.key_wire import key_reader, key_writer
-from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.wire import end_of
 from varve.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:

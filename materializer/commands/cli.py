@@ -20,7 +20,7 @@ import msgspec
 from varve.materializer.commands.inspect import checkpoints, jobs, sweep
 from varve.materializer.commands.output.errors import Command, Group
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import DURATION, SIZE
+from varve.materializer.commands.output.parameters import DURATION, SIZE, key_value_pairs, open_root, storage_parameters
 from varve.materializer.commands.output.progress import (
     ConsoleReporter,
     CountingBar,
@@ -28,7 +28,6 @@ from varve.materializer.commands.output.progress import (
     JsonReporter,
     ReporterGroup,
 )
-from varve.materializer.commands.output.storage_parameters import key_value_pairs, open_root, storage_parameters
 from varve.materializer.commands.package.command import package
 from varve.materializer.commands.pins import pins
 from varve.materializer.commands.restore import restore

@@ -15,8 +15,7 @@ from varve.changelog.reading.checkpoints import kept_now, newest_commits
 from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector
 from varve.changelog.retention.savepoints import release_clone
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import FiniteRange
-from varve.materializer.commands.output.storage_parameters import job_chain, open_root, storage_parameters
+from varve.materializer.commands.output.parameters import FiniteRange, job_chain, open_root, storage_parameters
 from varve.materializer.fold.chain_view import ChainFollower
 from varve.materializer.options.units import utc_time
 from varve.storage.clock import SystemClock, SystemTokens

@@ -13,8 +13,7 @@ import msgspec
 
 from varve.changelog.retention.pins import list_all_pins
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import DURATION
-from varve.materializer.commands.output.storage_parameters import job_chain, storage_parameters
+from varve.materializer.commands.output.parameters import DURATION, job_chain, storage_parameters
 from varve.materializer.options.units import utc_time
 from varve.materializer.service import retention
 from varve.storage.clock import SystemClock

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import msgspec
 
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.progress_bar import shown_steps
+from varve.materializer.commands.output.progress import shown_steps
 from varve.materializer.options.units import utc_time
 from varve.materializer.verify.repair import Repair, rebuildable
 from varve.storage.clock import SystemClock, SystemTokens

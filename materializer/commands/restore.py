@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.progress_bar import shown_steps
-from varve.materializer.commands.output.storage_parameters import existing_job, storage_parameters
+from varve.materializer.commands.output.parameters import existing_job, storage_parameters
+from varve.materializer.commands.output.progress import shown_steps
 from varve.materializer.restore.decision import Wanted
 from varve.materializer.restore.job import CancelLine, JobRestore
 from varve.materializer.restore.origin import find_origin, open_beside

@@ -19,13 +19,13 @@ from varve.changelog.retention.savepoints import (
     read_savepoint,
 )
 from varve.materializer.commands.output.lines import show_lines, type_name
-from varve.materializer.commands.output.progress_bar import shown_steps
-from varve.materializer.commands.output.storage_parameters import (
+from varve.materializer.commands.output.parameters import (
     existing_job,
     job_chain,
     open_place,
     storage_parameters,
 )
+from varve.materializer.commands.output.progress import shown_steps
 from varve.materializer.options.units import utc_time
 from varve.materializer.restore.origin import open_beside
 from varve.materializer.savepoints.canonical import CanonicalSavepoints

@@ -18,7 +18,7 @@ import click
 from varve.changelog.restore.local import LocalRecovery
 from varve.materializer.commands.output.errors import show_error
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.storage_parameters import existing_job, storage_parameters
+from varve.materializer.commands.output.parameters import existing_job, storage_parameters
 from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varve.materializer.resources.stop_signal import StopSignal, stop_on_signals
 from varve.materializer.standby.follower import Standby

@@ -12,17 +12,15 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from varve.changelog.reading.diff import diff_checkpoints, shown, states_of
+from varve.changelog.reading.diff import diff_checkpoints, shown, states_of, untracked
 from varve.changelog.reading.key_hash import key_group_of_text
 from varve.changelog.reading.operator_state_diff import OperatorStateDifference, diff_operator_states
 from varve.changelog.reading.reader import open_state
 from varve.changelog.reading.sizes import group_sizes
-from varve.changelog.reading.tracking import untracked
 from varve.changelog.schema.ttl import record_of
-from varve.materializer.commands.output.lines import show_lines, type_name
-from varve.materializer.commands.output.progress_bar import shown_steps, track_items
-from varve.materializer.commands.output.row_output import cell, show_rows
-from varve.materializer.commands.output.storage_parameters import open_root, storage_parameters
+from varve.materializer.commands.output.lines import cell, show_lines, show_rows, type_name
+from varve.materializer.commands.output.parameters import open_root, storage_parameters
+from varve.materializer.commands.output.progress import shown_steps, track_items
 from varve.materializer.options.units import utc_time
 from varve.storage.errors import InvalidRequestError, VarveError
 
@@ -30,10 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
     from varve.changelog.reading.columns import StateColumns
-    from varve.changelog.reading.diff import Difference
+    from varve.changelog.reading.diff import Difference, Track
     from varve.changelog.reading.operator_state_table import OperatorStateTable
     from varve.changelog.reading.reader import StateReader
-    from varve.changelog.reading.tracking import Track
 
 DEFAULT_ROWS: Final = 20
 _Command = TypeVar("_Command", bound="Callable[..., Any]")

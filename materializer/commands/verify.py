@@ -13,8 +13,8 @@ import msgspec
 
 from varve.changelog.retention.savepoints import list_all_savepoints
 from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.progress_bar import track_items
-from varve.materializer.commands.output.storage_parameters import open_place, open_root, storage_parameters
+from varve.materializer.commands.output.parameters import open_place, open_root, storage_parameters
+from varve.materializer.commands.output.progress import track_items
 from varve.materializer.commands.repair_report import RepairChoice, repair_job, show_nothing_repaired
 from varve.materializer.verify.savepoints import damage_of
 from varve.materializer.verify.verifier import Problem, Verification, verify

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
     from varve.changelog.chain.view import LineView
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.segments.replay import FlooredSegment, ReplaySummary
     from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
     from varve.materializer.fold.plan import RangeWork

@@ -20,7 +20,7 @@ from varve.changelog.chain.reader import in_parallel
 from varve.changelog.commit.adopt_decision import TileSnapshot
 from varve.changelog.restore.files import FileChecksums, LocalFile, describe_snapshot
 from varve.changelog.retention.snapshots import Publication, SnapshotReader, list_snapshots, publish
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.materializer.fold.local_copy import Folded, FollowerGiven, folded
 from varve.materializer.fold.log_index import LogIndex
 from varve.materializer.fold.policy import early_part
@@ -30,7 +30,7 @@ from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObj
 from varve.storage.fail_point import fail_point
 from varve.storage.format import layout
 from varve.storage.format.records import SnapshotDescriptor, SnapshotFile
-from varve.storage.object_stores.reusable_object import is_reusable
+from varve.storage.object_stores.contract import is_reusable
 from varve.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:

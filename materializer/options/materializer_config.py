@@ -25,7 +25,7 @@ from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format.layout import check_job_name
 from varve.storage.job.store import JobStore
-from varve.storage.object_stores.storage_option import read_storage_option
+from varve.storage.object_stores.open import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,8 +9,8 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
+from varve.storage.object_stores.contract import is_reusable
 from varve.storage.object_stores.prepared_object import prepare
-from varve.storage.object_stores.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

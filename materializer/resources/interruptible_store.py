@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from varve.storage.fail_point import fail_point
+from varve.storage.object_stores.contract import is_reusable
 from varve.storage.object_stores.prepared_object import prepare
-from varve.storage.object_stores.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -25,9 +25,8 @@ from varve.changelog.chain.view import LineView, own_segments
 from varve.changelog.operator_state.image_source import read_images
 from varve.changelog.reading.checkpoints import line_commits
 from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.diff import Side, diff_stores
+from varve.changelog.reading.diff import Side, diff_stores, untracked
 from varve.changelog.reading.reader import StateReader
-from varve.changelog.reading.tracking import untracked
 from varve.changelog.restore.files import check_file, fetch_snapshot
 from varve.changelog.restore.restore import tile_files
 from varve.changelog.retention.pins import create_pin, list_all_pins, release_pin
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
     from varve.changelog.chain.view import StoredCommit
-    from varve.changelog.reading.tracking import Track
+    from varve.changelog.reading.diff import Track
     from varve.storage.clock import Clock, TokenSource
     from varve.storage.format.records import (
         Commit,

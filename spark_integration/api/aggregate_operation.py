@@ -12,8 +12,7 @@ from varve.spark_integration.elements.types import RowElements
 from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
 from varve.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
 from varve.spark_integration.operators.aggregation.map_side_combine import map_side_combine
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.plan.operator import check_uid, timestamp_column_of
+from varve.spark_integration.plan.operator import check_uid, elements_of, timestamp_column_of
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from varve.spark_integration.functions.broadcast import (
 from varve.spark_integration.functions.stateless import check_function
 from varve.spark_integration.messages.protocol import KEY_COLUMN
 from varve.spark_integration.plan.broadcast_input import BroadcastInput
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, plan_operator
+from varve.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
 from varve.spark_integration.plan.transformations import KeyedTransformation, StreamKey
 from varve.spark_integration.worker.runners.broadcast import BroadcastFunction
 from varve.storage.errors import InvalidRequestError

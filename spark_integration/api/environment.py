@@ -20,8 +20,8 @@ from varve.spark_integration.options.job_options import CURRENT_KEYS
 from varve.spark_integration.options.levels import OptionLevel, read_level
 from varve.spark_integration.options.state_backends import StateBackend
 from varve.spark_integration.options.types import CONF_PREFIX
-from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.job import check_input, event_time_of
+from varve.spark_integration.plan.operator import elements_of
 from varve.spark_integration.plan.transformations import DataFrameSource, GraphSettings
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError

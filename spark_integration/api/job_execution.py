@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.api.writer import StreamWriter
 from varve.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
 from varve.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
 from varve.spark_integration.options.checkpoint_storage import temporary_directory

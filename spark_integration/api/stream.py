@@ -16,9 +16,8 @@ from varve.changelog.types.factory import Types, as_type
 from varve.spark_integration.api.aggregate_operation import AggregateOperation
 from varve.spark_integration.api.meeting import StreamMeeting
 from varve.spark_integration.api.spark_operations import SparkOperations, event_time_before
-from varve.spark_integration.api.stream_writer import StreamWriter
 from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varve.spark_integration.api.writer import DataStreamSink
+from varve.spark_integration.api.writer import DataStreamSink, StreamWriter
 from varve.spark_integration.elements.types import ElementType, TypedElements
 from varve.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varve.spark_integration.functions.output_tag import OutputTag
@@ -35,9 +34,8 @@ from varve.spark_integration.functions.watermark_strategy import WatermarkStrate
 from varve.spark_integration.messages.protocol import KEY_COLUMN
 from varve.spark_integration.operators.windows.assigners import GlobalWindows
 from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
-from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.job import event_time_column
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, key_type_of, plan_operator
+from varve.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, key_type_of, plan_operator
 from varve.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,

@@ -35,8 +35,7 @@ from varve.spark_integration.operators.windows.operator import (
     GlobalWindowOperator,
     SessionWindowOperator,
 )
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.plan.operator import check_uid
+from varve.spark_integration.plan.operator import check_uid, elements_of
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -2,11 +2,44 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import logging
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Final
+
+from varve.changelog.working_stores.custom import check_factory
+from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
+from varve.spark_integration.connectors.collection import CollectionInput, empty_frame
+from varve.spark_integration.connectors.element_sinks import OutputSinks
+from varve.spark_integration.connectors.file_sink import FileSink, check_format
+from varve.spark_integration.connectors.hadoop_files import HadoopDirectory
+from varve.spark_integration.connectors.heartbeat import with_heartbeat
+from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varve.spark_integration.connectors.source_marker import settle_heartbeat
+from varve.spark_integration.elements.side_by_side import side_by_side
+from varve.spark_integration.options.executor_share import expected_executors, memory_warning
+from varve.spark_integration.options.job_config import resolve
+from varve.spark_integration.options.levels import own_key, read_level, session_level
+from varve.spark_integration.plan.graph import plan_graph, side_output_of
+from varve.spark_integration.plan.job import (
+    JobPlan,
+    check_parallelism,
+    check_query_name,
+    missing_checkpoint_location,
+    take_option,
+)
+from varve.spark_integration.plan.operator import check_generic_types
+from varve.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
+from varve.storage.clock import SystemTokens
+from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from pyspark.sql import DataFrame, SparkSession
+
     from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.plan.transformations import Transformation
+    from varve.spark_integration.api.stream import DataStream
+    from varve.spark_integration.options.job_config import JobConfig
 
 
 class DataStreamSink:
@@ -30,3 +63,278 @@ class DataStreamSink:
         """For PyFlink's signature."""
         del parallelism
         return self
+
+
+_log: Final = logging.getLogger(__name__)
+_TRIGGERS: Final = ("processingTime", "once", "availableNow")
+BATCH_COLUMN: Final = "batch_id"
+"""Readers see the batch's directory as this partition column."""
+
+
+class StreamWriter:
+    """Where and when a stream is written. Every method but `start` returns the writer itself, as Spark's."""
+
+    def __init__(self, environment: StreamExecutionEnvironment, transformation: Transformation) -> None:
+        self._environment = environment
+        self._transformation = transformation
+        side = side_output_of(transformation)
+        self._main = transformation if side is None else side.inputs[0]
+        self._sides: list[Transformation] = [] if side is None else [transformation]
+        self._side_sinks: list[Sink] = []
+        self._at_end: list[Callable[[bool], None]] = []
+        self._own: dict[str, Any] = {}
+        self._options: dict[str, Any] = {}
+        self._trigger: dict[str, Any] = {}
+        self._query_name: str | None = None
+        self._sink: Sink | None = None
+        self._format: str | None = None
+
+    def foreach_batch(self, func: Callable[[DataFrame, int], None] | Sink) -> StreamWriter:
+        """Write with a function of (rows, batch id), or with a `Sink`.
+
+        The function runs once per batch in the ordinary case, and again for the same batch id after a crash: let it
+        replace what it wrote before. The operators are not executed again, whatever it does with the rows.
+        """
+        if not isinstance(func, Sink) and not callable(func):
+            raise InvalidRequestError(f"foreach_batch takes a function of (rows, batch id), not {func!r}")
+        self._sink, self._format = func if isinstance(func, Sink) else ForeachBatchSink(func), None
+        return self
+
+    def side_output(
+        self, end: DataStream | Transformation, func: Callable[[DataFrame, int], None] | Sink
+    ) -> StreamWriter:
+        """Write a side output of the same operator with a function of (rows, batch id), or with a `Sink`, as well.
+
+        Side outputs are written after the stream itself, in the order of these calls.
+
+        Raises:
+            InvalidRequestError: That is no side output.
+        """
+        node = end if isinstance(end, Transformation) else end.transformation
+        if side_output_of(node) is None:
+            raise InvalidRequestError(f"{node.kind} does not come from get_side_output; a job writes one main output")
+        self._sides.append(node)
+        self._side_sinks.append(func if isinstance(func, Sink) else ForeachBatchSink(func))
+        return self
+
+    def format(self, source: str) -> StreamWriter:
+        """Write files: csv, json, orc or parquet. Raises `InvalidRequestError` for anything else."""
+        self._sink, self._format = None, check_format(source)
+        return self
+
+    def option(self, key: str, value: Any) -> StreamWriter:
+        """An option of varve (without `spark.varve.`), `checkpointLocation`, `path`, or one of the file format.
+
+        Raises:
+            InvalidRequestError: An option of varve that does not exist, or a value that does not fit.
+        """
+        own = own_key(key)
+        if own is None:
+            self._options[key] = value
+        else:
+            read_level("query option", {own: value})
+            self._own[own] = value
+        return self
+
+    def options(self, **options: Any) -> StreamWriter:
+        """Several options at once."""
+        for key, value in options.items():
+            self.option(key, value)
+        return self
+
+    def trigger(self, **trigger: Any) -> StreamWriter:
+        """As Spark's: `processingTime="5 seconds"`, `availableNow=True` or `once=True`.
+
+        Without one a query runs until it is stopped, or, over a collection, until that is processed.
+
+        Raises:
+            InvalidRequestError: Another trigger (continuous and real-time have no micro-batches), or not exactly one.
+        """
+        given = {name: value for name, value in trigger.items() if value is not None}
+        if len(given) != 1 or not set(given) <= set(_TRIGGERS):
+            raise InvalidRequestError(f"trigger takes exactly one of {', '.join(_TRIGGERS)}, not {sorted(given)}")
+        self._trigger = given
+        return self
+
+    def query_name(self, name: str) -> StreamWriter:
+        """Name the query and the job. Required. Raises `InvalidRequestError` if it cannot be a directory name."""
+        self._query_name = check_query_name(name)
+        return self
+
+    def output_mode(self, mode: str) -> StreamWriter:
+        """Only "append": what the function yields is written once. Raises `InvalidRequestError` for others."""
+        if mode.lower() != "append":
+            raise InvalidRequestError(f"output mode {mode!r} is not possible; rows that a function yields are appended")
+        return self
+
+    def start(self, path: str | None = None) -> VarveStreamingQuery:
+        """Start the query.
+
+        Args:
+            path: Directory of the output files.
+
+        Returns:
+            Spark's `StreamingQuery`.
+
+        Raises:
+            InvalidRequestError: Something is missing or contradictory; nothing was started.
+            VarveError: The storage cannot be used, or the state is of another job.
+        """
+        spark = self._environment.spark
+        options = dict(self._options)
+        plan = self._plan(spark, options)
+        limit = memory_warning(spark.sparkContext.getConf().get)
+        if limit is not None and plan.operators:
+            _log.warning("job %s: %s", plan.job, limit)
+        sink = self._with_sides(self._make_sink(spark, plan, options, path))
+        at_end = list(self._at_end)
+        trigger = self._trigger
+        collections = self._collections(spark, plan.checkpoint_location)
+        if collections:
+            opened = {number: collection.open(SystemTokens()) for number, collection in collections.items()}
+            plan = replace(plan, input=self._input(spark, plan, opened))
+            at_end[:0] = [collection.end for collection in collections.values()]
+            if len(collections) == len(sources_of(self._transformation)):
+                trigger = trigger or {"availableNow": True}
+        trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
+        from varve.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
+
+        run = Coordinator.create(spark, plan, sink)
+        try:
+            batches = BatchFunction(run.process_batch)
+            writer = plan.input.writeStream.foreachBatch(batches).queryName(plan.job)
+            writer = writer.option("checkpointLocation", plan.checkpoint_location)
+            writer = writer.trigger(**trigger) if trigger else writer  # may raise: not after another run was fenced off
+            run.take_over()
+            query = writer.start()
+        except BaseException:
+            run.stop()
+            raise
+        run.attach(query)
+        return VarveStreamingQuery(query, run, batches, at_end)
+
+    @property
+    def parallelism(self) -> int:
+        """Partitions of the operators, unless one has its own."""
+        return self._parallelism(self._environment.spark, self._config(self._environment.spark))
+
+    def at_end(self, call: Callable[[bool], None]) -> StreamWriter:
+        """Call this when the query has ended, with whether it ended by itself, its input used up."""
+        self._at_end.append(call)
+        return self
+
+    def _plan(self, spark: SparkSession, options: dict[str, Any]) -> JobPlan:
+        """Check the query as a whole; takes the checkpoint location out of the options."""
+        job = check_query_name(self._query_name)
+        location = take_option(options, "checkpointLocation")
+        if not location:
+            raise missing_checkpoint_location(options)
+        config = self._config(spark)
+        _check_not_running(spark, job)
+        if config.has_custom_backend:
+            check_factory(config.backend_type, dict(config.custom_backend_options))
+        graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
+        check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
+        for operator in graph.operators:
+            if (operator.parallelism or 1) > config.max_parallelism:
+                raise InvalidRequestError(
+                    f"the operator's parallelism is {operator.parallelism}, but there are only "
+                    f"{config.max_parallelism} key groups (max parallelism)",
+                    operator=operator.uid,
+                )
+        heartbeat = any(isinstance(source, DataFrameSource) for source in graph.sources) and settle_heartbeat(
+            HadoopDirectory(spark, str(location)),
+            option=config.heartbeat_enabled,
+            has_timers=any(operator.has_timers for operator in graph.operators),
+        )
+        rows = _rows(spark, graph.sources, {}, branched=bool(graph.input_delays))
+        return JobPlan(
+            job=job,
+            input=with_heartbeat(rows) if heartbeat else rows,
+            heartbeat=heartbeat,
+            input_ends=all(isinstance(source, CollectionSource) for source in graph.sources),
+            preparation=graph.preparation,
+            operators=graph.operators,
+            checkpoint_location=str(location),
+            parallelism=self._parallelism(spark, config),
+            watermark_delay_ms=graph.watermark_delay_ms,
+            input_delays=graph.input_delays,
+            config=config,
+            executors=expected_executors(spark.sparkContext.getConf().get),
+        )
+
+    def _collections(self, spark: SparkSession, checkpoint_location: str) -> dict[int, CollectionInput]:
+        """The sources that are collections, by the number of the source."""
+        return {
+            number: CollectionInput(spark, source, checkpoint_location, number)
+            for number, source in enumerate(sources_of(self._transformation))
+            if isinstance(source, CollectionSource)
+        }
+
+    def _input(self, spark: SparkSession, plan: JobPlan, opened: Mapping[int, DataFrame]) -> DataFrame:
+        """The job's input with the collections as they stream."""
+        rows = _rows(spark, sources_of(self._transformation), opened, branched=bool(plan.input_delays))
+        return with_heartbeat(rows) if plan.heartbeat else rows
+
+    @staticmethod
+    def _parallelism(spark: SparkSession, config: JobConfig) -> int:
+        shuffle_partitions = int(spark.conf.get("spark.sql.shuffle.partitions", "200") or "200")
+        return check_parallelism(config.parallelism, shuffle_partitions, config.max_parallelism)
+
+    def _config(self, spark: SparkSession) -> JobConfig:
+        code = self._environment.code_level()
+        return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
+
+    def _with_sides(self, sink: Sink) -> Sink:
+        if not self._sides:
+            return sink
+        own = len(self._sides) - len(self._side_sinks)
+        sides = enumerate(self._side_sinks, own)
+        return OutputSinks(((0 if own else None, sink), *sides))
+
+    def _make_sink(self, spark: SparkSession, plan: JobPlan, options: dict[str, Any], path: str | None) -> Sink:
+        path = path or take_option(options, "path")
+        if self._sink is not None:
+            useless = sorted(options) + (["path"] if path else [])
+            if useless:
+                raise InvalidRequestError(f"options {useless} have no meaning with foreach_batch; remove them")
+            return self._sink
+        if self._format is None:
+            raise InvalidRequestError("nothing says where the rows go: call foreach_batch(...) or format(...)")
+        if not path:
+            raise InvalidRequestError(f"format {self._format!r} needs a directory: start('...')")
+        if BATCH_COLUMN in (name.lower() for name in self._transformation.elements.schema.names):
+            raise InvalidRequestError(
+                f"the output has a column {BATCH_COLUMN}, which readers get from the directories' names; rename it"
+            )
+        return FileSink(spark, self._format, str(path), plan.checkpoint_location, options)
+
+
+def _rows(
+    spark: SparkSession,
+    sources: Sequence[DataFrameSource | CollectionSource],
+    opened: Mapping[int, DataFrame],
+    *,
+    branched: bool,
+) -> DataFrame:
+    """The rows of all sources; collections that are not opened have none."""
+    frames = [
+        source.dataframe
+        if isinstance(source, DataFrameSource)
+        else opened[number]
+        if number in opened
+        else empty_frame(spark, source)
+        for number, source in enumerate(sources)
+    ]
+    return side_by_side(frames) if branched else frames[0]
+
+
+def trigger_every(interval_ms: int | None) -> dict[str, Any]:
+    """Spark's trigger for an interval; none without one."""
+    return {} if interval_ms is None else {"processingTime": f"{interval_ms} milliseconds"}
+
+
+def _check_not_running(spark: SparkSession, job: str) -> None:
+    # Spark refuses a second query of that name only after this run would have fenced the first one off.
+    if any(query.name == job for query in spark.streams.active):
+        raise InvalidRequestError(f"a query named {job!r} is running in this session; stop it first", job=job)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.spark_integration.driver.attempt_accumulators import attempt_accumulators
+from pyspark import accumulators
+
 from varve.spark_integration.driver.batch_execution import (
     LOCAL_LEVEL,
     MULTI_EXECUTOR_LEVEL,
@@ -17,24 +19,56 @@ from varve.spark_integration.driver.batch_execution import (
 from varve.spark_integration.driver.placement.decision import is_one_process
 from varve.spark_integration.messages.protocol import BatchRequest
 from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.chain_task import raise_failures, without_failures
+from varve.spark_integration.plan.chain_task import StepFailures, raise_failures, without_failures
 from varve.spark_integration.plan.input_branches import BranchedPreparation
+from varve.spark_integration.plan.input_watermarks import LatestEventTimes
+from varve.spark_integration.transport.pump import ExecutionNotes
 from varve.storage.errors import InvariantError
 from varve.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
+    from pyspark import SparkContext
+    from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from varve.spark_integration.driver.attempt_accumulators import AttemptAccumulators
     from varve.spark_integration.driver.placement.anchors import Anchors
     from varve.spark_integration.functions.shipment import ShippedFunction
     from varve.spark_integration.messages.protocol import OperatorRequest
     from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+    from varve.spark_integration.plan.chain_task import StepFailure
     from varve.spark_integration.plan.job import JobPlan
+    from varve.spark_integration.transport.pump import ExecutionNote
     from varve.spark_integration.transport.segment_inbox import SegmentInbox
     from varve.storage.format.records import Link
+
+
+class AttemptAccumulators(NamedTuple):
+    """What the tasks of an attempt tell the driver beside their rows."""
+
+    executed: Accumulator[list[ExecutionNote]]
+    """See `ExecutionNotes`."""
+    failures: Accumulator[list[StepFailure]]
+    latest: Accumulator[dict[int, int]]
+    """See `LatestEventTimes`."""
+
+
+@contextmanager
+def attempt_accumulators(context: SparkContext) -> Iterator[AttemptAccumulators]:
+    """New accumulators; to be read inside."""
+    made = AttemptAccumulators(
+        executed=context.accumulator([], ExecutionNotes()),
+        failures=context.accumulator([], StepFailures()),
+        latest=context.accumulator({}, LatestEventTimes()),
+    )
+    try:
+        yield made
+    finally:
+        # A private name of PySpark: a version without it keeps them, as it does everybody's.
+        registry: dict[int, Any] = getattr(accumulators, "_accumulatorRegistry", {})
+        for accumulator in made:
+            registry.pop(accumulator.aid, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

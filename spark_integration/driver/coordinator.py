@@ -26,21 +26,19 @@ from varve.materializer.restore.origin import CLONE, check_start, clone_origin, 
 from varve.materializer.service.supervisor import SupervisedMaterializer
 from varve.spark_integration.connectors.heartbeat import without_heartbeat
 from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.spark_integration.driver.arrow_batch_limit import ArrowBatchLimit
 from varve.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
 from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark, winners_of
-from varve.spark_integration.driver.batch_execution import BatchRedoError, winner_rows
+from varve.spark_integration.driver.batch_execution import ArrowBatchLimit, BatchRedoError, winner_rows
 from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
 from varve.spark_integration.driver.monitoring.monitor import JobMonitor
 from varve.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog, statistics_of
 from varve.spark_integration.driver.operator_requests import operator_request, with_states
 from varve.spark_integration.driver.placement.anchors import Anchors
 from varve.spark_integration.driver.placement.decision import PartitionMoves
-from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
+from varve.spark_integration.driver.placement.standbys import StandbyWatch
 from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
 from varve.spark_integration.functions.shipment import ship
-from varve.spark_integration.messages.task_errors import task_error
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
+from varve.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
 from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
 from varve.spark_integration.plan.input_watermarks import InputWatermarks
 from varve.spark_integration.transport.confirmation import confirm

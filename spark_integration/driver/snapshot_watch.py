@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from varve.changelog.chain.view import LineView
-    from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
+    from varve.spark_integration.driver.placement.standbys import StandbyWatch
     from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
     from varve.storage.object_stores.contract import ObjectStore
 

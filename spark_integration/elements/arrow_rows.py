@@ -203,3 +203,8 @@ def _fits(value: Any, arrow_type: pa.DataType) -> bool:
     except Exception:  # noqa: BLE001  objects of the user's may raise anything
         return False
     return True
+
+
+def quoted(column: str) -> str:
+    """A column's name as it stands there: one column, whatever dots and backticks its name has."""
+    return f"`{column.replace('`', '``')}`"

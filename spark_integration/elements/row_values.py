@@ -6,6 +6,9 @@ from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+import pyarrow as pa
+import pyarrow.compute
+
 from varve.changelog.types.collections import MapType, SequenceType
 from varve.changelog.types.composites import RowType
 from varve.changelog.types.factory import as_type
@@ -216,3 +219,19 @@ class ColumnValues:
                 for item, read in zip(stored, self._readers, strict=True)
             ]
         )
+
+
+_compute: Any = pyarrow.compute
+
+
+def event_times_ms(column: Any) -> Any:
+    """The milliseconds of a column of timestamps (int64); another column is given back as it is."""
+    if not pa.types.is_timestamp(column.type):
+        return column
+    cut = column.cast(pa.timestamp("ms", tz=column.type.tz), safe=False)
+    times = cut.cast(pa.int64())
+    if (_compute.min(times).as_py() or 0) > 0:
+        return times
+    # Arrow rounds towards 1970.
+    is_later = _compute.greater(cut.cast(column.type), column)
+    return _compute.subtract(times, is_later.cast(pa.int64()))

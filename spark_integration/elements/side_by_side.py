@@ -15,7 +15,7 @@ import pyarrow.compute
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.elements.arrow_rows import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

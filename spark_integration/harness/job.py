@@ -19,7 +19,7 @@ from varve.changelog.commit.batch_result import entry_time
 from varve.changelog.commit.plan import NOTHING_ADOPTED
 from varve.changelog.commit.run import JobRun
 from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.materializer.monitoring.events import Failed, JobFailed
 from varve.materializer.options.materializer_config import MaterializerConfig
 from varve.materializer.resources.stop_signal import StopSignal

@@ -15,11 +15,10 @@ from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN
 from varve.spark_integration.options.job_config import resolve
 from varve.spark_integration.options.state_backends import HashMapStateBackend, StateBackend
 from varve.spark_integration.plan.chain_task import Preparation
-from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.graph import plan_graph
 from varve.spark_integration.plan.input_branches import BranchedPreparation
 from varve.spark_integration.plan.job import JobPlan
-from varve.spark_integration.plan.operator import check_generic_types
+from varve.spark_integration.plan.operator import check_generic_types, elements_of
 from varve.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
 from varve.storage.errors import InvalidRequestError
 

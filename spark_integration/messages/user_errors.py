@@ -6,19 +6,18 @@ State that the function declares in `open` otherwise than it is stored is anothe
 from __future__ import annotations
 
 import pickle
+import re
 import signal
 import sys
 import traceback
-from typing import TYPE_CHECKING
+from typing import Final
 
 from pyspark import cloudpickle
 
 from varve.spark_integration.messages.protocol import UserError
 from varve.spark_integration.processes import end_if_forked
-from varve.storage.errors import IncompatibleError, UserFunctionError
-
-if TYPE_CHECKING:
-    from varve.spark_integration.messages.protocol import UserError
+from varve.storage import errors
+from varve.storage.errors import CONTEXT_FIELDS, IncompatibleError, UserFunctionError, VarveError
 
 
 def user_code_raises() -> tuple[type[BaseException], ...]:
@@ -103,3 +102,38 @@ def user_error(error: BaseException, key: str | None, where: str = "") -> UserEr
         pickled=pickled,
         where=where,
     )
+
+
+WORKER_NOTE: Final = "In the state worker:"
+"""Heads the note of an error that a state worker raised: its traceback there."""
+TRIED_AGAIN: Final = (
+    "Spark tries the task again while it has attempts left (spark.task.maxFailures; local[N] makes just one); if it "
+    "has none, start the query again"
+)
+"""What becomes of a task without its state worker, and what to do; nothing was changed."""
+_RAISED: Final = re.compile(
+    rf"^(?:.*: )?varve\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$", re.MULTILINE
+)
+_NUMBERS: Final = frozenset({"partition", "batch", "epoch"})
+
+
+def task_error(failure: Exception) -> VarveError | None:
+    """The error that a task raised, with what it knew of its context; None if it was none of ours."""
+    text = str(failure).partition(f"\n{WORKER_NOTE}\n")[0]
+    found = list(_RAISED.finditer(text))
+    if not found:
+        return None
+    name, message, context = found[-1].groups()  # the last one of a chain of causes is what was raised
+    kind = getattr(errors, name, None)
+    if not (isinstance(kind, type) and issubclass(kind, VarveError)):
+        return None
+    return kind(message).with_context(**_context(context or ""))
+
+
+def _context(text: str) -> dict[str, str | int]:
+    pairs = (pair.partition("=") for pair in text.split(", ") if pair)
+    return {
+        field: int(value) if field in _NUMBERS and value.isdigit() else value
+        for field, _, value in pairs
+        if field in CONTEXT_FIELDS
+    }

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
 from varve.spark_integration.options.types import CONF_PREFIX
 from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.storage_option import read_storage_option
+from varve.storage.object_stores.open import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

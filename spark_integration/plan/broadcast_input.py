@@ -16,16 +16,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.elements.arrow_rows import quoted
 from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
 from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from varve.spark_integration.driver.placement.anchor import Anchor
 
 

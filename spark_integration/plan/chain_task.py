@@ -17,9 +17,8 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from varve.spark_integration.elements.arrow_task import map_in_arrow
-from varve.spark_integration.elements.event_times import event_times_ms
-from varve.spark_integration.elements.python_worker_socket import promptly
+from varve.spark_integration.elements.arrow_task import map_in_arrow, promptly
+from varve.spark_integration.elements.row_values import event_times_ms
 from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
 from varve.spark_integration.messages.user_errors import UserErrorRaised, user_error
 from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.elements.arrow_rows import quoted
 from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN
 from varve.spark_integration.plan.operator import check_columns, key_type_of
 from varve.storage.errors import InvalidRequestError

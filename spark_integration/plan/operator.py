@@ -20,6 +20,7 @@ from varve.changelog.types.collections import ListType, MapType
 from varve.changelog.types.composites import CompositeType
 from varve.changelog.types.factory import Types, as_type
 from varve.spark_integration.elements.columns import value_column
+from varve.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
 from varve.spark_integration.functions.kept_state import KeepsState, KeptState
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from varve.changelog.types.wire import WireType
-    from varve.spark_integration.functions.kept_state import KeptState
+    from varve.spark_integration.elements.types import ElementType
     from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
     from varve.spark_integration.plan.broadcast_input import BroadcastInput
     from varve.spark_integration.plan.initial_state import InitialState
@@ -338,3 +339,14 @@ def check_generic_types(
 def _described(uid: str, state: KeptState) -> str:
     advice = f" (declare {state.undeclared})" if state.undeclared else f" ({state.kind})"
     return f"state {state.name!r} of operator {uid!r}{advice}"
+
+
+def elements_of(output_type: Any, operator: str | None = None) -> ElementType:
+    """What a function makes, by what the user says of it. Raises `InvalidRequestError`."""
+    if output_type is None:
+        return pickled_elements()
+    if isinstance(output_type, (str, StructType)):
+        return RowElements(output_schema_of(output_type, operator))
+    made = TypedElements(as_type(output_type))
+    check_columns(made.schema, "the output type")
+    return made

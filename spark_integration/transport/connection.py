@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from varve.spark_integration.messages.protocol import Ready
-from varve.spark_integration.messages.task_errors import TRIED_AGAIN
+from varve.spark_integration.messages.user_errors import TRIED_AGAIN
 from varve.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
 from varve.spark_integration.transport.home import (
     PARENT_SOCKET,

@@ -39,7 +39,6 @@ except ImportError as error:
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
-    from pathlib import Path
 
 
 WIRE_VERSION: Final = 2

@@ -24,7 +24,7 @@ import pyarrow.compute
 from pyspark import SparkFiles, TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from varve.spark_integration.elements.python_worker_socket import freeze_modules, promptly
+from varve.spark_integration.elements.arrow_task import freeze_modules, promptly
 from varve.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -32,7 +32,7 @@ from varve.spark_integration.messages.protocol import (
     TaskRequest,
     decode_message,
 )
-from varve.spark_integration.messages.task_errors import TRIED_AGAIN, WORKER_NOTE
+from varve.spark_integration.messages.user_errors import TRIED_AGAIN, WORKER_NOTE
 from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
 from varve.spark_integration.transport.home import executor_home, import_path
 from varve.spark_integration.transport.wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError

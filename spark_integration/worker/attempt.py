@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from varve.changelog.keyed.backend import KeyedStateBackend
     from varve.changelog.operator_state.section import StateSection
     from varve.spark_integration.messages.protocol import TaskRequest, UserError
+    from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
     from varve.spark_integration.worker.state_worker import OperatorState
-
 
 FIRED_ROW_BYTES: Final = 64
 """What a row that a timer yields counts as, where early upload goes by the input that was processed."""
@@ -262,3 +262,37 @@ class Attempt:
 
     def _spent(self, what: str, started_s: float) -> None:
         self.timings_ms[what] = self.timings_ms.get(what, 0.0) + (self._owner.clock.monotonic_s() - started_s) * 1000
+
+
+class VectorizedAttempt(Attempt):
+    """See the module and `Attempt`."""
+
+    def __init__(
+        self, owner: OperatorState, task: TaskRequest, runner: VectorizedRunner, backend: KeyedStateBackend, how: str
+    ) -> None:
+        super().__init__(owner, task, runner, backend, how)
+        self._vectorized = runner
+
+    def process(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """Gather the rows; execute the function when they are many."""
+        self._note_input(batch)
+        if batch.num_rows and self._vectorized.gather(batch):
+            yield from self._run(is_end=False)
+        self._upload_early(batch.nbytes)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """Execute the function on the rest of the input, then as `Attempt.finish`."""
+        yield from self._run(is_end=True)
+        yield from super().finish()
+
+    def _run(self, *, is_end: bool) -> Iterator[pa.RecordBatch]:
+        answers = self._vectorized.run_gathered(self.task.tag, is_end=is_end)
+        end: Any = object()
+        while True:
+            started_s = self._owner.clock.monotonic_s()
+            answer: Any = next(answers, end)
+            self._spent("process", started_s)
+            if answer is end:
+                return
+            self._rows_out += answer.num_rows
+            yield answer

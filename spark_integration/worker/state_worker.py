@@ -20,12 +20,12 @@ from varve.changelog.chain.tiles import key_range
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.restore.files import FileChecksums
 from varve.changelog.restore.local import CopyRange
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.types.factory import parse_type_string
 from varve.spark_integration.messages.requested_store import requested_store
 from varve.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
 from varve.spark_integration.transport.home import executor_key
-from varve.spark_integration.worker.attempt import Attempt
+from varve.spark_integration.worker.attempt import Attempt, VectorizedAttempt
 from varve.spark_integration.worker.runners.broadcast import BroadcastRunner
 from varve.spark_integration.worker.runners.operator import OperatorRunner
 from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
@@ -34,7 +34,6 @@ from varve.spark_integration.worker.state.local_place import LocalPlace
 from varve.spark_integration.worker.state.non_keyed import NonKeyedState
 from varve.spark_integration.worker.state.part_decision import ChangeSizes
 from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.spark_integration.worker.vectorized_attempt import VectorizedAttempt
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvariantError, VarveError
 from varve.storage.fail_point import fail_point

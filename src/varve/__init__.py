@@ -48,16 +48,14 @@ if TYPE_CHECKING:
         FileSystemCheckpointStorage,
         JobManagerCheckpointStorage,
     )
-    from varve.spark_integration.options.deprecated_backends import (
-        FsStateBackend,
-        MemoryStateBackend,
-        RocksDBStateBackend,
-    )
     from varve.spark_integration.options.predefined_options import PredefinedOptions
     from varve.spark_integration.options.state_backends import (
         CustomStateBackend,
         EmbeddedRocksDBStateBackend,
+        FsStateBackend,
         HashMapStateBackend,
+        MemoryStateBackend,
+        RocksDBStateBackend,
     )
     from varve.storage.errors import VarveError
 
@@ -77,7 +75,7 @@ _MODULE_OF: Final = {
     "EmbeddedRocksDBStateBackend": "varve.spark_integration.options.state_backends",
     "ExternalizedCheckpointRetention": "varve.spark_integration.options.checkpoint_config",
     "FileSystemCheckpointStorage": "varve.spark_integration.options.checkpoint_storage",
-    "FsStateBackend": "varve.spark_integration.options.deprecated_backends",
+    "FsStateBackend": "varve.spark_integration.options.state_backends",
     "FunctionInitializationContext": "varve.spark_integration.functions.checkpointed",
     "FunctionSnapshotContext": "varve.spark_integration.functions.checkpointed",
     "HashMapStateBackend": "varve.spark_integration.options.state_backends",
@@ -88,14 +86,14 @@ _MODULE_OF: Final = {
     "ListStateDescriptor": "varve.changelog.api.descriptors",
     "MapState": "varve.changelog.api.state",
     "MapStateDescriptor": "varve.changelog.api.descriptors",
-    "MemoryStateBackend": "varve.spark_integration.options.deprecated_backends",
+    "MemoryStateBackend": "varve.spark_integration.options.state_backends",
     "OperatorStateStore": "varve.changelog.api.operator_state",
     "PredefinedOptions": "varve.spark_integration.options.predefined_options",
     "ReadOnlyBroadcastState": "varve.changelog.api.operator_state",
     "ReduceFunction": "varve.changelog.api.functions",
     "ReducingState": "varve.changelog.api.state",
     "ReducingStateDescriptor": "varve.changelog.api.descriptors",
-    "RocksDBStateBackend": "varve.spark_integration.options.deprecated_backends",
+    "RocksDBStateBackend": "varve.spark_integration.options.state_backends",
     "Row": "varve.changelog.row",
     "RuntimeContext": "varve.spark_integration.functions.keyed",
     "Sink": "varve.spark_integration.connectors.sink",

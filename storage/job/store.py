@@ -24,13 +24,13 @@ from varve.storage.format.records import JobRecord, decode_record
 from varve.storage.job.log_store import AREAS, LogTarget, is_log, open_log
 from varve.storage.job.preflight import PREFLIGHT
 from varve.storage.job.storage_choice import check_keys
+from varve.storage.object_stores.contract import is_reusable
 from varve.storage.object_stores.encrypted.keys import open_keyring
 from varve.storage.object_stores.encrypted.sealed_object import is_sealed
 from varve.storage.object_stores.encrypted.store import EncryptedStore
 from varve.storage.object_stores.names import check_name
 from varve.storage.object_stores.prefixed import PrefixedStore
 from varve.storage.object_stores.prepared_object import prepare
-from varve.storage.object_stores.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence

@@ -12,7 +12,9 @@ Invariants:
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
+
+from varve.storage.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,3 +100,37 @@ class ObjectStore(Protocol):
             InvalidRequestError: Something is at `path`.
         """
         ...
+
+
+def check_range(name: str, offset: int, length: int) -> None:
+    """Raises `InvalidRequestError` unless `offset` and `length` are 0 or more."""
+    if offset < 0 or length < 0:
+        raise InvalidRequestError(
+            f"range of {length} bytes from byte {offset} is not a range; both numbers must be 0 or more",
+            object_name=name,
+        )
+
+
+def cut_off(name: str, offset: int, length: int, found: int) -> CorruptDataError:
+    """The error of an object that ends before the range does, after `found` of the range's bytes."""
+    return CorruptDataError(
+        f"only {found} of the {length} bytes from byte {offset} exist; "
+        "the object is cut off or the reference to it is wrong, see `varve verify JOB --repair`",
+        object_name=name,
+    )
+
+
+class ReusingStore(Protocol):
+    """A store that writes objects otherwise than it has, or stands above one that may."""
+
+    def is_reusable(self, name: str) -> bool:
+        """Whether the object is stored as a new one would be; False also if it cannot be read. Errors as `get`."""
+        ...
+
+
+def is_reusable(store: ObjectStore, name: str) -> bool:
+    """Whether the object is stored as a new one would be; in a store without `is_reusable` all are.
+
+    A store that stands above others must pass it on.
+    """
+    return not hasattr(store, "is_reusable") or cast("ReusingStore", store).is_reusable(name)

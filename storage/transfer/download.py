@@ -14,13 +14,12 @@ import time
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varve.storage.errors import CorruptDataError, InvalidRequestError
 from varve.storage.object_stores.local.direct_write import prepare_direct_write, write_at
 from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.transfer.joined_crc32 import join_crc32
 from varve.storage.transfer.page_cache import available_bytes, warm_page_cache
 from varve.storage.transfer.write_times import PartTime, WriteTimes
 
@@ -29,6 +28,39 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.storage.object_stores.contract import ObjectStore
+
+_POLYNOMIAL: Final = 0xEDB88320
+"""That of CRC-32, without its x^32; the highest bit is the coefficient of x^0."""
+_ONE: Final = 1 << 31
+
+
+def join_crc32(first: int, second: int, second_bytes: int) -> int:
+    """The CRC-32 of data whose beginning has the CRC-32 `first` and whose last `second_bytes` bytes have `second`."""
+    return _product(_power_of_x(8 * second_bytes), first) ^ second
+
+
+@lru_cache(maxsize=64)
+def _power_of_x(exponent: int) -> int:
+    """The power of x, modulo the polynomial."""
+    result, square = _ONE, _ONE >> 1
+    while exponent:
+        if exponent & 1:
+            result = _product(square, result)
+        square = _product(square, square)
+        exponent >>= 1
+    return result
+
+
+def _product(a: int, b: int) -> int:
+    """The product of two polynomials, modulo the polynomial."""
+    product, coefficient = 0, _ONE
+    while coefficient:
+        if a & coefficient:
+            product ^= b
+        b = b >> 1 ^ _POLYNOMIAL if b & 1 else b >> 1
+        coefficient >>= 1
+    return product
+
 
 PART_BYTES: Final = 8 << 20
 """Larger files are read in parts of this size: long enough for a request to be worth its round trip."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.connectors.output_marker import (
+from varve.spark_integration.connectors.file_sink import (
     OutputCommit,
     OutputOwner,
     commit_name,

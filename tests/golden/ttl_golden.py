@@ -15,10 +15,10 @@ from tests.golden.changelog_golden import AT, DATA, HEADER, HIGH, KEY_TYPE, LOW,
 from varve.changelog.restore.files import describe_snapshot
 from varve.changelog.schema.history import change
 from varve.changelog.schema.ttl import CleanupSettings, IncrementalSettings, SweepSettings, TtlSettings, with_ttl
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import Op, StateChanges, empty_changes
 from varve.changelog.segments.segment import encode_segment
-from varve.changelog.working_stores.cleanup import StateActivity
+from varve.changelog.working_stores.contract import StateActivity
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.storage.format.records import Link, StateSchema
 

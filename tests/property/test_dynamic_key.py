@@ -20,7 +20,7 @@ from tests.strategies import ZONES
 from varve.changelog.row import Row, make_row, row_class
 from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.types.factory import parse_type_string
-from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.wire import end_of
 from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
 
 KIND = DynamicKeyType()

@@ -18,9 +18,8 @@ from varve.changelog.schema.pickled import is_generic
 from varve.changelog.types import collections as collection
 from varve.changelog.types.composites import TupleType
 from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.changelog.types.msgpack_span import end_of
 from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, StampedType
-from varve.changelog.types.wire import WireType
+from varve.changelog.types.wire import WireType, end_of
 from varve.storage.errors import CorruptDataError, VarveError
 
 

@@ -15,7 +15,7 @@ from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.chain.reader import ChainReader
 from varve.changelog.restore.restore import RestoreTarget, restore_store
 from varve.changelog.schema.ttl import wanted_settings, with_ttl
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import StateChanges
 from varve.storage.format.records import StateSchema
 

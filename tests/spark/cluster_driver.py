@@ -28,7 +28,7 @@ from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
 from varve import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
 from varve.spark_integration.driver import coordinator
 from varve.spark_integration.driver.placement.live_executors import LiveExecutors
-from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
+from varve.spark_integration.driver.placement.standbys import StandbyWatch
 
 PLACED = f"{OUTPUT}, partition int, executor string"
 TWICE = f"{PLACED}, times long"

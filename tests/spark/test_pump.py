@@ -19,7 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import alive, batch_request, eventually
-from varve.spark_integration.elements.python_worker_socket import DESCRIPTORS_MAX, connection_over_tcp
+from varve.spark_integration.elements.arrow_task import DESCRIPTORS_MAX, connection_over_tcp
 from varve.spark_integration.functions.shipment import ship_function
 from varve.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,

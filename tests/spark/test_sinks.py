@@ -9,8 +9,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from varve.changelog.commit.base_decision import SinkCommit
-from varve.spark_integration.connectors.file_sink import FORMATS, FileSink
-from varve.spark_integration.connectors.output_marker import OutputCommit, encode_marker
+from varve.spark_integration.connectors.file_sink import FORMATS, FileSink, OutputCommit, encode_marker
 from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
 from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 from varve.storage.format.frame import frame

@@ -12,10 +12,10 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.conftest import FileStream
-from varve.spark_integration.api import stream_writer
+from varve.spark_integration.api import writer as writer_module
 from varve.spark_integration.api.environment import StreamExecutionEnvironment
 from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.api.writer import StreamWriter
 from varve.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
 from varve.spark_integration.functions.keyed import KeyedProcessFunction
 from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
@@ -319,7 +319,7 @@ def test_a_limit_of_pythons_memory_is_said_at_the_start(
     writer: StreamWriter, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     given = {"spark.executor.pyspark.memory": "2g"}  # it is fixed when the application starts
-    monkeypatch.setattr(stream_writer, "memory_warning", lambda _: memory_warning(given.get))
+    monkeypatch.setattr(writer_module, "memory_warning", lambda _: memory_warning(given.get))
     writer.start().awaitTermination()
     assert "spark.executor.pyspark.memory=2g limits the address space" in caplog.text
 

@@ -18,7 +18,7 @@ from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
 from tests.spark.test_job import kill_state_workers
 from tests.spark.timer_functions import FailingTimer, RemindLater, SumUntilTimer
-from varve.spark_integration.api.stream_writer import StreamWriter
+from varve.spark_integration.api.writer import StreamWriter
 from varve.storage.errors import InvalidRequestError, UserFunctionError
 
 pytestmark = pytest.mark.spark

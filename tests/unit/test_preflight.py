@@ -12,7 +12,7 @@ from tests.manual_clock import ManualClock
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varve.storage.job.preflight import PREFLIGHT, check_store
-from varve.storage.object_stores.byte_range import cut_off
+from varve.storage.object_stores.contract import cut_off
 from varve.storage.object_stores.local.store import LocalStore
 from varve.storage.object_stores.memory import MemoryStore
 

@@ -13,7 +13,7 @@ from varve.changelog.types.stamped import STAMP_MIN, Stamped, StampedType
 if TYPE_CHECKING:
     from varve.changelog.api.ttl_config import StateTtlConfig
     from varve.changelog.schema.ttl import TtlRecord
-    from varve.changelog.segments.batch_time import BatchTime, CurrentRow
+    from varve.changelog.segments.batch import BatchTime, CurrentRow
     from varve.changelog.types.wire import WireType
 
 

@@ -17,8 +17,8 @@ from varve.changelog.segments.columns import LIST
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from varve.changelog.segments.batch_time import BatchTime
-    from varve.changelog.working_stores.cleanup import StateActivity
+    from varve.changelog.segments.batch import BatchTime
+    from varve.changelog.working_stores.contract import StateActivity
     from varve.changelog.working_stores.hashmap.tables import HashMapTable
     from varve.storage.format.records import StateSchema
 

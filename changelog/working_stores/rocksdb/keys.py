@@ -24,7 +24,7 @@ import struct
 from typing import Any, Final, NamedTuple
 
 from varve.changelog.schema.history import VERSION_NUMBER_MAX
-from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.wire import end_of
 from varve.storage.errors import CorruptDataError, InvariantError
 
 PREFIX_BYTES: Final = 4

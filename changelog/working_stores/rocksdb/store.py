@@ -64,9 +64,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from varve.changelog.schema.ttl import SweepSettings, TtlRecord
-    from varve.changelog.segments.batch_time import BatchTime
+    from varve.changelog.segments.batch import BatchTime
     from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.cleanup import StateActivity
+    from varve.changelog.working_stores.contract import StateActivity
     from varve.storage.format.records import StateSchema
 
 

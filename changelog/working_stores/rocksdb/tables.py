@@ -18,9 +18,9 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.changelog.segments.changes import runs_of
-from varve.changelog.types.bulk_wire import bulk_reader
 from varve.changelog.types.key_wire import key_reader, key_writer, keys_reader
 from varve.changelog.types.stamped import STAMP_MIN, StampedType, unstamped
+from varve.changelog.types.wire_columns import bulk_reader
 from varve.changelog.working_stores.rocksdb.database import rocksdb_error
 from varve.changelog.working_stores.rocksdb.keys import (
     ELEMENT_BYTES,

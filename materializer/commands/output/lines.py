@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 import msgspec
 
+from varve.changelog.reading.json_text import json_text
 from varve.changelog.types.stamped import plain_type_string
 from varve.materializer.commands.output.layout import EMPTY, TableText, print_table
 from varve.materializer.options.units import format_size_bytes
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
 
 def type_name(type_string: str) -> str:
@@ -45,3 +46,25 @@ def _cell(name: str, value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(map(str, cast("tuple[object, ...]", value)))
     return str(value)
+
+
+def show_rows(rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print rows that all have the same columns, whatever is in them; JSON as they come, without keeping them."""
+    if as_json:
+        for row in rows:
+            click.echo(json_text(row))
+        return
+    names: tuple[str, ...] = ()
+    cells: list[tuple[str, ...]] = []
+    for row in rows:
+        names = tuple(row)
+        cells.append(tuple(map(cell, row.values())))
+    if not cells:
+        click.echo("nothing found")
+        return
+    print_table(TableText(tuple(name.replace("_", " ") for name in names), tuple(cells)))
+
+
+def cell(value: Any) -> str:
+    """A value as `show_rows` shows it in a table."""
+    return EMPTY if value is None else str(value)

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
+from varve.changelog.chain.reader import ChainReader
 from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varve.materializer.restore.origin import open_beside
 from varve.storage.errors import InvalidRequestError
+from varve.storage.job.listing import OpenJob, open_job
+from varve.storage.object_stores.open import local_directory, open_store, read_storage_option
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable
+
+    from varve.storage.object_stores.contract import ObjectStore
 
 
 class _Parsed(click.ParamType[int]):
@@ -44,3 +50,82 @@ DURATION: Final = _Parsed("duration", parse_duration_ms)
 """Milliseconds."""
 SIZE: Final = _Parsed("size", parse_size_bytes)
 """Bytes."""
+
+
+_Command = TypeVar("_Command", bound="Callable[..., Any]")
+
+
+def key_value_pairs(texts: Iterable[str], option: str) -> dict[str, str]:
+    """`key=value` texts as a dict. Raises `InvalidRequestError` naming the option."""
+    pairs: dict[str, str] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator or not key:
+            raise InvalidRequestError(f"{option} takes key=value, not {text!r}")
+        pairs[key.strip()] = value.strip()
+    return pairs
+
+
+def _storage_options(_: click.Context, parameter: click.Parameter, texts: Iterable[str]) -> dict[str, Any] | None:
+    try:
+        pairs = key_value_pairs(texts, "--storage-option")
+        return {key: read_storage_option(key, value) for key, value in pairs.items()} or None
+    except InvalidRequestError as error:
+        raise click.BadParameter(str(error), param=parameter) from error
+
+
+def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:
+    """Adds `--storage` and `--storage-option` (parameters `storage_url` and `storage_options`, None if not given)."""
+
+    def add(command: _Command) -> _Command:
+        command = click.option(
+            "--storage-option",
+            "storage_options",
+            multiple=True,
+            metavar="KEY=VALUE",
+            callback=_storage_options,
+            help="An option of the storage's filesystem (fsspec).",
+        )(command)
+        return click.option(
+            "--storage",
+            "storage_url",
+            required=required,
+            metavar="URL",
+            help="Root of the storage: a path, file:///path, s3://bucket/path, or any fsspec URL.",
+        )(command)
+
+    return add
+
+
+def open_root(storage_url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
+    """The storage that a tool looks at; unlike `open_store`, which may make it, a local directory must be there.
+
+    Raises `InvalidRequestError`.
+    """
+    root = open_store(storage_url, storage_options)
+    _check_directory(storage_url, "the storage location")
+    return root
+
+
+def open_place(url: str, storage_options: dict[str, Any] | None) -> ObjectStore:
+    """A place of savepoints outside of their job that a tool looks at. Errors as `open_root`."""
+    place = open_beside(url, storage_options)
+    _check_directory(url, "the location")
+    return place
+
+
+def _check_directory(url: str, what: str) -> None:
+    directory = local_directory(url)
+    if directory is not None and not directory.is_dir():
+        raise InvalidRequestError(f"there is no directory {directory}; correct {what}")
+
+
+def existing_job(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> OpenJob:
+    """The job of that name. Errors are those of `open_root` and `open_job`."""
+    return open_job(open_root(storage_url, storage_options), job)
+
+
+def job_chain(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
+    """The chain of the job of that name. Errors as `existing_job`."""
+    found = existing_job(job, storage_url, storage_options)
+    return ChainReader(found.store, found.record.job_id)

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from pyspark.sql import types as spark
 
 from varve.changelog.types.decimals import DecimalType
-from varve.spark_integration.elements.column_name import quoted
+from varve.spark_integration.elements.arrow_rows import quoted
 from varve.spark_integration.operators.aggregation.column_aggregates import partial_name
 from varve.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
 

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from varve.changelog.types.decimals import PRECISION_MAX, SUM_DIGITS, DecimalType
+from varve.spark_integration.elements.arrow_task import freeze_modules, promptly
 from varve.spark_integration.elements.grouped_rows import sum_fits
-from varve.spark_integration.elements.python_worker_socket import freeze_modules, promptly
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

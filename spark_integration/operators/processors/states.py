@@ -11,13 +11,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from varve.spark_integration.elements.arrow_rows import row_class
-from varve.spark_integration.elements.row_values import ColumnValues
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from varve.changelog.api import state
+    from varve.spark_integration.elements.row_values import ColumnValues
 
 
 class ProcessorValueState:

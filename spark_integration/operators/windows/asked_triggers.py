@@ -21,8 +21,7 @@ from varve.changelog.types.factory import Types
 from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
 from varve.spark_integration.operators.windows.operator import WindowOperator, joined
-from varve.spark_integration.operators.windows.trigger import TriggerResult
-from varve.spark_integration.operators.windows.trigger_context import WindowTriggerContext, fires_at
+from varve.spark_integration.operators.windows.trigger import TriggerResult, WindowTriggerContext, fires_at
 from varve.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -20,8 +20,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 from varve.spark_integration.messages.requested_store import has_run
-from varve.spark_integration.process_death import die_with_parent, orphaned, set_process_name
-from varve.spark_integration.processes import guard_forks, keep_from_forks
+from varve.spark_integration.processes import die_with_parent, guard_forks, keep_from_forks, orphaned, set_process_name
 from varve.spark_integration.transport.home import enlarge_buffers, exclusive
 from varve.spark_integration.transport.segment_inbox import is_near
 from varve.spark_integration.transport.wire import Channel, Confirmation, Opening, PeerLostError

@@ -28,7 +28,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.process_death import set_process_name, thread_count
+from varve.spark_integration.processes import set_process_name, thread_count
 from varve.spark_integration.transport.executor_jvm import ProcessWatch
 from varve.spark_integration.transport.home import (
     PARENT_SOCKET,

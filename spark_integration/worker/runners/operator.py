@@ -16,8 +16,8 @@ from varve.changelog.operator_state.backend import OperatorStateBackend
 from varve.changelog.types.factory import parse_type_string
 from varve.changelog.working_stores.timer_form import TIME_MAX_MS
 from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
-from varve.spark_integration.elements.event_times import event_times_ms
 from varve.spark_integration.elements.key_group_order import in_key_group_order
+from varve.spark_integration.elements.row_values import event_times_ms
 from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
 from varve.spark_integration.functions.output_tag import untagged
 from varve.spark_integration.functions.timers import KeyedTimerService

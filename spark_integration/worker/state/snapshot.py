@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from varve.changelog.commit.batch_result import files_to_rewrite
 from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.storage.fail_point import fail_point
 from varve.storage.format import layout
 from varve.storage.format.records import SnapshotFile

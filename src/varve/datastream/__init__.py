@@ -44,12 +44,14 @@ from varve.spark_integration.options.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from varve.spark_integration.options.configuration import RuntimeExecutionMode
-from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
 from varve.spark_integration.options.predefined_options import PredefinedOptions
 from varve.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
+    FsStateBackend,
     HashMapStateBackend,
+    MemoryStateBackend,
+    RocksDBStateBackend,
     StateBackend,
 )
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.object_stores.byte_range import check_range, cut_off
+from varve.storage.object_stores.contract import check_range, cut_off
 from varve.storage.object_stores.encrypted.sealed_object import (
     CHUNK_BYTES,
     HEADER_BYTES,

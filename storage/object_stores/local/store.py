@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 from varve.storage.clock import SystemTokens
 from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.byte_range import check_range, cut_off
+from varve.storage.object_stores.contract import check_range, cut_off
 from varve.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
 from varve.storage.object_stores.local.directories import DurableDirectories
 from varve.storage.object_stores.local.errors import happened_not, may_have_happened

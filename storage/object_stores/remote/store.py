@@ -17,7 +17,7 @@ from weakref import WeakSet
 from varve.storage.clock import SystemClock
 from varve.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarveError
 from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.byte_range import check_range, cut_off
+from varve.storage.object_stores.contract import check_range, cut_off
 from varve.storage.object_stores.local.files import check_source, complete_or_absent
 from varve.storage.object_stores.names import check_name, check_prefix
 from varve.storage.object_stores.remote.dialect import GenericDialect

@@ -14,10 +14,9 @@ from varve.spark_integration.api.environment import StreamExecutionEnvironment
 from varve.spark_integration.api.stream import DataStream
 from varve.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
 from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.spark_integration.plan.declared_elements import elements_of
 from varve.spark_integration.plan.graph import plan_graph
 from varve.spark_integration.plan.job import JobPlan
-from varve.spark_integration.plan.operator import OperatorPlan
+from varve.spark_integration.plan.operator import OperatorPlan, elements_of
 from varve.spark_integration.plan.transformations import DataFrameSource
 
 SCHEMA: Final = "k string, n bigint"

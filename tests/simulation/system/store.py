@@ -19,8 +19,7 @@ from typing import Any
 
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler
 from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varve.storage.object_stores.byte_range import cut_off
-from varve.storage.object_stores.contract import ObjectMeta
+from varve.storage.object_stores.contract import ObjectMeta, cut_off
 
 
 @dataclass(frozen=True)

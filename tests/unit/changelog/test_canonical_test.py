@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.types.canonical_test import FIELDS_MAX, canonical_freezer
 from varve.changelog.types.composites import TupleType
+from varve.changelog.types.composites_fast import FIELDS_MAX, canonical_freezer
 from varve.changelog.types.factory import Types, as_type
 from varve.storage.errors import InvalidRequestError
 

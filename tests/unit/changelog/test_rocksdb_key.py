@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_values
-from varve.changelog.types.msgpack_span import end_of
+from varve.changelog.types.wire import end_of
 from varve.changelog.working_stores.rocksdb import keys
 from varve.storage.errors import CorruptDataError, InvariantError
 

@@ -11,7 +11,7 @@ from tests.state_model import KEY_TYPE, STRING, TOTAL, link
 from varve.changelog.reading.columns import StateColumns
 from varve.changelog.reading.diff import Side, diff_stores, shown
 from varve.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import StateChanges
 from varve.changelog.types.stamped import STAMP_MIN
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore

@@ -9,7 +9,7 @@ from tests.living_job import AVERAGE, LIST, MAP, SUM, VALUE
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.keyed.timers import TimeDomain
 from varve.changelog.keyed.view import StateView, ViewedTimer
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.types.factory import Types
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME

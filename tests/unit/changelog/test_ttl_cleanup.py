@@ -13,10 +13,9 @@ from tests.working_stores import open_snapshot, open_store
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.schema.history import change
 from varve.changelog.schema.ttl import wanted_settings, with_ttl
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.cleanup import StateActivity
-from varve.changelog.working_stores.contract import WorkingStore
+from varve.changelog.working_stores.contract import StateActivity, WorkingStore
 from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.changelog.working_stores.rocksdb.store import RocksDBStore
 from varve.changelog.working_stores.rocksdb.sweep import SWEEP_KEY, read_marks

@@ -23,7 +23,7 @@ from varve.changelog.schema.ttl import (
     wanted_settings,
     with_ttl,
 )
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import empty_changes
 from varve.changelog.types.stamped import STAMP_MIN
 from varve.storage.errors import CorruptDataError, IncompatibleError

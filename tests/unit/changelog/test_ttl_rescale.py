@@ -11,7 +11,7 @@ from tests.state_model import KEY_TYPE, OPERATOR, key_group, link
 from varve.changelog.restore.clip import SnapshotSource, open_clipped
 from varve.changelog.schema.history import change
 from varve.changelog.schema.ttl import TtlSettings, record_of, with_ttl
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import StateChanges
 from varve.changelog.types.stamped import STAMP_MIN, Stamped
 from varve.changelog.working_stores.hashmap.store import HashMapStore

@@ -14,8 +14,8 @@ from click.testing import CliRunner
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
 from varve.materializer.commands.cli import main
+from varve.materializer.commands.output.lines import show_rows
 from varve.materializer.commands.output.progress import describe
-from varve.materializer.commands.output.row_output import show_rows
 from varve.materializer.monitoring.events import JobFailed
 from varve.storage.errors import InvalidRequestError
 from varve.storage.format import layout

@@ -14,7 +14,7 @@ from tests.state_worker_setup import task_request
 from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varve.changelog.keyed.backend import KeyedStateBackend
 from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.types.factory import Types, as_type
 from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeContext

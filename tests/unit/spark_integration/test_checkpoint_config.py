@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from varve.spark_integration.api.stream_writer import trigger_every
+from varve.spark_integration.api.writer import trigger_every
 from varve.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,

@@ -17,8 +17,7 @@ from varve.spark_integration.elements.types import UndeclaredElements, united_el
 from varve.spark_integration.functions import kept_state
 from varve.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS
 from varve.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.plan.declared_elements import elements_of
-from varve.spark_integration.plan.operator import OperatorPlan, check_generic_types
+from varve.spark_integration.plan.operator import OperatorPlan, check_generic_types, elements_of
 from varve.storage.errors import InvalidRequestError
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()

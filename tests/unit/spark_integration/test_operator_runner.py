@@ -12,7 +12,7 @@ from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
 from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.types.dynamic_key import DynamicKeyType
 from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.datastream import KeyedProcessFunction

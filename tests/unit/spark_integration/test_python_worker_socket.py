@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration.elements import python_worker_socket
-from varve.spark_integration.elements.python_worker_socket import connection_over_tcp, promptly
+from varve.spark_integration.elements import arrow_task
+from varve.spark_integration.elements.arrow_task import connection_over_tcp, promptly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket,
         socket.create_connection(server.getsockname()) as own,
         server.accept()[0] as peer,
     ):
-        monkeypatch.setattr(python_worker_socket, "DESCRIPTORS_MAX", own.fileno() + 1)
+        monkeypatch.setattr(arrow_task, "DESCRIPTORS_MAX", own.fileno() + 1)
         yield own, peer
 
 
@@ -58,7 +58,7 @@ def test_a_connection_that_has_ended_is_left_to_its_reader(connection: tuple[soc
 def test_systems_that_acknowledge_in_their_own_time(
     connection: tuple[socket.socket, socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(python_worker_socket, "_QUICKACK", None)
+    monkeypatch.setattr(arrow_task, "_QUICKACK", None)
     assert list(promptly([1])) == [1]
     assert sends_at_once(connection[0])
 

@@ -8,8 +8,7 @@ from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
 from varve.materializer.service.sharing import FORGOTTEN_AFTER_MS, HEARTBEAT_MS
 from varve.materializer.standby.record import StandbyRecord, encode_standby
-from varve.spark_integration.driver.placement.standby_watch import StandbyWatch
-from varve.spark_integration.driver.placement.standbys import NO_COPIES
+from varve.spark_integration.driver.placement.standbys import NO_COPIES, StandbyWatch
 from varve.storage.errors import DidNotHappenError
 from varve.storage.format import layout
 

@@ -10,13 +10,15 @@ import pytest
 
 from examples.sqlite_store import SQLiteStore
 from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from varve.spark_integration.options.deprecated_backends import FsStateBackend, MemoryStateBackend, RocksDBStateBackend
 from varve.spark_integration.options.levels import read_level
 from varve.spark_integration.options.predefined_options import PredefinedOptions
 from varve.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
+    FsStateBackend,
     HashMapStateBackend,
+    MemoryStateBackend,
+    RocksDBStateBackend,
     StateBackend,
 )
 from varve.storage.errors import InvalidRequestError

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
 from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.types.factory import Types
 from varve.changelog.working_stores.hashmap.store import HashMapStore
 from varve.spark_integration.operators.processors.group_state import GroupStateFunction, check_timeout

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.spark_integration.messages.task_errors import task_error
+from varve.spark_integration.messages.user_errors import task_error
 from varve.storage.errors import DidNotHappenError, InvalidRequestError
 
 TEXT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3:

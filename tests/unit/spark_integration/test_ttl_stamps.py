@@ -11,7 +11,7 @@ from tests.state_worker_setup import rows, task_request
 from varve.changelog.api.descriptors import ValueStateDescriptor
 from varve.changelog.api.ttl_config import StateTtlConfig, Time
 from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch_time import BatchTime
+from varve.changelog.segments.batch import BatchTime
 from varve.changelog.segments.changes import StateChanges
 from varve.changelog.types.factory import Types
 from varve.changelog.working_stores.hashmap.store import HashMapStore

@@ -16,10 +16,10 @@ from varve.storage.format.records import encode_record
 from varve.storage.job.record import find_job, open_or_create_job, read_job
 from varve.storage.job.storage_choice import check_job_storage, new_job_storage
 from varve.storage.job.store import JobStore, KnownJob
+from varve.storage.object_stores.contract import is_reusable
 from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, EncryptionKey
 from varve.storage.object_stores.encrypted.sealed_object import is_sealed
 from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.reusable_object import is_reusable
 
 if TYPE_CHECKING:
     from varve.storage.format.records import JobRecord
