@@ -35,7 +35,7 @@ OTHER_BENCHMARKS := smoke state_access changelog_cost timers windows driver_cost
 
 .PHONY: help
 help: ## List the commands
-	@echo "varve: keyed state with a changelog for PySpark Structured Streaming"
+	@echo "varvite: keyed state with a changelog for PySpark Structured Streaming"
 	@echo
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
@@ -53,7 +53,7 @@ $(PYTHON):
 
 # One stamp per extra; the project itself is installed as a link to this directory.
 $(VENV)/.installed-%: pyproject.toml | $(PYTHON)
-	@echo "Installing varve[$*] into $(VENV); the first time this downloads a few hundred MB."
+	@echo "Installing varvite[$*] into $(VENV); the first time this downloads a few hundred MB."
 	$(PYTHON) -m pip install --disable-pip-version-check --editable '.[$*]'
 	@touch $@
 
@@ -106,7 +106,7 @@ check-spelling: $(VENV)/.installed-dev
 # --- measurements ----------------------------------------------------------------------------------------------------
 
 .PHONY: bench-smoke
-bench-smoke: java $(VENV)/.installed-bench ## Compare varve with Spark's own state
+bench-smoke: java $(VENV)/.installed-bench ## Compare varvite with Spark's own state
 	$(PYTHON) -m benchmarks.smoke $(BENCH_ARGS)
 
 .PHONY: bench-state
@@ -153,6 +153,6 @@ bench-report: $(VENV)/.installed-bench ## Write the report of the results that t
 .PHONY: clean
 clean: ## Remove everything that these commands have made, .venv included
 	if [ -f '$(VENV)/pyvenv.cfg' ]; then rm -rf '$(VENV)'; fi
-	rm -rf build dist src/varve.egg-info .hypothesis .pytest_cache .ruff_cache .import_linter_cache
+	rm -rf build dist src/varvite.egg-info .hypothesis .pytest_cache .ruff_cache .import_linter_cache
 	rm -rf metastore_db spark-warehouse derby.log
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-package varve.benchmarks;
+package varvite.benchmarks;
 
 import java.io.EOFException;
 import java.io.FileInputStream;

@@ -1,1 +1,1 @@
-"""Measurements of varve beside its peers; see `benchmarks.smoke`."""
+"""Measurements of varvite beside its peers; see `benchmarks.smoke`."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.types.factory import Types
 
 CATEGORIES = 20
 """Entries of a map, elements of a list."""

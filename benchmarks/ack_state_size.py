@@ -22,12 +22,12 @@ import numpy as np
 from rich.table import Table
 
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import QUERY, discard, varve_environment
+from benchmarks.jobs import QUERY, discard, varvite_environment
 from benchmarks.report import Cases, line_chart
 from benchmarks.storages import LATENCY_MS, STORAGES, StateLocation, spark_location, storage_session
 from benchmarks.workload import source, write_keys
-from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics, percentile
-from varve.storage.object_stores.open import open_store
+from varvite.spark_integration.driver.monitoring.statistics import CheckpointStatistics, percentile
+from varvite.storage.object_stores.open import open_store
 
 MAX_KEYS = {"hashmap": 1_000_000, "rocksdb": 10_000_000}
 """Ten million keys of Python objects do not fit into the memory of the machine."""
@@ -86,15 +86,15 @@ def write_input(directory: Path, parameters: Parameters) -> list[tuple[int, rang
 
 def run_case(parameters: Parameters) -> Figures:
     """Measure one backend on one storage."""
-    from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varvite import EmbeddedRocksDBStateBackend, HashMapStateBackend
 
     backend = HashMapStateBackend() if parameters["backend"] == "hashmap" else EmbeddedRocksDBStateBackend()
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         work, storage = Path(name), parameters["storage"]
         sizes = write_input(work / "input", parameters)
         spark = storage_session(storage, work)
         place = StateLocation.new(storage, work)
-        env = varve_environment(spark, backend, place.url)
+        env = varvite_environment(spark, backend, place.url)
         place.configure(env)
         keyed = env.from_dataframe(source(spark, work / "input")).key_by("key")
         writer = keyed.aggregate(n="count", total=("price", "sum"), uid="workload").foreach_batch(discard)

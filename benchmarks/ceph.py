@@ -22,8 +22,8 @@ from typing import Any
 
 import botocore.session
 
-ACCESS_KEY = "varvetestkey"
-SECRET_KEY = "varvetestsecret"
+ACCESS_KEY = "varvitetestkey"
+SECRET_KEY = "varvitetestsecret"
 DAEMONS: dict[str, tuple[str, ...]] = {
     "radosgw": ("-n", "client.rgw"),
     "ceph-osd": ("-i", "0"),
@@ -118,7 +118,7 @@ def free_port() -> int:
 @contextmanager
 def running_ceph(*, durable: bool = False) -> Generator[Ceph]:
     """A cluster in a temporary directory, which is gone afterwards; see `Ceph`."""
-    home = Path(tempfile.mkdtemp(prefix="varve-ceph-"))
+    home = Path(tempfile.mkdtemp(prefix="varvite-ceph-"))
     cluster = Ceph(home, durable=durable)
     try:
         cluster.start()
@@ -185,7 +185,7 @@ class Ceph:
         try:
             self._start_monitor()
             self._start_osd()
-            self._admin("user", "create", "--uid=varve", "--display-name=varve",
+            self._admin("user", "create", "--uid=varvite", "--display-name=varvite",
                         f"--access-key={ACCESS_KEY}", f"--secret={SECRET_KEY}")  # fmt: skip
             self.restart("radosgw")
             self._await_gateway()

@@ -1,10 +1,10 @@
 """`make bench-changelog`: what the changelog costs a job, against the same job that only keeps its state.
 
-varve has no mode that never writes: with the changelog off every checkpoint writes a snapshot. So the other variant is
-made here, as near to the job as can be: the same stream, shuffle, function, state workers, overlay, net effect of each
-batch, working store and fold. But its workers make no segments (`kept_state.KeptCountAndSum`), so none are uploaded or
-carried to the driver, and its chain is in the driver's memory (`memory://`), so no commit is written either. What
-differs is all that making a batch durable costs on the way to the acknowledgement: encode, upload, commit.
+varvite has no mode that never writes: with the changelog off every checkpoint writes a snapshot. So the other variant
+is made here, as near to the job as can be: the same stream, shuffle, function, state workers, overlay, net effect of
+each batch, working store and fold. But its workers make no segments (`kept_state.KeptCountAndSum`), so none are
+uploaded or carried to the driver, and its chain is in the driver's memory (`memory://`), so no commit is written
+either. What differs is all that making a batch durable costs on the way to the acknowledgement: encode, upload, commit.
 
 Both are queries of one Spark application on the same input. They live all the time and are fed in turn, one file each,
 ABBAABBA...; a pause between two batches lets the workers do what they do while nobody waits, so that no batch pays for
@@ -28,13 +28,13 @@ import click
 from rich.table import Table
 
 from benchmarks.cpu_time import ApplicationTime
-from benchmarks.jobs import COUNT_AND_SUM, CountAndSum, discard, varve_environment
+from benchmarks.jobs import COUNT_AND_SUM, CountAndSum, discard, varvite_environment
 from benchmarks.kept_state import KeptCountAndSum
 from benchmarks.paired import in_turn, paired_change
 from benchmarks.report import Cases, results_option, wide_console, write_cases
 from benchmarks.session import run_alone, session
 from benchmarks.workload import Case, source, write_input
-from varve.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 BACKENDS = ("hashmap", "rocksdb")
 ROWS = (20_000, 200_000)
@@ -99,14 +99,14 @@ class Variant:
 
 def start_variant(spark: Any, name: str, work: Path, backend_name: str) -> Variant:
     """The query of a variant, which waits for its first file."""
-    from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varvite import EmbeddedRocksDBStateBackend, HashMapStateBackend
 
     own = work / name.replace(" ", "-")
     inbox = own / "input"
     inbox.mkdir(parents=True)
     backend = HashMapStateBackend() if backend_name == "hashmap" else EmbeddedRocksDBStateBackend()
     is_kept = name == KEPT
-    env = varve_environment(spark, backend, "memory://kept" if is_kept else str(own / "state"))
+    env = varvite_environment(spark, backend, "memory://kept" if is_kept else str(own / "state"))
     function = KeptCountAndSum() if is_kept else CountAndSum()
     counted = env.from_dataframe(source(spark, inbox)).key_by("key")
     writer = counted.process(function, COUNT_AND_SUM.output, uid="workload").foreach_batch(discard)
@@ -116,7 +116,7 @@ def start_variant(spark: Any, name: str, work: Path, backend_name: str) -> Varia
 
 def run_case(backend: str, rows: int, pairs: int, warm_up: int) -> dict[str, Any]:
     """Measure one backend with one size in this process."""
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         work = Path(name)
         files = write_input(work / "input", Case(rows, rows), warm_up + pairs)
         spark = session({"spark.sql.streaming.pollingDelay": "100ms"})

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 import psutil
 
-_PARENT = "varve.spark_integration.worker.process.parent"
+_PARENT = "varvite.spark_integration.worker.process.parent"
 
 
 class ApplicationTime:

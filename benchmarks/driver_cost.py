@@ -22,36 +22,42 @@ import click
 from rich.table import Table
 
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.working_stores.contract import StoreSize
-from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, winners_of
-from varve.spark_integration.driver.batch_execution import (
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, winners_of
+from varvite.spark_integration.driver.batch_execution import (
     LOST_BLOCK,
     check_broadcast,
     check_executed,
     check_summaries,
     winner_condition,
 )
-from varve.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
-from varve.spark_integration.driver.placement.decision import PartitionMoves
-from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, encode_message
-from varve.spark_integration.messages.summary import Summary, WorkerNote, decode_summaries, encode_note, encode_summary
-from varve.spark_integration.messages.worker_figures import AttemptFigures
-from varve.spark_integration.transport.pump import ExecutionNote, ExecutionNotes
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.format import layout
-from varve.storage.format.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer.download import DownloadPolicy
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
+from varvite.spark_integration.driver.placement.decision import PartitionMoves
+from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest, encode_message
+from varvite.spark_integration.messages.summary import (
+    Summary,
+    WorkerNote,
+    decode_summaries,
+    encode_note,
+    encode_summary,
+)
+from varvite.spark_integration.messages.worker_figures import AttemptFigures
+from varvite.spark_integration.transport.pump import ExecutionNote, ExecutionNotes
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit, Link, SnapshotDescriptor, SnapshotFloor, StateSchema
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer.download import DownloadPolicy
+from varvite.storage.transfer.upload import UploadPolicy
 
 OPERATOR = "totals"
 STATES = tuple(StateSchema(name=name, kind="value", value_type="long") for name in ("n", "total"))
@@ -230,7 +236,7 @@ def measure_time(parallelism: int, inline_bytes: int, batches: int, warm_up: int
 
 def measure_memory(parallelism: int, inline_bytes: int, batches: int) -> float:
     """Largest amount of memory that Python's objects took in any batch, MB: run, answers and all."""
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as directory:  # a store in memory would count
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as directory:  # a store in memory would count
         gc.collect()
         tracemalloc.start()
         driver = Driver(parallelism, inline_bytes, LocalStore(Path(directory)))

@@ -1,4 +1,4 @@
-"""The workloads, each written for every system that is compared: varve, Spark's own engines, and no state at all.
+"""The workloads, each written for every system that is compared: varvite, Spark's own engines, and no state at all.
 
 * count-and-sum: a value per key, read and written for each row.
 * map-update: a map of 20 categories per key; each row reads and writes the entry of its category.
@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle, StreamingQuery
 
 from benchmarks.workload import INPUT
-from varve import (
+from varvite import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     KeyedProcessFunction,
@@ -37,7 +37,7 @@ Output = Iterator[tuple[Any, ...]]
 
 
 class CountAndSum(KeyedProcessFunction):
-    """varve: count and sum per key, row at a time."""
+    """varvite: count and sum per key, row at a time."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.state = runtime_context.get_state(
@@ -52,7 +52,7 @@ class CountAndSum(KeyedProcessFunction):
 
 
 class SumByCategory(KeyedProcessFunction):
-    """varve: sum per key and category."""
+    """varvite: sum per key and category."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.totals = runtime_context.get_map_state(MapStateDescriptor("totals", Types.LONG(), Types.DOUBLE()))
@@ -64,7 +64,7 @@ class SumByCategory(KeyedProcessFunction):
 
 
 class CollectPrices(KeyedProcessFunction):
-    """varve: every price of a key."""
+    """varvite: every price of a key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.prices = runtime_context.get_list_state(ListStateDescriptor("prices", Types.DOUBLE()))
@@ -144,7 +144,7 @@ class Workload:
     output: str
     """Columns of the result."""
     function: type[KeyedProcessFunction]
-    """For varve."""
+    """For varvite."""
     processor: type[StatefulProcessor]
     """For Spark."""
 
@@ -164,7 +164,7 @@ class Place:
     """For checkpoints and state; the query's own."""
 
 
-def start_varve(
+def start_varvite(
     spark: SparkSession,
     place: Place,
     workload: Workload,
@@ -172,21 +172,21 @@ def start_varve(
     *,
     aggregate: bool = False,
 ) -> Any:
-    """The workload on varve, with a function of rows or with `aggregate`; answers varve's query handle."""
-    env = varve_environment(spark, backend, str(place.work / "state"))
-    result = varve_rows(env.from_dataframe(place.stream), workload, aggregate=aggregate)
+    """The workload on varvite, with a function of rows or with `aggregate`; answers varvite's query handle."""
+    env = varvite_environment(spark, backend, str(place.work / "state"))
+    result = varvite_rows(env.from_dataframe(place.stream), workload, aggregate=aggregate)
     return _started(result.foreach_batch(discard).query_name(QUERY), place)
 
 
-def varve_rows(stream: Any, workload: Workload, *, aggregate: bool) -> Any:
-    """The workload of a stream on varve."""
+def varvite_rows(stream: Any, workload: Workload, *, aggregate: bool) -> Any:
+    """The workload of a stream on varvite."""
     keyed = stream.key_by("key")
     if aggregate:
         return keyed.aggregate(n="count", total=("price", "sum"), uid="workload")
     return keyed.process(workload.function(), workload.output, uid="workload")
 
 
-def varve_environment(
+def varvite_environment(
     spark: SparkSession, backend: HashMapStateBackend | EmbeddedRocksDBStateBackend, storage: str
 ) -> StreamExecutionEnvironment:
     """With the changelog, two partitions, and checkpoints at the URL `storage`."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from benchmarks.jobs import CountAndSum
-from varve import RuntimeContext
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.segment import SegmentHeader
-from varve.spark_integration.worker.state import log_parts as segment_parts
+from varvite import RuntimeContext
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.segment import SegmentHeader
+from varvite.spark_integration.worker.state import log_parts as segment_parts
 
 
 class KeptCountAndSum(CountAndSum):

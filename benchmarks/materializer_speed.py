@@ -30,16 +30,16 @@ from benchmarks.session import session
 from benchmarks.simulated_job import SimulatedJob
 from benchmarks.storages import LOCAL, STORAGES, StateLocation
 from benchmarks.workload import Case, write_input
-from varve import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, VectorizedProcessFunction
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.resources.workspace import Workspace
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.loop import MaterializerService
-from varve.spark_integration.driver.monitoring.statistics import percentile
-from varve.spark_integration.harness.plan import JOB
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.object_stores.open import open_store
+from varvite import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, VectorizedProcessFunction
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.loop import MaterializerService
+from varvite.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.harness.plan import JOB
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.object_stores.open import open_store
 
 BATCHES, BATCH_ROWS, PAYLOAD = 21, 100_000, 100
 """The newest batch is never folded."""
@@ -73,7 +73,7 @@ def cases(is_tiny: bool) -> list[Parameters]:
 
 def run_case(parameters: Parameters) -> Figures:
     """Measure one case."""
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         return (fold if parameters["kind"] == "fold" else beside)(parameters, Path(name))
 
 
@@ -139,7 +139,7 @@ def beside(parameters: Parameters, work: Path) -> Figures:
     spark = session({"spark.sql.streaming.pollingDelay": "100ms"})
     application = ApplicationTime.of(spark)
     job = start_variant(spark, CHANGELOG, work, "rocksdb")
-    command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{work / CHANGELOG / 'state'}"]
+    command = [sys.executable, "-m", "varvite.materializer", "--storage", f"file://{work / CHANGELOG / 'state'}"]
     command += ["--interval", "1s", "--poll", "100ms", "--log-batches", "1", "--working-directory", str(work / "copy")]
     measured: dict[bool, list[float]] = {True: [], False: []}
     sidecar = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.session import session
 
 SOURCE = Path(__file__).parent / "ObjectFileSystem.java"
-CLASS = "varve.benchmarks.ObjectFileSystem"
+CLASS = "varvite.benchmarks.ObjectFileSystem"
 SCHEME = "objects"
 FILES = ("logs", "changelog", "snapshot", "state")
 """Offsets, commits and the like; changelogs of state; the archives that are snapshots; other files of state."""
@@ -66,7 +66,7 @@ class ObjectCounts:
     @classmethod
     def of(cls, spark: Any) -> ObjectCounts:
         """Of the session's JVM."""
-        return cls.parse(spark._jvm.varve.benchmarks.ObjectFileSystem.counts())  # noqa: SLF001  no public way
+        return cls.parse(spark._jvm.varvite.benchmarks.ObjectFileSystem.counts())  # noqa: SLF001  no public way
 
     @classmethod
     def parse(cls, text: str) -> ObjectCounts:

@@ -1,11 +1,11 @@
-"""`make bench-recovery`: seconds until a job goes on after a restart, with a gigabyte of state, on varve and on Spark.
+"""`make bench-recovery`: seconds until a job goes on after a restart with a gigabyte of state, beside Spark.
 
 The state is a value of 1 KB for each key, the largest payload so far. Each restart is a new Spark application on the
 same storage, without anything that the one before kept in memory or, but for local recovery, on local disk:
 
 * *log*: nothing was materialized; everything is replayed;
 * *base + log*: the state was materialized, and two small batches came after;
-* *local*: as before, but the state workers' directories are still there (where varve has that option);
+* *local*: as before, but the state workers' directories are still there (where varvite has that option);
 * Spark's RocksDB store with changelog checkpointing likewise: *log* before its maintenance has uploaded a snapshot,
   *base + log* two batches after one. It has nothing like local recovery, which is compared with the latter.
 
@@ -31,23 +31,23 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from rich.table import Table
 
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import discard, varve_environment
+from benchmarks.jobs import discard, varvite_environment
 from benchmarks.report import Cases, bar_chart
 from benchmarks.session import run_alone
 from benchmarks.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
 from benchmarks.workload import write_whole
-from varve.spark_integration.driver.monitoring.statistics import percentile
-from varve.spark_integration.options.job_options import JOB_OPTIONS
+from varvite.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.options.job_options import JOB_OPTIONS
 
 SPARK = "spark-changelog"
-SYSTEMS = {LOCAL: ("varve-rocksdb", "varve-hashmap", SPARK), S3: ("varve-rocksdb", SPARK)}
+SYSTEMS = {LOCAL: ("varvite-rocksdb", "varvite-hashmap", SPARK), S3: ("varvite-rocksdb", SPARK)}
 VALUE_BYTES = 1_000
 BATCH_ROWS = 100_000
 SMALL_ROWS = 10
 UPDATES = 2
 ADOPTION_S = 120
 TARGET = 0.5
-"""varve's time over Spark's."""
+"""varvite's time over Spark's."""
 FROM_LOCAL, LOCAL_DIRECTORIES = "execution.state-recovery.from-local", "execution.checkpointing.local-backup.dirs"
 SCHEMA = "key string, payload binary"
 JOB = "recovery"
@@ -58,7 +58,7 @@ LOG, BASE, FROM_DISK = "log", "base + log", "local"
 def cases(is_tiny: bool) -> list[Parameters]:
     """Every system; on S3 without the hash map, which restores from the same bytes."""
     if is_tiny:
-        return [{"system": s, "storage": LOCAL, "state_mb": 1} for s in ("varve-rocksdb", SPARK)]
+        return [{"system": s, "storage": LOCAL, "state_mb": 1} for s in ("varvite-rocksdb", SPARK)]
     return [
         {"system": s, "storage": storage, "state_mb": 1_000} for storage, systems in SYSTEMS.items() for s in systems
     ]
@@ -72,7 +72,7 @@ def run_case(parameters: Parameters) -> Figures:
     is_spark = parameters["system"] == SPARK
     phases = ["fill", LOG, BASE, *([FROM_DISK] if has_local and not is_spark else [])]
     restarts: list[Figures] = []
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         place = StateLocation.new(parameters["storage"], Path(name))
         for phase in phases:
             given = parameters | {"phase": phase, "work": name, "url": place.url, "is_last": phase == phases[-1]}
@@ -106,19 +106,19 @@ class Phase:
         inbox = self._work / name / "input"
         inbox.mkdir(parents=True, exist_ok=True)
         stream = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(inbox))
-        writer = self._spark_writer(stream) if self.is_spark else self._varve_writer(stream, place, name)
+        writer = self._spark_writer(stream) if self.is_spark else self._varvite_writer(stream, place, name)
         writer = writer.option("checkpointLocation", spark_location(self._storage, self._work / name / "checkpoint"))
         return FedQuery(writer.trigger(processingTime="0 seconds").start(), inbox)
 
     def _spark_writer(self, stream: Any) -> Any:
         return stream.groupBy("key").agg(F.max("payload")).writeStream.format("noop").outputMode("update")
 
-    def _varve_writer(self, stream: Any, place: StateLocation, name: str) -> Any:
-        from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    def _varvite_writer(self, stream: Any, place: StateLocation, name: str) -> Any:
+        from varvite import EmbeddedRocksDBStateBackend, HashMapStateBackend
 
         is_hashmap = self._given["system"].endswith("hashmap")
         backend = HashMapStateBackend() if is_hashmap else EmbeddedRocksDBStateBackend()
-        env = varve_environment(self.spark, backend, place.url)
+        env = varvite_environment(self.spark, backend, place.url)
         place.configure(env)
         if any(option.key == FROM_LOCAL for option in JOB_OPTIONS) and self._given["phase"] in (BASE, FROM_DISK):
             # The run that has the state of base and log leaves it on disk for the next one.
@@ -220,7 +220,7 @@ def measure(phase: Phase, query: FedQuery) -> Figures:
 
 def materialize(place: StateLocation, work: Path) -> None:
     """A materializer that runs once."""
-    command = [sys.executable, "-m", "varve.materializer", "--storage", place.url, "--job", JOB, "--once", "--json"]
+    command = [sys.executable, "-m", "varvite.materializer", "--storage", place.url, "--job", JOB, "--once", "--json"]
     command += ["--working-directory", str(work / "materializer")]
     for name, value in place.options.items():
         command += ["--storage-option", f"{name}={value}"]
@@ -261,7 +261,7 @@ def tables(cases: Cases) -> list[Table]:
 
 
 def findings(cases: Cases) -> list[str]:
-    """Each of varve's restarts against Spark's on the same storage, from a log or from a base and a log likewise."""
+    """Each of varvite's restarts against Spark's on the same storage, from a log or from a base and a log likewise."""
     theirs = {(c["storage"], r["mode"]): r["restore_s"] for c in cases if c["system"] == SPARK for r in c["restarts"]}
     said: list[str] = []
     for c in cases:

@@ -2,10 +2,10 @@
 
 The job counts and sums per key, 2,000 changes a second, and makes a checkpoint every second.
 
-* varve runs below Spark: 200 state workers' `OperatorState` in one process, the driver's own commits, and a
+* varvite runs below Spark: 200 state workers' `OperatorState` in one process, the driver's own commits, and a
   materializer with its default settings beside them, in simulated time (`simulated_job`). Both talk to Ceph RGW, each
   through a counting proxy. Five minutes pass, in which half of the ranges are folded, as in all that follow.
-* With *large* changes (48 KB and more per partition and second) varve's segments do not fit into the commit any more.
+* With *large* changes (48 KB and more per partition and second) varvite's segments do not fit into the commit any more.
 * Spark runs as it is, with 200 shuffle partitions, its checkpoint on local files that are counted (`object_files` says
   what counts as a request). A snapshot of each partition by its maintenance is counted apart and spread over
   the 60 checkpoints between two rounds of it. Its deletions are free, and the listing that they need is left out.
@@ -35,8 +35,8 @@ from benchmarks.report import Cases, bar_chart
 from benchmarks.s3_proxy import S3Proxy, Traffic
 from benchmarks.simulated_job import SimulatedJob
 from benchmarks.storages import S3, s3_location, server_without_latency
-from varve import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
-from varve.storage.object_stores.open import open_store
+from varvite import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
+from varvite.storage.object_stores.open import open_store
 
 PRICES_OF = "S3 Standard, us-east-1, list prices of January 2025"
 USD_PER_WRITE = 0.005 / 1000
@@ -67,10 +67,10 @@ class KeepLatest(KeyedProcessFunction):
 
 
 def cases(is_tiny: bool) -> list[Parameters]:
-    """Small and large changes on varve, and Spark with and without its changelog."""
+    """Small and large changes on varvite, and Spark with and without its changelog."""
     partitions = 4 if is_tiny else PARTITIONS
-    varve = [
-        {"system": "varve", "changes": c, "partitions": partitions, "checkpoints": 5 if is_tiny else CHECKPOINTS[c],
+    varvite = [
+        {"system": "varvite", "changes": c, "partitions": partitions, "checkpoints": 5 if is_tiny else CHECKPOINTS[c],
          "storage": S3}
         for c in ("small", "large")
     ]  # fmt: skip
@@ -79,21 +79,22 @@ def cases(is_tiny: bool) -> list[Parameters]:
          "storage": "files"}
         for s in (LOGGED, WHOLE)
     ]  # fmt: skip
-    return varve + spark
+    return varvite + spark
 
 
 def run_case(parameters: Parameters) -> Figures:
     """Count one system's requests."""
     # Spark's maintenance may still write while the directory is removed.
-    with tempfile.TemporaryDirectory(prefix="varve-bench-", ignore_cleanup_errors=True) as name:
-        run = run_varve if parameters["system"] == "varve" else run_spark
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-", ignore_cleanup_errors=True) as name:
+        run = run_varvite if parameters["system"] == "varvite" else run_spark
         return run(parameters, Path(name))
 
 
-# --- varve -----------------------------------------------------------------------------------------------------------
+# --- varvite
+# -----------------------------------------------------------------------------------------------------------
 
 
-def run_varve(parameters: Parameters, work: Path) -> Figures:
+def run_varvite(parameters: Parameters, work: Path) -> Figures:
     """Below Spark, through two proxies."""
     is_large = parameters["changes"] == "large"
     rng = np.random.default_rng(1)
@@ -249,13 +250,13 @@ def tables(cases: Cases) -> list[Table]:
 
 
 def findings(cases: Cases) -> list[str]:
-    """The bill of varve against each of Spark's."""
+    """The bill of varvite against each of Spark's."""
     bills = {(c["system"], c["changes"]): state_bill(c) for c in cases}
     said: list[str] = []
     for (system, changes), own in bills.items():
         for peer in (LOGGED, WHOLE):
             theirs = bills.get((peer, "small"))
-            if system == "varve" and theirs is not None:
+            if system == "varvite" and theirs is not None:
                 found = f"{own:,.2f} USD a month, {peer} {theirs:,.2f} ({theirs / max(own, 1e-9):.1f}x)"
                 said.append(verdict(f"{changes} changes cost less than on {peer}", met=own < theirs, found=found))
     return said

@@ -31,7 +31,7 @@ def session(more: Mapping[str, str] | None = None) -> Any:
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = SparkSession.builder.master("local[2]").appName("varve-bench")
+    builder = SparkSession.builder.master("local[2]").appName("varvite-bench")
     for key, value in (CONF | dict(more or {})).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

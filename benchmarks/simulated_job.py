@@ -16,24 +16,24 @@ from pathlib import Path
 from typing import Any, Self
 from unittest.mock import patch
 
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.materializer.monitoring.events import Collected, Event, Failed, JobFailed, Materialized
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.resources.workspace import Workspace
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.loop import MaterializerService
-from varve.spark_integration.driver.snapshot_watch import POLL_S
-from varve.spark_integration.harness import job as harness_job
-from varve.spark_integration.harness.plan import JOB
-from varve.storage.clock import SystemTokens
-from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.testing import OperatorHarness
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.materializer.monitoring.events import Collected, Event, Failed, JobFailed, Materialized
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.loop import MaterializerService
+from varvite.spark_integration.driver.snapshot_watch import POLL_S
+from varvite.spark_integration.harness import job as harness_job
+from varvite.spark_integration.harness.plan import JOB
+from varvite.storage.clock import SystemTokens
+from varvite.storage.format.records import SnapshotDescriptor, SnapshotFloor
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.testing import OperatorHarness
 
 START_MS = 1_700_000_000_000
 

@@ -1,4 +1,4 @@
-"""`make bench-smoke`: keyed workloads on varve and on Spark's own engines, in one run.
+"""`make bench-smoke`: keyed workloads on varvite and on Spark's own engines, in one run.
 
 Prints tables, writes `benchmarks/results/smoke.json` and a chart beside it. Asserts nothing. Every (workload, system,
 size) runs in a process of its own on `local[2]` with 2 shuffle partitions; batch times are Spark's own
@@ -31,12 +31,12 @@ from benchmarks.jobs import (
     Workload,
     start_floor,
     start_spark,
-    start_varve,
+    start_varvite,
 )
 from benchmarks.report import Cases, bar_chart, ratio, read_cases, results_option, wide_console, write_cases
 from benchmarks.session import run_alone, session
 from benchmarks.workload import Case, source, write_input
-from varve.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 SMALL, LARGE = Case(20_000, 20_000), Case(200_000, 200_000)
 FEW_KEYS, MANY_KEYS = Case(10_000, 10_000, state_keys=10_000), Case(10_000, 10_000, state_keys=1_000_000)
@@ -44,11 +44,11 @@ ROWS_PER_KEY = Case(1_000_000, 100_000)
 FULL_MAPS = Case(20_000, 1_000)
 """Every batch has each category of each key once."""
 TINY_PART = 200
-VARVE = ("varve-hashmap", "varve-rocksdb")
-AGGREGATE = ("varve-hashmap-aggregate", "varve-rocksdb-aggregate")
+VARVITE = ("varvite-hashmap", "varvite-rocksdb")
+AGGREGATE = ("varvite-hashmap-aggregate", "varvite-rocksdb-aggregate")
 FLOOR = "floor"
 SLOW = (ROW_FORM, PANDAS_FORM)
-SYSTEMS = (*AGGREGATE, *VARVE, JVM, FLOOR, *SLOW)
+SYSTEMS = (*AGGREGATE, *VARVITE, JVM, FLOOR, *SLOW)
 COLUMNS = ("rows_per_s", "batch_ms_p50", "batch_ms_p99", "ack_ms_p50", "ack_ms_p99", "objects_per_checkpoint")
 
 
@@ -98,9 +98,9 @@ def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
     """What is measured, the slow systems last."""
     vectorised = [(COUNT_AND_SUM, s, ROWS_PER_KEY) for s in (*AGGREGATE, JVM, FLOOR)]
     fast = [(COUNT_AND_SUM, s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
-    acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVE]
+    acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVITE]
     sizes = [SMALL, *([] if is_tiny else [LARGE]), *([FULL_MAPS] if all_sizes else [])]
-    others = [(w, s, c) for w in (MAP_UPDATE, LIST_APPEND) for c in sizes for s in (*VARVE, FLOOR, ROW_FORM)]
+    others = [(w, s, c) for w in (MAP_UPDATE, LIST_APPEND) for c in sizes for s in (*VARVITE, FLOOR, ROW_FORM)]
     slow = [(COUNT_AND_SUM, s, c) for c in (SMALL, LARGE) for s in SLOW]
     left_out = () if all_sizes else ((COUNT_AND_SUM, PANDAS_FORM, LARGE),)
     wanted = [run for run in (*vectorised, *fast, *acknowledge, *others, *slow) if run not in left_out]
@@ -112,7 +112,7 @@ def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
 def run_case(run: Run) -> dict[str, Any]:
     """Run one system on one size of one workload in this process."""
     case = run.case
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         work = Path(name)
         write_input(work / "input", case, run.warm_up + run.measured)
         spark = session()
@@ -121,7 +121,7 @@ def run_case(run: Run) -> dict[str, Any]:
         query.awaitTermination()
         progress = [p for p in query.recentProgress if p["numInputRows"] == case.rows][-run.measured :]
         result = summarize(run, [float(p["durationMs"]["triggerExecution"]) for p in progress])
-        if run.system in VARVE + AGGREGATE:
+        if run.system in VARVITE + AGGREGATE:
             result.update(acknowledgements(query.checkpoint_statistics.history()[-run.measured :]))
         spark.stop()
     return result
@@ -129,11 +129,11 @@ def run_case(run: Run) -> dict[str, Any]:
 
 def start(spark: Any, place: Place, workload: Workload, system: str) -> Any:
     """The query of a system."""
-    from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    from varvite import EmbeddedRocksDBStateBackend, HashMapStateBackend
 
-    if system in VARVE + AGGREGATE:
+    if system in VARVITE + AGGREGATE:
         backend = HashMapStateBackend() if "hashmap" in system else EmbeddedRocksDBStateBackend()
-        return start_varve(spark, place, workload, backend, aggregate=system in AGGREGATE)
+        return start_varvite(spark, place, workload, backend, aggregate=system in AGGREGATE)
     return start_floor(place) if system == FLOOR else start_spark(place, workload, system)
 
 
@@ -154,7 +154,7 @@ def summarize(run: Run, batch_ms: list[float]) -> dict[str, Any]:
 
 
 def acknowledgements(history: list[Any]) -> dict[str, Any]:
-    """What varve's own statistics say of the measured checkpoints."""
+    """What varvite's own statistics say of the measured checkpoints."""
     acks = [s.ack_ms for s in history]
     phases = sorted({phase for s in history for phase in s.worker_ms})
     return {
@@ -238,7 +238,7 @@ def main(
     tiny: bool,
     results: Path,
 ) -> None:
-    """Measure varve against Spark's own engines on this machine."""
+    """Measure varvite against Spark's own engines on this machine."""
     if one:
         sys.stdout.write(json.dumps(run_case(Run.from_arguments(one))) + "\n")
         return

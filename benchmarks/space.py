@@ -24,10 +24,10 @@ from rich.table import Table
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
 from benchmarks.report import Cases, line_chart
 from benchmarks.simulated_job import START_MS, SimulatedJob
-from varve import HashMapStateBackend, Types
-from varve.datastream import DataStream, ProcessWindowFunction
-from varve.spark_integration.driver.monitoring.statistics import percentile
-from varve.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
+from varvite import HashMapStateBackend, Types
+from varvite.datastream import DataStream, ProcessWindowFunction
+from varvite.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
 
 HOUR_S = 3_600
 WINDOW_S, SLIDE_S = 300, 30
@@ -78,7 +78,7 @@ def run_case(parameters: Parameters) -> Figures:
     stored: list[Counter[str]] = []
     live: list[tuple[int, int]] = []
     with (
-        tempfile.TemporaryDirectory(prefix="varve-bench-") as name,
+        tempfile.TemporaryDirectory(prefix="varvite-bench-") as name,
         SimulatedJob(
             Path(name), lambda stream: windowed(contents, stream), element, parallelism=2, backend=HashMapStateBackend()
         ) as job,

@@ -30,16 +30,16 @@ from rich.table import Table
 
 from benchmarks.accesses import KINDS, Access, Kind, Row
 from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.segment import SegmentHeader, encode_segment
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.contract import WorkingStore
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.memory import SharedMemory
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.segment import SegmentHeader, encode_segment
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.contract import WorkingStore
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link
 
 KEY = as_type(Types.STRING())
 KEY_GROUPS = 64
@@ -180,7 +180,7 @@ def measure_kind(store: str, kind: Kind, size: Size, *, changelog: bool) -> Case
     """All accesses of one kind of state in one store."""
     rng = random.Random(1)
     found: Cases = []
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         directory = Path(name)
         working = STORES[store](directory / "db")
         backend = KeyedStateBackend(working, KEY, OPERATOR)

@@ -14,14 +14,14 @@ from benchmarks import object_files
 from benchmarks.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from benchmarks.s3_proxy import S3Proxy
 from benchmarks.session import session
-from varve import StreamExecutionEnvironment
+from varvite import StreamExecutionEnvironment
 
 LOCAL, S3 = "local", "s3"
 STORAGES = (LOCAL, S3)
 LATENCY_MS = 20
-"""Added to every request to S3, of varve and of Spark."""
-BUCKET = "varve-bench"
-_ENDPOINT, _DIRECT = "VARVE_BENCH_S3_ENDPOINT", "VARVE_BENCH_S3_WITHOUT_LATENCY"
+"""Added to every request to S3, of varvite and of Spark."""
+BUCKET = "varvite-bench"
+_ENDPOINT, _DIRECT = "VARVITE_BENCH_S3_ENDPOINT", "VARVITE_BENCH_S3_WITHOUT_LATENCY"
 
 
 @contextmanager
@@ -46,7 +46,7 @@ def server_without_latency() -> str:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """Where varve keeps checkpoints."""
+    """Where varvite keeps checkpoints."""
 
     url: str
     options: dict[str, str] = field(default_factory=dict[str, str])
@@ -72,7 +72,7 @@ def s3_location(endpoint_url: str) -> StateLocation:
 
 
 def spark_location(storage: str, directory: Path) -> str:
-    """Where Spark keeps its checkpoint, of its own queries and of varve's."""
+    """Where Spark keeps its checkpoint, of its own queries and of varvite's."""
     return str(directory) if storage == LOCAL else f"{object_files.SCHEME}://{directory}"
 
 

@@ -14,14 +14,14 @@ import tempfile
 import time
 from pathlib import Path
 
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.contract import WorkingStore
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.contract import WorkingStore
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link
 
 KEY = as_type(Types.STRING())
 SCHEMA = timer_schema("user-timers", TimeDomain.EVENT_TIME)

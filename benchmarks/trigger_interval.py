@@ -1,10 +1,10 @@
-"""`make bench-trigger`: the smallest trigger interval that a job keeps up with, on varve and on Spark's RocksDB store.
+"""`make bench-trigger`: the smallest trigger interval that a job keeps up with, beside Spark's RocksDB store.
 
 Two jobs count and sum by key, both in update mode and fed at a fixed rate by Spark's `rate-micro-batch` source, so that
 a trigger of T seconds gets T times the rate:
 
-* *function*: a stateful function in Python, for each row: varve's `process` and Spark's `transformWithState`;
-* *aggregation*: varve's `aggregate` and `groupBy().agg()`, which Spark runs in the JVM alone.
+* *function*: a stateful function in Python, for each row: varvite's `process` and Spark's `transformWithState`;
+* *aggregation*: varvite's `aggregate` and `groupBy().agg()`, which Spark runs in the JVM alone.
 
 An interval is *sustained* if the time of a batch is at most the interval,
 for 95 % of the measured triggers. It is searched for in two steps:
@@ -20,7 +20,7 @@ A longer interval has more rows. So how much shorter one system's is than anothe
 has several: from one that both keep up with easily to one at which rows cost more than what is done once per batch.
 
 Each system at each rate is one Spark application, each step a new query in it. On S3, Spark's checkpoint (that of
-varve's query too, with its offsets and commits) is behind `object_files`, with the same latency as varve's own S3.
+varvite's query too, with its offsets and commits) is behind `object_files`, with the same latency as varvite's own S3.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 from rich.table import Table
 
 from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import COUNT_AND_SUM, JVM, ROW_FORM, discard, spark_rows, varve_environment, varve_rows
+from benchmarks.jobs import COUNT_AND_SUM, JVM, ROW_FORM, discard, spark_rows, varvite_environment, varvite_rows
 from benchmarks.report import Cases, bar_chart
 from benchmarks.storages import LATENCY_MS, LOCAL, S3, STORAGES, StateLocation, spark_location, storage_session
-from varve.spark_integration.driver.monitoring.statistics import percentile
+from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-VARVE = ("varve-hashmap", "varve-rocksdb")
+VARVITE = ("varvite-hashmap", "varvite-rocksdb")
 LOGGED, WHOLE = "spark-changelog", "spark-no-changelog"
-SYSTEMS = (*VARVE, LOGGED, WHOLE)
+SYSTEMS = (*VARVITE, LOGGED, WHOLE)
 FUNCTION, AGGREGATION = "function", "aggregation"
 RATES = {FUNCTION: (2_000, 3_500, 5_000), AGGREGATION: (20_000, 100_000)}
 """Rows per second of each job."""
@@ -62,7 +62,7 @@ STEP_MS = 10
 AGREES = 0.1
 GUESSES_MAX, TRIES_MAX = 6, 5
 TARGET = 2.0
-"""How many times shorter than Spark's varve's is expected to be, on S3."""
+"""How many times shorter than Spark's varvite's is expected to be, on S3."""
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TIMEOUT_S = 300
 """For the batches of a query that take less than `BEHIND` times their interval on average; others may take longer."""
@@ -85,7 +85,7 @@ TINY = Size(1, 2)
 
 def cases(is_tiny: bool) -> list[Parameters]:
     """Both jobs on every system and both storages; on the local disk, which has no target, at the lowest rate."""
-    chosen = ("varve-rocksdb", LOGGED) if is_tiny else SYSTEMS
+    chosen = ("varvite-rocksdb", LOGGED) if is_tiny else SYSTEMS
     return [
         {"job": job, "system": system, "storage": storage, "rows_per_s": TINY_RATE if is_tiny else rate}
         for job, rates in RATES.items()
@@ -150,8 +150,8 @@ class Prober:
         )  # fmt: skip
         location = spark_location(self._storage, home / "checkpoint")
         name = f"query_{self._queries}"
-        if self._system in VARVE:
-            writer: Any = self._varve(frame, home)
+        if self._system in VARVITE:
+            writer: Any = self._varvite(frame, home)
         else:
             system = ROW_FORM if self._job == FUNCTION else JVM
             writer = spark_rows(frame, COUNT_AND_SUM, system).writeStream.format("noop").outputMode("update")
@@ -159,14 +159,14 @@ class Prober:
         writer = writer.option("checkpointLocation", location)
         return writer.trigger(processingTime=f"{interval_ms} milliseconds").start()
 
-    def _varve(self, frame: Any, home: Path) -> Any:
-        from varve import EmbeddedRocksDBStateBackend, HashMapStateBackend
+    def _varvite(self, frame: Any, home: Path) -> Any:
+        from varvite import EmbeddedRocksDBStateBackend, HashMapStateBackend
 
         backend = HashMapStateBackend() if self._system.endswith("hashmap") else EmbeddedRocksDBStateBackend()
         place = StateLocation.new(self._storage, home)
-        env = varve_environment(self.spark, backend, place.url)
+        env = varvite_environment(self.spark, backend, place.url)
         place.configure(env)
-        rows = varve_rows(env.from_dataframe(frame), COUNT_AND_SUM, aggregate=self._job == AGGREGATION)
+        rows = varvite_rows(env.from_dataframe(frame), COUNT_AND_SUM, aggregate=self._job == AGGREGATION)
         return rows.foreach_batch(discard)
 
 
@@ -246,7 +246,7 @@ def found_trial(tried: Sequence[Trial]) -> Trial:
 
 def run_case(parameters: Parameters) -> Figures:
     """Search for the smallest interval of one system."""
-    with tempfile.TemporaryDirectory(prefix="varve-bench-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-bench-") as name:
         prober = Prober(parameters, Path(name))
         tried: list[Trial] = []
         back_to_back_ms: float | None = None
@@ -294,18 +294,18 @@ def tables(cases: Cases) -> list[Table]:
 
 
 def findings(cases: Cases) -> list[str]:
-    """The interval of varve against each of Spark's."""
+    """The interval of varvite against each of Spark's."""
     said: list[str] = []
     for c in cases:
         peers = [p for p in cases if p["system"] in (LOGGED, WHOLE)]
         peers = [p for p in peers if all(p[k] == c[k] for k in ("job", "storage", "rows_per_s"))]
-        if c["system"] in VARVE:
+        if c["system"] in VARVITE:
             said.extend(_finding(c, peer) for peer in peers)
     return said
 
 
 def _finding(own: Figures, peer: Figures) -> str:
-    """One of varve's against one of Spark's."""
+    """One of varvite's against one of Spark's."""
     interval_ms, theirs_ms = own["interval_ms"], peer["interval_ms"]
     at = f"{own['job']}, {own['rows_per_s']:,} rows/s, {own['system']} on {own['storage']}: {_shown(interval_ms)} ms"
     found = f"{at}, {peer['system']} {_shown(theirs_ms)} ms"

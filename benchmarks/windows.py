@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any
 
 from tests.keyed_job import KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
-from varve.changelog.segments.segment import encode_segment
-from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varvite.changelog.segments.segment import encode_segment
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.operators.windows.assigners import SlidingEventTimeWindows
+from varvite.spark_integration.operators.windows.contents import ListedContents, ReducedContents
 
 if TYPE_CHECKING:
-    from varve.spark_integration.operators.windows.contents import ContentsPlan
+    from varvite.spark_integration.operators.windows.contents import ContentsPlan
 
 KEYS, ROWS, MEASURED = 50, 500, 12
 BATCH_MS, SLIDE_MS = 1_000, 1_000
@@ -62,7 +62,7 @@ def log_bytes(contents: ContentsPlan, windows: int, *, numbers: bool) -> tuple[f
 
 
 def _version(job: KeyedJob) -> Any:
-    from varve.storage.format.records import Link
+    from varvite.storage.format.records import Link
 
     job._seq += 1  # noqa: SLF001
     return Link(job._seq, f"token-{job._seq}")  # noqa: SLF001

@@ -1,4 +1,4 @@
 """Keyed state and its log: descriptors, state types, TTL, timers, working stores, segments and their replay.
 
-Imports `varve.storage` only. Keeps I3 (never merged), I4 (pending until confirmed) and I5 (base plus log).
+Imports `varvite.storage` only. Keeps I3 (never merged), I4 (pending until confirmed) and I5 (base plus log).
 """

@@ -6,29 +6,29 @@ usage() {
     cat <<'END'
 usage: spark_submit.sh --storage URL --job JOB [--interval DURATION] -- SPARK_SUBMIT_ARGUMENTS
 
-Runs   spark-submit --conf spark.varve.state.changelog.enabled=true
-                    --conf spark.varve.execution.checkpointing.dir=URL
-                    --conf spark.varve.materializer.mode=sidecar
+Runs   spark-submit --conf spark.varvite.state.changelog.enabled=true
+                    --conf spark.varvite.execution.checkpointing.dir=URL
+                    --conf spark.varvite.materializer.mode=sidecar
                     SPARK_SUBMIT_ARGUMENTS
-and, beside it,   varve materialize --storage URL --job JOB [--interval DURATION].
+and, beside it,   varvite materialize --storage URL --job JOB [--interval DURATION].
 Ends with spark-submit's exit code; the sidecar is ended first with SIGTERM, then with SIGKILL.
 A sidecar that fails is started again; it never ends the job.
 
 options
-  --storage URL          root of the storage, such as s3://bucket/varve or file:///var/lib/varve
+  --storage URL          root of the storage, such as s3://bucket/varvite or file:///var/lib/varvite
   --job JOB              the job: the streaming query's name
   --interval DURATION    time between two materializations, such as 30s (default: the materializer's own)
 
 environment
   SPARK_SUBMIT           spark-submit to run (default: spark-submit)
-  VARVE                  the varve command (default: varve)
-  VARVE_RESTART_S        seconds before a failed sidecar is started again (default: 5)
-  VARVE_MATERIALIZE_...  further options of the sidecar, see docs/materializer.md, such as
-                         VARVE_MATERIALIZE_STORAGE_OPTION=endpoint_url=https://s3.example.com
-  VARVE_STOP_S           seconds that the sidecar has for its end (default: 30)
+  VARVITE                  the varvite command (default: varvite)
+  VARVITE_RESTART_S        seconds before a failed sidecar is started again (default: 5)
+  VARVITE_MATERIALIZE_...  further options of the sidecar, see docs/materializer.md, such as
+                         VARVITE_MATERIALIZE_STORAGE_OPTION=endpoint_url=https://s3.example.com
+  VARVITE_STOP_S           seconds that the sidecar has for its end (default: 30)
 
 example
-  deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py
+  deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py
 END
 }
 
@@ -55,9 +55,9 @@ done
 [ $# -gt 0 ] || fail "nothing to submit: give spark-submit's arguments after --"
 
 spark_submit=${SPARK_SUBMIT:-spark-submit}
-varve=${VARVE:-varve}
-restart_s=${VARVE_RESTART_S:-5}
-stop_s=${VARVE_STOP_S:-30}
+varvite=${VARVITE:-varvite}
+restart_s=${VARVITE_RESTART_S:-5}
+stop_s=${VARVITE_STOP_S:-30}
 
 # The sidecar's keeper: a subshell that starts the sidecar, starts it again after a failure, and passes SIGTERM on.
 keep_sidecar() {
@@ -78,7 +78,7 @@ keep_sidecar() {
     trap stop_sidecar TERM
     trap '' INT HUP
     while true; do
-        "$varve" materialize --storage "$storage" --job "$job" ${interval:+--interval "$interval"} &
+        "$varvite" materialize --storage "$storage" --job "$job" ${interval:+--interval "$interval"} &
         sidecar=$!
         local code=0
         wait "$sidecar" || code=$?
@@ -112,9 +112,9 @@ keep_sidecar &
 keeper=$!
 
 "$spark_submit" \
-    --conf spark.varve.state.changelog.enabled=true \
-    --conf "spark.varve.execution.checkpointing.dir=$storage" \
-    --conf spark.varve.materializer.mode=sidecar \
+    --conf spark.varvite.state.changelog.enabled=true \
+    --conf "spark.varvite.execution.checkpointing.dir=$storage" \
+    --conf spark.varvite.materializer.mode=sidecar \
     "$@" &
 spark=$!
 

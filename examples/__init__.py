@@ -1,1 +1,1 @@
-"""Programs that show varve at work."""
+"""Programs that show varvite at work."""

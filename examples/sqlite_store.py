@@ -4,9 +4,9 @@
 env.set_state_backend(CustomStateBackend("examples.sqlite_store:SQLiteStore"))
 ```
 
-Each state is one table of rows (key group, key, sub-key) -> value, all in varve's wire forms: bytes whose equality is
+Each state is one table of rows (key group, key, sub-key) -> value, all in varvite's wire forms: bytes whose equality is
 that of the values. The sub-key is the map key in a map state, the position in a list state, else empty. The database
-needs no durability of its own, as it is only a cache of what varve can restore. Timers are kept by `TableStore`.
+needs no durability of its own, as it is only a cache of what varvite can restore. Timers are kept by `TableStore`.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from itertools import count, groupby
 from operator import itemgetter
 from typing import Any
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.types.key_wire import key_reader, key_writer
-from varve.changelog.working_stores.table_store import StoreTarget, TableChanges, TableStore
-from varve.storage.format.records import StateSchema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.types.key_wire import key_reader, key_writer
+from varvite.changelog.working_stores.table_store import StoreTarget, TableChanges, TableStore
+from varvite.storage.format.records import StateSchema
 
 Parameters = tuple[Any, ...]
 SUB_KEY_BYTES = 8

@@ -1,8 +1,8 @@
-"""`python -m varve.materializer`: the same as `varve materialize`."""
+"""`python -m varvite.materializer`: the same as `varvite materialize`."""
 
 from __future__ import annotations
 
-from varve.materializer.commands.cli import materialize
+from varvite.materializer.commands.cli import materialize
 
 if __name__ == "__main__":
-    materialize(prog_name="python -m varve.materializer")
+    materialize(prog_name="python -m varvite.materializer")

@@ -1,12 +1,12 @@
-"""The error tree of varve: each class says what the caller must do.
+"""The error tree of varvite: each class says what the caller must do.
 
 ```
-VarveError
+VarviteError
 ├── RetryableError              try again
 │   ├── DidNotHappenError       the effect certainly did not take place
 │   └── MayHaveHappenedError    the effect may have taken place: read before you retry
 ├── FencedError                 a newer run owns the job: stop, do not retry
-├── CorruptDataError            stored bytes are wrong: `varve verify JOB --repair` says what can be rebuilt
+├── CorruptDataError            stored bytes are wrong: `varvite verify JOB --repair` says what can be rebuilt
 │   └── MissingObjectError      an object that a checkpoint needs is gone
 ├── IncompatibleError           format, schema or layout does not fit: use a matching version or migrate
 │   └── MissingKeyError         an object is encrypted with a key that this process does not have: give it the key
@@ -17,7 +17,7 @@ VarveError
 │   └── LineageError            the state belongs to another query or to other offsets
 ├── InvalidRequestError         fix the call or the configuration (also a ValueError)
 ├── UserFunctionError           the user's function raised
-└── InvariantError              a bug in varve: please report it
+└── InvariantError              a bug in varvite: please report it
 ```
 
 Losing a race is never an exception: put-if-absent returns a value. Message texts are not API; classes and
@@ -31,8 +31,8 @@ from typing import Any, Final
 CONTEXT_FIELDS: Final = ("job", "operator", "partition", "batch", "epoch", "object_name")
 
 
-class VarveError(Exception):
-    """Base of every error that varve raises on purpose.
+class VarviteError(Exception):
+    """Base of every error that varvite raises on purpose.
 
     Args:
         message: What happened and what to do, one sentence each.
@@ -47,7 +47,7 @@ class VarveError(Exception):
         self.message = message
         self.context: dict[str, Any] = {k: v for k, v in context.items() if v is not None}
 
-    def with_context(self, **context: Any) -> VarveError:
+    def with_context(self, **context: Any) -> VarviteError:
         """Add context that the raiser did not know; what is already set wins. Returns the error itself."""
         for field, value in context.items():
             if field not in CONTEXT_FIELDS:
@@ -66,7 +66,9 @@ class VarveError(Exception):
         return (_rebuild, (type(self), self.message, self.context, self.__dict__))
 
 
-def _rebuild(cls: type[VarveError], message: str, context: dict[str, Any], attributes: dict[str, Any]) -> VarveError:
+def _rebuild(
+    cls: type[VarviteError], message: str, context: dict[str, Any], attributes: dict[str, Any]
+) -> VarviteError:
     """Unpickle an error whatever the signature of its class."""
     error = cls.__new__(cls)
     Exception.__init__(error, message)
@@ -75,7 +77,7 @@ def _rebuild(cls: type[VarveError], message: str, context: dict[str, Any], attri
     return error
 
 
-class RetryableError(VarveError):
+class RetryableError(VarviteError):
     """The operation failed for a passing reason: try it again."""
 
 
@@ -87,19 +89,19 @@ class MayHaveHappenedError(RetryableError):
     """The operation may have had its effect: read back before trying again."""
 
 
-class FencedError(VarveError):
+class FencedError(VarviteError):
     """A newer run of the job has taken the chain over: stop; do not retry (invariant I6)."""
 
 
-class CorruptDataError(VarveError):
-    """Stored bytes fail their checksum or do not parse: `varve verify JOB --repair` says what can be rebuilt (I8)."""
+class CorruptDataError(VarviteError):
+    """Stored bytes fail their checksum or do not parse: `varvite verify JOB --repair` says what can be rebuilt (I8)."""
 
 
 class MissingObjectError(CorruptDataError):
-    """An object that is referred to does not exist: bring it back, or see `varve verify JOB --repair`."""
+    """An object that is referred to does not exist: bring it back, or see `varvite verify JOB --repair`."""
 
 
-class IncompatibleError(VarveError):
+class IncompatibleError(VarviteError):
     """Stored format, schema or layout does not fit this program: use a matching version or migrate the state."""
 
 
@@ -107,7 +109,7 @@ class MissingKeyError(IncompatibleError):
     """What is stored is encrypted with a key that this process was not given: give it the key."""
 
 
-class StartError(VarveError):
+class StartError(VarviteError):
     """The stored state does not match Spark's progress; nothing was executed (invariant I11)."""
 
 
@@ -127,13 +129,13 @@ class LineageError(StartError):
     """The state was made by another query, or from other source offsets: use that job's own locations."""
 
 
-class InvalidRequestError(VarveError, ValueError):
+class InvalidRequestError(VarviteError, ValueError):
     """The call or the configuration is wrong: correct it."""
 
 
-class UserFunctionError(VarveError):
+class UserFunctionError(VarviteError):
     """The user's function raised; the cause, where it could be carried over, is `__cause__`."""
 
 
-class InvariantError(VarveError):
-    """varve broke one of its own invariants: this is a bug in varve, please report it with the message."""
+class InvariantError(VarviteError):
+    """varvite broke one of its own invariants: this is a bug in varvite, please report it with the message."""

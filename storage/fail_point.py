@@ -1,6 +1,6 @@
 """Named places where a test may kill the process: the crash matrix needs SIGKILL at every step of the protocol.
 
-`VARVE_FAIL_POINT=<name>:<count>:<marker file>` kills the process with SIGKILL the `count`-th time (from 1) that it
+`VARVITE_FAIL_POINT=<name>:<count>:<marker file>` kills the process with SIGKILL the `count`-th time (from 1) that it
 reaches `name`, once: the marker file is created first, and where it exists nothing happens. Without the variable a
 fail point is one comparison.
 """
@@ -12,7 +12,7 @@ import signal
 from pathlib import Path
 from typing import Final
 
-VARIABLE: Final = "VARVE_FAIL_POINT"
+VARIABLE: Final = "VARVITE_FAIL_POINT"
 NAMES: Final = (
     "worker.after_early_part",
     "worker.before_segment_upload",

@@ -7,7 +7,7 @@ import re
 from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,12 +52,12 @@ def call_named(name: str, what: str, advice: str, *arguments: Any, operator: str
         operator: Whose it is, for the error of a call that failed.
 
     Raises:
-        InvalidRequestError: As `import_callable`, or the call failed; a `VarveError` of its own passes.
+        InvalidRequestError: As `import_callable`, or the call failed; a `VarviteError` of its own passes.
     """
     function = import_callable(name, what)
     try:
         return function(*arguments)
-    except VarveError:
+    except VarviteError:
         raise
     except Exception as error:  # the user's code may raise anything
         raise InvalidRequestError(

@@ -6,9 +6,9 @@ import zlib
 from typing import TYPE_CHECKING, Any
 
 from tests.keyed_job import MAX_PARALLELISM
-from varve.changelog.api.batch_keys import BatchKeys, keys_of_batch
-from varve.changelog.types.factory import as_type
-from varve.changelog.types.key_wire import key_writer
+from varvite.changelog.api.batch_keys import BatchKeys, keys_of_batch
+from varvite.changelog.types.factory import as_type
+from varvite.changelog.types.key_wire import key_writer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

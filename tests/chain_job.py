@@ -6,19 +6,19 @@ import itertools
 from typing import TYPE_CHECKING
 
 from tests.manual_clock import ManualClock
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, plan_commit
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.format.records import OperatorLayout
-from varve.storage.job.record import open_or_create_job
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, plan_commit
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage.format.records import OperatorLayout
+from varvite.storage.job.record import open_or_create_job
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from varve.changelog.commit.pack import Pack
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.commit.pack import Pack
+    from varvite.storage.object_stores.contract import ObjectStore
 
 MAX_PARALLELISM = 8
 OPERATOR = "op"

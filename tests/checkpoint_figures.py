@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from tests.summaries import grouped, summary
-from varve.changelog.chain.view import LineView
-from varve.changelog.working_stores.contract import StoreSize
-from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
-from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
-from varve.spark_integration.driver.snapshot_watch import BaseSize
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.messages.worker_figures import LogRead, UploadFigures
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import (
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
+from varvite.spark_integration.driver.monitoring.statistics import CheckpointStatistics
+from varvite.spark_integration.driver.snapshot_watch import BaseSize
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.messages.worker_figures import LogRead, UploadFigures
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import (
     ORIGIN,
     BlobSlice,
     Commit,
@@ -25,7 +25,7 @@ from varve.storage.format.records import (
     SnapshotFile,
     Tile,
 )
-from varve.storage.transfer.upload import UploadEnd
+from varvite.storage.transfer.upload import UploadEnd
 
 AT: Final = Link(9, "nine")
 UPLOADS: Final = UploadFigures(3, 1, 2, 700, (UploadEnd(500, True, 2, 2, 0.2), UploadEnd(200, False, 0, 4, 3.0)))

@@ -26,33 +26,33 @@ from tests.state_model import (
     cells,
     key_group,
 )
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.changelog.commit.import_plan import begins_after
-from varve.changelog.commit.pack import is_packable
-from varve.changelog.commit.run import JobRun, NewJob, nothing_to_adopt
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.segments.segment import SegmentHeader, encode_segment
-from varve.materializer.restore.origin import clone_origin, copy_origin
-from varve.storage.format import layout
-from varve.storage.format.records import Commit, ObjectSlice, OperatorLayout
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varvite.changelog.commit.import_plan import begins_after
+from varvite.changelog.commit.pack import is_packable
+from varvite.changelog.commit.run import JobRun, NewJob, nothing_to_adopt
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.segments.segment import SegmentHeader, encode_segment
+from varvite.materializer.restore.origin import clone_origin, copy_origin
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit, ObjectSlice, OperatorLayout
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.commit.import_plan import CopiedState
-    from varve.changelog.commit.plan import Adoption
-    from varve.materializer.restore.origin import StateOrigin
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import JobStorage, Link, SnapshotFloor
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.commit.import_plan import CopiedState
+    from varvite.changelog.commit.plan import Adoption
+    from varvite.materializer.restore.origin import StateOrigin
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import JobStorage, Link, SnapshotFloor
+    from varvite.storage.object_stores.contract import ObjectStore
 
 POLICY = CommitPolicy(full_every=5)
 

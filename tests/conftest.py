@@ -19,9 +19,9 @@ __all__ = ["ceph_cluster", "ceph_server", "moto_server"]
 SEED = os.environ[SEED_VARIABLE] = seed_of(os.environ)  # also of pytest's processes, if there are several
 
 settings.register_profile(
-    "varve", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+    "varvite", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )
-settings.load_profile("varve")
+settings.load_profile("varvite")
 
 
 def pytest_report_header() -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from varve import (
+from varvite import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -17,12 +17,12 @@ from varve import (
     Types,
     ValueStateDescriptor,
 )
-from varve.datastream import (
+from varvite.datastream import (
     KeyedProcessFunction,
     OutputTag,
     RuntimeContext,
 )
-from varve.testing import OperatorHarness
+from varvite.testing import OperatorHarness
 
 BACKENDS = {
     "hashmap": HashMapStateBackend(),

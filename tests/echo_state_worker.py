@@ -13,24 +13,24 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from varve.spark_integration.messages.protocol import (
+from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     answer_schema,
     decode_message,
     encode_message,
     row_tag,
 )
-from varve.spark_integration.messages.summary import Summary, encode_summary
-from varve.spark_integration.messages.worker_figures import AttemptFigures
-from varve.spark_integration.processes import thread_count
-from varve.storage.errors import CorruptDataError
+from varvite.spark_integration.messages.summary import Summary, encode_summary
+from varvite.spark_integration.messages.worker_figures import AttemptFigures
+from varvite.spark_integration.processes import thread_count
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.transport.home import WorkerHome
-    from varve.storage.format.records import Link
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.transport.home import WorkerHome
+    from varvite.storage.format.records import Link
 
 FACTORY = f"{__name__}:EchoWorker"
 

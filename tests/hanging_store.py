@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from varve.storage.object_stores.encrypted.keys import EncryptionKey
+from varvite.storage.object_stores.encrypted.keys import EncryptionKey
 
 KEYS = {year: EncryptionKey(year, bytes(range(n, n + 32))) for n, year in enumerate(("2025", "2026"))}
 

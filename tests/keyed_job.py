@@ -1,4 +1,4 @@
-"""A job without Spark: one keyed backend that can commit, drop, crash and restore in every way that varve has."""
+"""A job without Spark: one keyed backend that can commit, drop, crash and restore in every way that varvite has."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tests.storage_switches import MATERIALIZE_EVERY
 from tests.working_stores import OPERATOR, contents, open_snapshot, open_store
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -16,22 +16,22 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.replay import FlooredSegment, replay
-from varve.changelog.segments.segment import SegmentHeader, decode_segment, encode_segment
-from varve.changelog.types.factory import as_type
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.types.stamped import STAMP
-from varve.storage.format.records import ORIGIN, Link
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.replay import FlooredSegment, replay
+from varvite.changelog.segments.segment import SegmentHeader, decode_segment, encode_segment
+from varvite.changelog.types.factory import as_type
+from varvite.changelog.types.key_wire import key_writer
+from varvite.changelog.types.stamped import STAMP
+from varvite.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 MAX_PARALLELISM = 8
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 from tests.keyed_job import KeyedJob
 from tests.mean import Mean
 from tests.working_stores import KINDS
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.functions import AggregateFunction
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.changelog.types.factory import Types
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -9,26 +9,26 @@ from typing import TYPE_CHECKING, Any
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch, restored_cells
 from tests.manual_clock import ManualClock
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.retention.snapshots import list_snapshots
-from varve.materializer.monitoring.events import Event, Materialized
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.bandwidth import TokenBucket
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.resources.workspace import Workspace
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.loop import MaterializerService
-from varve.storage.format import layout
-from varve.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.retention.snapshots import list_snapshots
+from varvite.materializer.monitoring.events import Event, Materialized
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.bandwidth import TokenBucket
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.loop import MaterializerService
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit, Link, SnapshotDescriptor, decode_record
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectStore
 
 INTERVAL_MS = 60_000
 CONFIG = MaterializerConfig(

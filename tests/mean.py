@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from varve.changelog.api.functions import AggregateFunction
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.changelog.types.factory import Types
 
 MEAN_TYPE: Final = Types.TUPLE([Types.LONG(), Types.DOUBLE()])
 """Of its accumulators: count and sum."""

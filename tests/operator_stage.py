@@ -10,8 +10,8 @@ from pyspark import cloudpickle
 
 from tests.keyed_job import MAX_PARALLELISM, KeyedJob
 from tests.state_worker_setup import task_request
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN
-from varve.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from tests.state_model import OPERATOR
-from varve.changelog.operator_state.image import Image, encode_image
-from varve.changelog.operator_state.section import RAW_OPERATOR, StateSection
+from varvite.changelog.operator_state.image import Image, encode_image
+from varvite.changelog.operator_state.section import RAW_OPERATOR, StateSection
 
 
 def raw_image(job_id: str, stream: bytes) -> bytes:

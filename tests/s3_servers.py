@@ -23,7 +23,7 @@ from benchmarks import ceph
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-BUCKET = "varve-test"
+BUCKET = "varvite-test"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from typing import TYPE_CHECKING
 
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -62,7 +62,7 @@ def small_disk(path: Path, size_bytes: int = 32 << 20) -> Generator[SmallDisk]:
 
 
 def _mounted(path: Path, size_bytes: int) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "varve-test", str(path)]
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size_bytes}", "varvite-test", str(path)]
     return subprocess.run(command, check=False, capture_output=True).returncode == 0
 
 

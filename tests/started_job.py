@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 from tests.committing_job import CommittingJob, NumberedTokens, restored_cells
 from tests.materializer_world import World
-from varve.changelog.retention.savepoints import create_native
-from varve.materializer.restore.origin import StateOrigin
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.storage.job.store import JobStore
+from varvite.changelog.retention.savepoints import create_native
+from varvite.materializer.restore.origin import StateOrigin
+from varvite.materializer.savepoints.canonical import CanonicalSavepoints
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.storage.format.records import Commit, Savepoint
+    from varvite.storage.format.records import Commit, Savepoint
 
 TOKENS = NumberedTokens("savepoints")
 

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 from hypothesis import strategies as st
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.segment import Segment, SegmentHeader, decode_segment, encode_segment
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.segment import Segment, SegmentHeader, decode_segment, encode_segment
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 KEY_GROUPS = 8
 OPERATOR = "flights"

@@ -15,22 +15,22 @@ import msgspec
 import pyarrow as pa
 
 from tests.echo_state_worker import FACTORY
-from varve.spark_integration.functions.shipment import ShippedFunction
-from varve.spark_integration.messages.protocol import (
+from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     SUMMARY_COLUMN,
     BatchRequest,
     OperatorRequest,
     TaskRequest,
 )
-from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.transport.home import WorkerHome, worker_name
-from varve.spark_integration.transport.probe import probe
-from varve.spark_integration.transport.pump import stream
-from varve.spark_integration.transport.wire import Opening, PumpEnvironment
-from varve.storage.clock import SystemTokens
-from varve.storage.format.records import ORIGIN
+from varvite.spark_integration.messages.summary import Summary, decode_summary
+from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
+from varvite.spark_integration.transport.home import WorkerHome, worker_name
+from varvite.spark_integration.transport.probe import probe
+from varvite.spark_integration.transport.pump import stream
+from varvite.spark_integration.transport.wire import Opening, PumpEnvironment
+from varvite.storage.clock import SystemTokens
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -96,7 +96,7 @@ class Executor:
         # Longer than a Unix socket's address may be, as Spark's own directories often are.
         self.block_manager = directory / ("local-directory-" * 6) / "blockmgr-1"
         self.block_manager.mkdir(parents=True)
-        self.home = WorkerHome(self.block_manager / "varve-test")
+        self.home = WorkerHome(self.block_manager / "varvite-test")
         self.jvm = subprocess.Popen(["sleep", "600"])
         self.job_id = "job"
         self.use(FACTORY)

@@ -2,9 +2,9 @@
 
 State must not depend on whether the changelog is on, nor on when it is materialized. So tests that say nothing of these
 run with the changelog on or off, and with or without a materialization after every other batch. The draw depends on a
-seed and the test's name alone: `VARVE_TEST_SEED=<seed>` makes a run again, whichever tests it selects. `on`, `off` and
-`materialized` in the place of a number are for all tests: the changelog is on, off, or on and materialized. Under CI
-the seed is fixed.
+seed and the test's name alone: `VARVITE_TEST_SEED=<seed>` makes a run again, whichever tests it selects. `on`, `off`
+and `materialized` in the place of a number are for all tests: the changelog is on, off, or on and materialized. Under
+CI the seed is fixed.
 
 A test whose claim needs a fixed setting says so itself, or with the marker `fixed_storage`: then the changelog is on
 and nothing is materialized but by the test.
@@ -17,7 +17,7 @@ import random
 from dataclasses import dataclass
 from typing import Any, Final
 
-SEED_VARIABLE: Final = "VARVE_TEST_SEED"
+SEED_VARIABLE: Final = "VARVITE_TEST_SEED"
 MATERIALIZE_EVERY: Final = 2
 """Batches."""
 

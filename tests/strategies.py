@@ -9,12 +9,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from varve.changelog.row import make_row, row_class
-from varve.changelog.types import basic, decimals, times
-from varve.changelog.types import collections as collection
-from varve.changelog.types.composites import RowType, TupleType
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.types.wire import WireType
+from varvite.changelog.row import make_row, row_class
+from varvite.changelog.types import basic, decimals, times
+from varvite.changelog.types import collections as collection
+from varvite.changelog.types.composites import RowType, TupleType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.types.wire import WireType
 
 ZONES = (UTC, timezone(timedelta(hours=2)), timezone(timedelta(hours=-9, minutes=-30)))
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.commit.batch_result import by_operator
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.summary import Summary, WorkerNote, encode_note
-from varve.spark_integration.messages.worker_figures import AttemptFigures
+from varvite.changelog.commit.batch_result import by_operator
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.summary import Summary, WorkerNote, encode_note
+from varvite.spark_integration.messages.worker_figures import AttemptFigures
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -10,11 +10,11 @@ import msgspec
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import rows, split, task_request
-from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.transport.home import WorkerHome
-from varve.spark_integration.worker.state_worker import StateWorker
-from varve.storage.format.records import ORIGIN, Link
+from varvite.changelog.api.descriptors import ListStateDescriptor
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.worker.state_worker import StateWorker
+from varvite.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.spark_integration.messages.summary import Summary
-    from varve.spark_integration.worker.attempt import Attempt
+    from varvite.spark_integration.messages.summary import Summary
+    from varvite.spark_integration.worker.attempt import Attempt
 
 
 class Summing(KeyedProcessFunction[int, Any, tuple[int]]):
@@ -55,7 +55,7 @@ class SummingWorker:
         self.storage_url = str(directory / "state")
         self._operator = {
             "storage_url": self.storage_url, "backend": backend, "changelog": True, "key_type": "1:int",
-            "key_columns": ("__varve_key_group",), "inline_bytes_max": 1 << 20, **operator,
+            "key_columns": ("__varvite_key_group",), "inline_bytes_max": 1 << 20, **operator,
         }  # fmt: skip
         home = WorkerHome(directory / "home")
         home.create()

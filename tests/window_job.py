@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.api.functions import AggregateFunction
-from varve.spark_integration.api.windowed import operator_of
-from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
-from varve.spark_integration.functions.timers import KeyedTimerService
-from varve.spark_integration.worker.runners.timers import TimerFiring
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.spark_integration.api.windowed import operator_of
+from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.timers import KeyedTimerService
+from varvite.spark_integration.worker.runners.timers import TimerFiring
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tests.keyed_job import KeyedJob
-    from varve.spark_integration.functions.output_tag import OutputTag
-    from varve.spark_integration.operators.windows.assigners import WindowAssigner
-    from varve.spark_integration.operators.windows.contents import ContentsPlan
-    from varve.spark_integration.operators.windows.operator import WindowOperator
-    from varve.spark_integration.operators.windows.trigger import Trigger
+    from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
+    from varvite.spark_integration.operators.windows.contents import ContentsPlan
+    from varvite.spark_integration.operators.windows.operator import WindowOperator
+    from varvite.spark_integration.operators.windows.trigger import Trigger
 
 
 class Count(AggregateFunction[Any, int, int]):

@@ -14,34 +14,34 @@ from pyspark import cloudpickle
 from tests.chain_job import CountingTokens, ranges
 from tests.manual_clock import ManualClock
 from tests.state_worker_setup import split, task_request
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, entry_time
-from varve.changelog.commit.run import JobRun, nothing_to_adopt
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.collector import Collector
-from varve.changelog.types.factory import Types
-from varve.spark_integration.driver.operator_requests import operator_layout, with_states
-from varve.spark_integration.functions.checkpointed import CheckpointedFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
-from varve.spark_integration.transport.home import WorkerHome
-from varve.spark_integration.worker.state_worker import StateWorker
-from varve.storage.format.records import ORIGIN
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, entry_time
+from varvite.changelog.commit.run import JobRun, nothing_to_adopt
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.driver.operator_requests import operator_layout, with_states
+from varvite.spark_integration.functions.checkpointed import CheckpointedFunction
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varvite.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.worker.state_worker import StateWorker
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from varve.spark_integration.functions.checkpointed import FunctionInitializationContext, FunctionSnapshotContext
-    from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.messages.summary import Summary
-    from varve.spark_integration.worker.attempt import Attempt
-    from varve.storage.format.records import Commit, Link
+    from varvite.spark_integration.functions.checkpointed import FunctionInitializationContext, FunctionSnapshotContext
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.messages.summary import Summary
+    from varvite.spark_integration.worker.attempt import Attempt
+    from varvite.storage.format.records import Commit, Link
 
 KEY_GROUPS: Final = 8
 POLICY: Final = CommitPolicy(full_every=3, path_max=6)

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from examples.sqlite_store import SQLiteStore
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.working_stores.custom import copy_store
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.table_store import StoreTarget
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.types.key_wire import key_writer
+from varvite.changelog.working_stores.custom import copy_store
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.table_store import StoreTarget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 KINDS = ("hashmap", "rocksdb", "sqlite")
 """The last one is a store that a user could have written."""
@@ -32,7 +32,7 @@ _NEEDED_BYTES = 512 * 1024**2
 def quick_directory() -> Iterator[Path]:
     """A directory in memory where there is one: RocksDB's fsyncs take most of the time of tests without crashes."""
     roomy = _MEMORY.is_dir() and shutil.disk_usage(_MEMORY).free >= _NEEDED_BYTES
-    with tempfile.TemporaryDirectory(prefix="varve-", dir=_MEMORY if roomy else None) as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-", dir=_MEMORY if roomy else None) as name:
         yield Path(name)
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections import defaultdict
     from collections.abc import Iterator
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
 _CODES_END: Final = 1 << 62

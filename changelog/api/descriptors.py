@@ -1,7 +1,7 @@
 """State descriptors, with PyFlink's names and signatures: what a user says about a state before getting its handle.
 
-Every type argument takes what `varve.changelog.types.factory.as_type` takes. Beyond PyFlink, every descriptor says what becomes
-of state that was stored with another type (docs/schema-evolution.md).
+Every type argument takes what `varvite.changelog.types.factory.as_type` takes. Beyond PyFlink, every descriptor says
+what becomes of state that was stored with another type (docs/schema-evolution.md).
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 from abc import ABC
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
-from varve.changelog.api.functions import (
+from varvite.changelog.api.functions import (
     AggregateFunction,
     ReduceFunction,
     as_reduce_function,
     check_aggregate_function,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig
-from varve.changelog.types.evolution import frozen_defaults
-from varve.changelog.types.factory import TypeLike, Types, as_type
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.changelog.types.evolution import frozen_defaults
+from varvite.changelog.types.factory import TypeLike, Types, as_type
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 
 Migration: TypeAlias = "Callable[[Any], Any]"

@@ -1,6 +1,6 @@
 """Non-keyed state as a user sees it: state of a function's instance, not of a key. PyFlink's names, and Flink's.
 
-What a handle returns never aliases state, as in `varve.changelog.api.state`.
+What a handle returns never aliases state, as in `varvite.changelog.api.state`.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from varve.changelog.api.state import State
+from varvite.changelog.api.state import State
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-    from varve.changelog.api.state import ListState
+    from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
+    from varvite.changelog.api.state import ListState
 
 K = TypeVar("K")
 V = TypeVar("V")

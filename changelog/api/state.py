@@ -9,12 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.api.batch_keys import BatchKeys
 
 T = TypeVar("T")
 K = TypeVar("K")

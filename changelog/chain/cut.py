@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.storage.format.records import Commit, Entry, Pin
+    from varvite.storage.format.records import Commit, Entry, Pin
 
 
 class Retained(NamedTuple):

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.format import layout
-from varve.storage.format.records import ImageRef, ObjectSlice
+from varvite.storage.format import layout
+from varvite.storage.format.records import ImageRef, ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.storage.format.records import Commit
+    from varvite.storage.format.records import Commit
 
 COPY_BYTES: Final = 16 << 20
 """Images that one full entry copies, about; the oldest come first, and one larger image is copied alone."""

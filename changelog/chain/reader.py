@@ -8,18 +8,18 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from varve.changelog.chain.cut import Retained
-from varve.changelog.chain.view import LineView, StoredCommit, resolve
-from varve.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.frame import MAGIC, PREFIX_BYTES
-from varve.storage.format.records import ORIGIN, Commit, Entry, Link, decode_entry
+from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.view import LineView, StoredCommit, resolve
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import MAGIC, PREFIX_BYTES
+from varvite.storage.format.records import ORIGIN, Commit, Entry, Link, decode_entry
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from varve.changelog.chain.cut import Cut
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.cut import Cut
+    from varvite.storage.object_stores.contract import ObjectStore
 
 EntryKind = Literal["fence", "commit"]
 
@@ -91,7 +91,7 @@ class ChainReader:
         entry, blob = decode_entry(data, name)
         if entry.seq != seq:
             raise CorruptDataError(
-                f"the entry says it is seq {entry.seq}; see `varve verify JOB --repair`", object_name=name
+                f"the entry says it is seq {entry.seq}; see `varvite verify JOB --repair`", object_name=name
             )
         if entry.job_id != self._job_id:
             raise LineageError(
@@ -107,7 +107,7 @@ class ChainReader:
         if not isinstance(stored.entry, Commit) or stored.entry.link != link:
             raise CorruptDataError(
                 f"expected the commit with token {link.token}, found a {type(stored.entry).__name__} with token "
-                f"{stored.entry.token}; see `varve verify JOB --repair`",
+                f"{stored.entry.token}; see `varvite verify JOB --repair`",
                 object_name=layout.chain(link.seq),
             )
         return StoredCommit(stored.entry, stored.blob_offset)
@@ -208,7 +208,7 @@ def in_parallel(read: Callable[[_Wanted], _Read], wanted: Sequence[_Wanted]) -> 
     """`read` of each, in the order of `wanted`, up to `READ_THREADS` at the same time; the first error is raised."""
     if len(wanted) <= 1:
         return [read(one) for one in wanted]
-    with ThreadPoolExecutor(min(READ_THREADS, len(wanted)), thread_name_prefix="varve-chain") as pool:
+    with ThreadPoolExecutor(min(READ_THREADS, len(wanted)), thread_name_prefix="varvite-chain") as pool:
         return list(pool.map(read, wanted))
 
 

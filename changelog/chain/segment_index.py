@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
-from varve.storage.format import layout
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.chain.tiles import TileCover
-    from varve.storage.format.records import SegmentRef, Tile
+    from varvite.changelog.chain.tiles import TileCover
+    from varvite.storage.format.records import SegmentRef, Tile
 
 Numbers: TypeAlias = np.ndarray[Any, Any]
 _SHARED: Final = (1 << 63) - 1

@@ -11,13 +11,13 @@ from itertools import chain, groupby
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import Tile
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.storage.format.records import Link
+    from varvite.storage.format.records import Link
 
 
 _IN_ORDER: Final = attrgetter("operator", "low")

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
-from varve.changelog.chain.images import joined_images, kept_images, own_images
-from varve.changelog.chain.segment_index import SegmentIndex, counted
-from varve.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
-from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
+from varvite.changelog.chain.images import joined_images, kept_images, own_images
+from varvite.changelog.chain.segment_index import SegmentIndex, counted
+from varvite.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+from varvite.storage.errors import CorruptDataError, InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, ImageRef, Link, ObjectSlice, SegmentRef, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,7 +100,7 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
     given = full.commit.link, tuple(p.commit.link for p in path)
     if expected != given:
         raise CorruptDataError(
-            f"commit {base.commit.seq} is on {expected}, but {given} were read; see `varve verify JOB --repair`",
+            f"commit {base.commit.seq} is on {expected}, but {given} were read; see `varvite verify JOB --repair`",
             object_name=layout.chain(base.commit.seq),
         )
     view = _from_full(full)
@@ -118,7 +118,7 @@ def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> L
     if commit.parent != view.base or (not commit.is_full and (commit.full, commit.path) != (view.full, view.path)):
         raise CorruptDataError(
             f"commit {commit.seq} does not follow commit {view.base.seq}: its parent is {commit.parent.seq}, its full "
-            f"entry {commit.full.seq}; see `varve verify JOB --repair`",
+            f"entry {commit.full.seq}; see `varvite verify JOB --repair`",
             object_name=layout.chain(commit.seq),
         )
     if commit.is_full:
@@ -242,7 +242,7 @@ def _checked(cover: TileCover, commit: Commit) -> TileCover:
 
 
 def _corrupt(error: InvariantError, commit: Commit) -> CorruptDataError:
-    text = f"{error.message}; see `varve verify JOB --repair`"
+    text = f"{error.message}; see `varvite verify JOB --repair`"
     return CorruptDataError(text, object_name=layout.chain(commit.seq), batch=commit.batch, **error.context)
 
 

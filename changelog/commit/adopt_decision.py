@@ -24,18 +24,18 @@ from bisect import bisect_left
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.view import cover_of
-from varve.changelog.commit.plan import Adoption
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import RANGE_OF, SnapshotFloor, Tile
+from varvite.changelog.chain.view import cover_of
+from varvite.changelog.commit.plan import Adoption
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import RANGE_OF, SnapshotFloor, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from varve.changelog.chain.tiles import TileCover
-    from varve.changelog.chain.view import LineView
-    from varve.storage.format.records import SnapshotDescriptor
+    from varvite.changelog.chain.tiles import TileCover
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.format.records import SnapshotDescriptor
 
 
 TileSnapshot = SnapshotName

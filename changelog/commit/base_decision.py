@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.commit.rules import ALL_RULES
-from varve.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
-from varve.storage.format.records import ORIGIN
+from varvite.changelog.commit.rules import ALL_RULES
+from varvite.storage.errors import GapError, InvariantError, LineageError, RewindError, StateMissingError
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
-    from varve.changelog.chain.cut import Cut
-    from varve.changelog.commit.rules import ProtocolRules
-    from varve.storage.format.records import Commit
+    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.commit.rules import ProtocolRules
+    from varvite.storage.format.records import Commit
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ class RestoreRequest:
     commit: Commit | None
     """The commit with that seq; None if the chain has none."""
     ahead: bool = False
-    """Chosen by `varve restore` since the newest commit: a batch after it is executed, whatever the sink holds."""
+    """Chosen by `varvite restore` since the newest commit: a batch after it is executed, whatever the sink holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def _begin(spark: SparkProgress, newest: Commit | None) -> Execute:
         raise LineageError(
             f"the state was made by query {newest.query_id} up to its batch {newest.batch}, and Spark runs batch "
             f"{spark.batch} of query {spark.query_id}; use the checkpoint location that belongs to this state, or "
-            f"other storage; or, with a new location, choose the state (`varve restore`): an explicit restore from seq "
-            f"{newest.seq}, say",
+            f"other storage; or, with a new location, choose the state (`varvite restore`): an explicit restore from "
+            f"seq {newest.seq}, say",
             batch=spark.batch,
         )
     if spark.batch != 0:
@@ -151,7 +151,7 @@ def _continue(
         raise GapError(
             f"Spark wants batch {spark.batch}, and the state ends at batch {newest.batch} (seq {newest.seq}): batches "
             f"{newest.batch + 1} to {spark.batch - 1} are missing from it; bring the newer storage back, or set "
-            f"Spark's checkpoint location back to batch {newest.batch} with `varve restore --spark-checkpoint`",
+            f"Spark's checkpoint location back to batch {newest.batch} with `varvite restore --spark-checkpoint`",
             batch=spark.batch,
         )
     if not rules.rewind_check:
@@ -166,8 +166,8 @@ def _redo(spark: SparkProgress, newest: Commit, parent: Commit | None, sink: Sin
     if newest.source is not None:
         raise StateMissingError(
             f"Spark wants batch {newest.batch} again, and the state (seq {newest.seq}) was copied from after that "
-            "batch, so there is no state to execute it on; start with a new checkpoint location, or `varve restore` an "
-            "older state",
+            "batch, so there is no state to execute it on; start with a new checkpoint location, or `varvite restore` "
+            "an older state",
             batch=spark.batch,
         )
     if spark.batch > 0:
@@ -192,7 +192,7 @@ def _rewound(spark: SparkProgress, newest: Commit, restore: RestoreRequest | Non
     raise RewindError(
         f"Spark wants batch {spark.batch}, and the state already holds batch {newest.batch} (seq {newest.seq}): "
         "Spark's checkpoint location was set back; bring the newer location back, or choose the commit of batch "
-        f"{spark.batch - 1} with `varve restore --spark-checkpoint`",
+        f"{spark.batch - 1} with `varvite restore --spark-checkpoint`",
         batch=spark.batch,
     )
 
@@ -244,6 +244,6 @@ def _check_complete(base: Commit, cut: Cut) -> None:
     if not cut.is_complete(base):
         raise StateMissingError(
             f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {cut.missing(base)}; choose a "
-            "newer commit, or go back to this one with `varve restore`, which copies it if `--retention` keeps it",
+            "newer commit, or go back to this one with `varvite restore`, which copies it if `--retention` keeps it",
             batch=base.batch,
         )

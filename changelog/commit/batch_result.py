@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 import msgspec
 
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice, OperatorLayout, SnapshotFile
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice, OperatorLayout, SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.chain.view import LineView
-    from varve.storage.format.records import Commit, Tile
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.format.records import Commit, Tile
 
 INLINE_BYTES_MAX: Final = 4 << 20
 """Limit of all inline segments and images of one batch."""

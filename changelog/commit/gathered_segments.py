@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.commit.batch_result import INLINE_BYTES_MAX, PartitionResult, inline_total
-from varve.changelog.commit.pack import PackHeader, encode_pack, pack_blob_offset
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice
+from varvite.changelog.commit.batch_result import INLINE_BYTES_MAX, PartitionResult, inline_total
+from varvite.changelog.commit.pack import PackHeader, encode_pack, pack_blob_offset
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.view import StoredCommit, resolve
-from varve.changelog.commit.batch_result import ENTRY_BYTES_MAX
-from varve.storage.errors import InvalidRequestError, InvariantError, LineageError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, Link, StateSource, encode_entry
+from varvite.changelog.chain.view import StoredCommit, resolve
+from varvite.changelog.commit.batch_result import ENTRY_BYTES_MAX
+from varvite.storage.errors import InvalidRequestError, InvariantError, LineageError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, Link, StateSource, encode_entry
 
 if TYPE_CHECKING:
-    from varve.storage.format.records import Fence, ImageRef, SegmentRef, Tile
+    from varvite.storage.format.records import Fence, ImageRef, SegmentRef, Tile
 
 SEQS_AHEAD: Final = 1_000_000
 """Eleven days of a source's commits, at one per second."""

@@ -20,10 +20,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import head_seq
-from varve.changelog.commit import state as chain_state
-from varve.changelog.commit.base_decision import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import head_seq
+from varvite.changelog.commit import state as chain_state
+from varvite.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
     Execute,
@@ -33,23 +33,23 @@ from varve.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.changelog.commit.start_decision import Own, decide_ownership, plan_fence
-from varve.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.frame import PREFIX_BYTES
-from varve.storage.format.records import ORIGIN, Fence, Link, decode_entry, encode_entry
-from varve.storage.transfer.claim import claim
+from varvite.changelog.commit.start_decision import Own, decide_ownership, plan_fence
+from varvite.storage.errors import DidNotHappenError, FencedError, InvariantError, MissingObjectError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import PREFIX_BYTES
+from varvite.storage.format.records import ORIGIN, Fence, Link, decode_entry, encode_entry
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.commit.plan import CommitPlan
-    from varve.changelog.commit.state import ChainState, CommitPolicy
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit
-    from varve.storage.transfer.claim import Claim
-    from varve.storage.transfer.hedged_claim import HedgedClaims
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.commit.plan import CommitPlan
+    from varvite.changelog.commit.state import ChainState, CommitPolicy
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit
+    from varvite.storage.transfer.claim import Claim
+    from varvite.storage.transfer.hedged_claim import HedgedClaims
 
 OWNER_CHECK_AFTER_S: Final = 5.0
 """A commit whose sending lies longer back is believed only if the next slot is still free."""
@@ -132,7 +132,7 @@ class Chain:
             restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
         try:
             return decide_base(spark, ChainProgress(newest, parent, cut_of(fence)), sink, restore)
-        except VarveError as error:
+        except VarviteError as error:
             raise error.with_context(epoch=fence.epoch) from None
 
     def begin(self, decision: Execute | Adopt, policy: CommitPolicy) -> ChainState:

@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 import numpy as np
 
-from varve.changelog.chain.segment_index import SegmentIndex
-from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.format import layout
-from varve.storage.format.frame import blob_offset, frame, frame_pieces, unframe
-from varve.storage.format.records import ImageRef, ObjectSlice, Record, SegmentRef, encode_log
+from varvite.changelog.chain.segment_index import SegmentIndex
+from varvite.storage.errors import CorruptDataError, InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import blob_offset, frame, frame_pieces, unframe
+from varvite.storage.format.records import ImageRef, ObjectSlice, Record, SegmentRef, encode_log
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -20,23 +20,23 @@ from collections.abc import Mapping
 from concurrent.futures import wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.images import images_to_copy
-from varve.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack
-from varve.storage.errors import CorruptDataError, MayHaveHappenedError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import SegmentRef
-from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.storage.transfer.slice_reader import read_slices
+from varvite.changelog.chain.images import images_to_copy
+from varvite.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack
+from varvite.storage.errors import CorruptDataError, MayHaveHappenedError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import SegmentRef
+from varvite.storage.transfer.attempt_threads import AttemptThreads
+from varvite.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from concurrent.futures import Future
 
-    from varve.changelog.chain.view import StoredCommit
-    from varve.changelog.commit.state import ChainState, CommitPolicy
-    from varve.storage.clock import TokenSource
-    from varve.storage.format.records import ImageRef, ObjectSlice
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import StoredCommit
+    from varvite.changelog.commit.state import ChainState, CommitPolicy
+    from varvite.storage.clock import TokenSource
+    from varvite.storage.format.records import ImageRef, ObjectSlice
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 MISSES_MAX: Final = 3
@@ -67,10 +67,10 @@ class PackUpload:
         self._store = store
         self._tokens = tokens
         self._policy = policy
-        self._threads = AttemptThreads(1, "varve-pack")
+        self._threads = AttemptThreads(1, "varvite-pack")
         self._blobs: dict[str, tuple[int, bytes]] = {}
         """By chain entry of this run that a pack may want: where its blob begins, and the blob. Only ever added to."""
-        self.failure: VarveError | None = None
+        self.failure: VarviteError | None = None
         """Why the last pack that was due is not there; None once one was taken."""
         self._upload: _Upload | None = None
         """For the next slot."""
@@ -126,7 +126,7 @@ class PackUpload:
             self.failure = MayHaveHappenedError(f"the pack for slot {slot} was not stored within {WAIT_S:g} s")
             _log.warning("%s, a later entry will be full", self.failure)
             return None
-        except VarveError as error:
+        except VarviteError as error:
             self.failure = _without_frames(error)
             _log.warning("the pack for slot %d could not be made, a later entry will be full: %s", slot, error)
             return None
@@ -150,7 +150,7 @@ class PackUpload:
         """Whether one more pack may be made now. A late one that is still under way is given up if it must be."""
         if self._late is not None and self._late.future.done():
             error = None if self._late.future.cancelled() else self._late.future.exception()
-            self.failure = _without_frames(error) if isinstance(error, VarveError) else self.failure
+            self.failure = _without_frames(error) if isinstance(error, VarviteError) else self.failure
             self._late = None
         if self._late is None:
             return self._threads.lost < HELD_MAX
@@ -186,7 +186,7 @@ class PackUpload:
         return held
 
 
-def _without_frames(error: VarveError) -> VarveError:
+def _without_frames(error: VarviteError) -> VarviteError:
     """The error, without what the frames of its tracebacks hold: the bytes of a pack."""
     one: BaseException | None = error
     while one is not None:

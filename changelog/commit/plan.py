@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.cut import Retained
-from varve.changelog.chain.images import kept_images
-from varve.changelog.chain.segment_index import SegmentIndex, counted
-from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
-from varve.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
-from varve.changelog.commit.batch_result import (
+from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.images import kept_images
+from varvite.changelog.chain.segment_index import SegmentIndex, counted
+from varvite.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
+from varvite.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
+from varvite.changelog.commit.batch_result import (
     ENTRY_BYTES_MAX,
     INLINE_BYTES_MAX,
     BatchFacts,
@@ -29,9 +29,9 @@ from varve.changelog.commit.batch_result import (
     check_results,
     inline_total,
 )
-from varve.changelog.commit.pack import is_packable, replace_packed, replace_packed_images
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarveError
-from varve.storage.format.records import (
+from varvite.changelog.commit.pack import is_packable, replace_packed, replace_packed_images
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, RetryableError, VarviteError
+from varvite.storage.format.records import (
     RANGE_OF,
     BlobSlice,
     Commit,
@@ -46,9 +46,9 @@ from varve.storage.format.records import (
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from varve.changelog.commit.batch_result import PartitionResult
-    from varve.changelog.commit.pack import Pack
-    from varve.changelog.commit.state import ChainState, CommitPolicy
+    from varvite.changelog.commit.batch_result import PartitionResult
+    from varvite.changelog.commit.pack import Pack
+    from varvite.changelog.commit.state import ChainState, CommitPolicy
 
 
 class Adoption(NamedTuple):
@@ -102,7 +102,7 @@ def plan_commit(
     adoption: Adoption = NOTHING_ADOPTED,
     pack: Pack | None = None,
     *,
-    pack_failure: VarveError | None = None,
+    pack_failure: VarviteError | None = None,
 ) -> CommitPlan:
     """Plan the commit of an executed batch at `state.slot`.
 
@@ -377,7 +377,7 @@ def _size(plan: CommitPlan) -> str:
     )
 
 
-def _too_large(plan: CommitPlan, pack_failure: VarveError | None) -> VarveError:
+def _too_large(plan: CommitPlan, pack_failure: VarviteError | None) -> VarviteError:
     """The error about an entry above the limit; where it needed a pack, what kept that one is what has to be cured."""
     size, commit = _size(plan), plan.commit
     if pack_failure is None or not any(is_packable(ref) for ref in commit.log):

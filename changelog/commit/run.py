@@ -14,31 +14,31 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.reader import ChainReader, newest_commit
-from varve.changelog.commit.gathered_segments import gather
-from varve.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.commit.pack_upload import PackUpload
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, adopts_now, plan_commit
-from varve.changelog.commit.start_decision import next_restore
-from varve.storage.errors import InvariantError
-from varve.storage.fail_point import fail_point
-from varve.storage.format import layout
-from varve.storage.job.record import open_or_create_job
-from varve.storage.transfer.hedged_claim import HedgedClaims, hedges_claims
-from varve.storage.transfer.upload import Uploader, UploadPolicy, UploadRoom
+from varvite.changelog.chain.reader import ChainReader, newest_commit
+from varvite.changelog.commit.gathered_segments import gather
+from varvite.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
+from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.pack_upload import PackUpload
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, adopts_now, plan_commit
+from varvite.changelog.commit.start_decision import next_restore
+from varvite.storage.errors import InvariantError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format import layout
+from varvite.storage.job.record import open_or_create_job
+from varvite.storage.transfer.hedged_claim import HedgedClaims, hedges_claims
+from varvite.storage.transfer.upload import Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
-    from varve.changelog.commit.batch_result import BatchFacts
-    from varve.changelog.commit.import_plan import CopiedState
-    from varve.changelog.commit.state import ChainState, CommitPolicy
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
+    from varvite.changelog.commit.batch_result import BatchFacts
+    from varvite.changelog.commit.import_plan import CopiedState
+    from varvite.changelog.commit.state import ChainState, CommitPolicy
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, Fence, JobRecord, JobStorage, SnapshotFloor
+    from varvite.storage.object_stores.contract import ObjectStore
 
     AdoptionSource = Callable[[LineView, tuple[SnapshotFloor, ...]], Adoption]
 

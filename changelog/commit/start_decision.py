@@ -13,15 +13,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.changelog.chain.reader import newest_commit
-from varve.changelog.commit.rules import ALL_RULES
-from varve.storage.errors import FencedError
-from varve.storage.format.records import ORIGIN, Entry, Fence
+from varvite.changelog.chain.reader import newest_commit
+from varvite.changelog.commit.rules import ALL_RULES
+from varvite.storage.errors import FencedError
+from varvite.storage.format.records import ORIGIN, Entry, Fence
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.commit.rules import ProtocolRules
+    from varvite.changelog.commit.rules import ProtocolRules
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.cut import Retained
-from varve.changelog.chain.segment_index import SegmentIndex
-from varve.changelog.chain.view import Kept, LineView, StoredCommit, advance
-from varve.changelog.commit.batch_result import INLINE_BYTES_MAX
-from varve.changelog.commit.pack import packable_of
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import ORIGIN, RANGE_OF, Commit, Fence, SegmentRef, SnapshotFloor
+from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.segment_index import SegmentIndex
+from varvite.changelog.chain.view import Kept, LineView, StoredCommit, advance
+from varvite.changelog.commit.batch_result import INLINE_BYTES_MAX
+from varvite.changelog.commit.pack import packable_of
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import ORIGIN, RANGE_OF, Commit, Fence, SegmentRef, SnapshotFloor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

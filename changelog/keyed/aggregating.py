@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import AggregatingState, ReducingState
-from varve.changelog.keyed.overlay import MISSING, NO_KEY
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import AggregatingState, ReducingState
+from varvite.changelog.keyed.overlay import MISSING, NO_KEY
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.api.functions import AggregateFunction, ReduceFunction
-    from varve.changelog.keyed.overlay import KeyContext
-    from varve.changelog.keyed.value import ValueOverlay
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
+    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.value import ValueOverlay
+    from varvite.changelog.types.contract import TypeInformation
 
 T = TypeVar("T")
 IN = TypeVar("IN")

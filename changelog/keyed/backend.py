@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -21,34 +21,34 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.aggregating import AggregatingStateHandle, ReducingStateHandle
-from varve.changelog.keyed.declaration import declare, overlay_of, remove_all, rewrite, wanted_schema
-from varve.changelog.keyed.list import ListOverlay, ListStateHandle
-from varve.changelog.keyed.map import MapOverlay, MapStateHandle
-from varve.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
-from varve.changelog.keyed.timers import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
-from varve.changelog.keyed.ttl.aggregating import TtlAggregatingStateHandle, TtlReducingStateHandle
-from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
-from varve.changelog.keyed.ttl.list import TtlListStateHandle
-from varve.changelog.keyed.ttl.map import TtlMapStateHandle
-from varve.changelog.keyed.ttl.value import TtlCell, TtlValueStateHandle
-from varve.changelog.keyed.value import ValueOverlay, ValueStateHandle
-from varve.changelog.schema.history import same_declaration
-from varve.changelog.schema.pickled import refuse_declared, refuse_stored
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.changes import empty_changes
-from varve.changelog.working_stores.contract import StateActivity
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.keyed.aggregating import AggregatingStateHandle, ReducingStateHandle
+from varvite.changelog.keyed.declaration import declare, overlay_of, remove_all, rewrite, wanted_schema
+from varvite.changelog.keyed.list import ListOverlay, ListStateHandle
+from varvite.changelog.keyed.map import MapOverlay, MapStateHandle
+from varvite.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
+from varvite.changelog.keyed.timers import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
+from varvite.changelog.keyed.ttl.aggregating import TtlAggregatingStateHandle, TtlReducingStateHandle
+from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
+from varvite.changelog.keyed.ttl.list import TtlListStateHandle
+from varvite.changelog.keyed.ttl.map import TtlMapStateHandle
+from varvite.changelog.keyed.ttl.value import TtlCell, TtlValueStateHandle
+from varvite.changelog.keyed.value import ValueOverlay, ValueStateHandle
+from varvite.changelog.schema.history import same_declaration
+from varvite.changelog.schema.pickled import refuse_declared, refuse_stored
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.changes import empty_changes
+from varvite.changelog.working_stores.contract import StateActivity
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varve.changelog.segments.batch import BatchTime, CurrentRow
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.types.contract import TypeInformation
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varvite.changelog.segments.batch import BatchTime, CurrentRow
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import Link, StateSchema
 
 D = TypeVar("D", bound=StateDescriptor)
 O = TypeVar("O", bound=Overlay[Any])  # noqa: E741

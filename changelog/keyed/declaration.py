@@ -9,25 +9,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.api.descriptors import schema_of
-from varve.changelog.keyed.list import ListOverlay
-from varve.changelog.keyed.map import MapOverlay
-from varve.changelog.keyed.value import ValueOverlay
-from varve.changelog.schema.history import change
-from varve.changelog.schema.ttl import record_of, wanted_settings, with_ttl
-from varve.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
-from varve.changelog.types.stamped import unstamped
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.changelog.api.descriptors import schema_of
+from varvite.changelog.keyed.list import ListOverlay
+from varvite.changelog.keyed.map import MapOverlay
+from varvite.changelog.keyed.value import ValueOverlay
+from varvite.changelog.schema.history import change
+from varvite.changelog.schema.ttl import record_of, wanted_settings, with_ttl
+from varvite.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
+from varvite.changelog.types.stamped import unstamped
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.api.descriptors import StateDescriptor
-    from varve.changelog.keyed.overlay import Overlay
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.types.wire import WireType
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.api.descriptors import StateDescriptor
+    from varvite.changelog.keyed.overlay import Overlay
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.types.wire import WireType
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import StateSchema
 
 
 class Declared(NamedTuple):

@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import ListState
-from varve.changelog.keyed.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.contract import ListTable
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import ListState
+from varvite.changelog.keyed.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.contract import ListTable
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 T = TypeVar("T")
 

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.api.batch_keys import BatchKeys
-from varve.changelog.keyed.overlay import MISSING
-from varve.changelog.segments.changes import DELETED
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.types.columns import canonical_column, check_columnar
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.batch_keys import BatchKeys
+from varvite.changelog.keyed.overlay import MISSING
+from varvite.changelog.segments.changes import DELETED
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.types.columns import canonical_column, check_columnar
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.keyed.map import MapOverlay
-    from varve.changelog.keyed.value import ValueOverlay
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.keyed.map import MapOverlay
+    from varvite.changelog.keyed.value import ValueOverlay
+    from varvite.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
 

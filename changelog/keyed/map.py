@@ -6,20 +6,20 @@ from collections.abc import Mapping
 from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import MapState
-from varve.changelog.keyed.many_keys import get_entries, put_entries, remove_entries
-from varve.changelog.keyed.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext, repeat_keys
-from varve.changelog.segments.changes import DELETED, Deleted, Op, StateChanges
-from varve.changelog.working_stores.contract import MapTable
-from varve.changelog.working_stores.hashmap.tables import HashMapMapTable
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import MapState
+from varvite.changelog.keyed.many_keys import get_entries, put_entries, remove_entries
+from varvite.changelog.keyed.overlay import MISSING, NO_KEY, CollectionOverlay, KeyContext, repeat_keys
+from varvite.changelog.segments.changes import DELETED, Deleted, Op, StateChanges
+from varvite.changelog.working_stores.contract import MapTable
+from varvite.changelog.working_stores.hashmap.tables import HashMapMapTable
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from collections.abc import Set as AbstractSet
 
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.types.contract import TypeInformation
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -9,25 +9,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-from varve.changelog.api.ttl_config import UpdateType
-from varve.changelog.keyed.namespaces import NAMESPACE_TYPE, NamespacedLists, aggregating, described, reducing
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+from varvite.changelog.api.ttl_config import UpdateType
+from varvite.changelog.keyed.namespaces import NAMESPACE_TYPE, NamespacedLists, aggregating, described, reducing
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.api.descriptors import StateDescriptor
-    from varve.changelog.api.ttl_config import StateTtlConfig
-    from varve.changelog.keyed.namespaces import MapStates, NamespacedAccumulators
+    from varvite.changelog.api.descriptors import StateDescriptor
+    from varvite.changelog.api.ttl_config import StateTtlConfig
+    from varvite.changelog.keyed.namespaces import MapStates, NamespacedAccumulators
 
 
 class NamespacedStateStore:

@@ -10,19 +10,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types.collections import PickledType
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.types.collections import PickledType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import Protocol
 
-    from varve.changelog.api.functions import AggregateFunction
-    from varve.changelog.api.state import MapState, ValueState
-    from varve.changelog.api.ttl_config import StateTtlConfig
-    from varve.changelog.types.factory import TypeLike
+    from varvite.changelog.api.functions import AggregateFunction
+    from varvite.changelog.api.state import MapState, ValueState
+    from varvite.changelog.api.ttl_config import StateTtlConfig
+    from varvite.changelog.types.factory import TypeLike
 
     class MapStates(Protocol):
         """Where the handles come from: a backend, or a function's runtime context."""

@@ -17,15 +17,15 @@ from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
     from typing import Self
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.contract import ListTable, MapTable, TimerTable, ValueTable
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.contract import ListTable, MapTable, TimerTable, ValueTable
+    from varvite.storage.format.records import StateSchema
 
 T = TypeVar("T", bound="ValueTable | MapTable | ListTable | TimerTable")
 

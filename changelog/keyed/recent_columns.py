@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 if TYPE_CHECKING:
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.segments.column_changes import ColumnChanges
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.segments.column_changes import ColumnChanges
 
 pc: Final[Any] = pyarrow.compute
 _FOUND_LEAST: Final = 0.5

@@ -15,18 +15,18 @@ import operator
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varve.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
-from varve.changelog.segments.changes import Op, OverSealed, StateChanges
-from varve.changelog.segments.columns import TIME_TYPE, TIMERS
-from varve.changelog.working_stores.contract import TimerTable
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS, TIME_MIN_MS, Timer
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
+from varvite.changelog.segments.changes import Op, OverSealed, StateChanges
+from varvite.changelog.segments.columns import TIME_TYPE, TIMERS
+from varvite.changelog.working_stores.contract import TimerTable
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS, TIME_MIN_MS, Timer
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 
 class TimeDomain(Enum):

@@ -5,23 +5,23 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import ValueState
-from varve.changelog.keyed.many_keys import get_values, nulls, put_values
-from varve.changelog.keyed.overlay import MISSING, NO_KEY, KeyContext, Overlay
-from varve.changelog.keyed.recent_columns import RecentColumns
-from varve.changelog.segments.changes import OverSealed, changes_of_cells
-from varve.changelog.working_stores.contract import ValueTable
-from varve.changelog.working_stores.hashmap.tables import HashMapValueTable
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import ValueState
+from varvite.changelog.keyed.many_keys import get_values, nulls, put_values
+from varvite.changelog.keyed.overlay import MISSING, NO_KEY, KeyContext, Overlay
+from varvite.changelog.keyed.recent_columns import RecentColumns
+from varvite.changelog.segments.changes import OverSealed, changes_of_cells
+from varvite.changelog.working_stores.contract import ValueTable
+from varvite.changelog.working_stores.hashmap.tables import HashMapValueTable
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.segments.column_changes import ColumnChanges
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.segments.column_changes import ColumnChanges
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 T = TypeVar("T")
 

@@ -8,22 +8,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.keyed.list import ListOverlay, ListStateHandle
-from varve.changelog.keyed.map import MapOverlay, MapStateHandle
-from varve.changelog.keyed.overlay import MISSING, KeyContext
-from varve.changelog.keyed.timers import TimeDomain, TimerOverlay, time_domain_of
-from varve.changelog.keyed.value import ValueOverlay, ValueStateHandle
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, namespace_type_of, type_of
-from varve.changelog.types.stamped import unstamped
+from varvite.changelog.keyed.list import ListOverlay, ListStateHandle
+from varvite.changelog.keyed.map import MapOverlay, MapStateHandle
+from varvite.changelog.keyed.overlay import MISSING, KeyContext
+from varvite.changelog.keyed.timers import TimeDomain, TimerOverlay, time_domain_of
+from varvite.changelog.keyed.value import ValueOverlay, ValueStateHandle
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varvite.changelog.types.stamped import unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.changelog.keyed.overlay import Overlay
-    from varve.changelog.segments.batch import BatchTime
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.keyed.overlay import Overlay
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.storage.format.records import StateSchema
 
 
 class ViewedTimer(NamedTuple):

@@ -14,12 +14,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, schema_of
-from varve.changelog.api.operator_state import OperatorStateStore
-from varve.changelog.keyed.declaration import stored_migration
-from varve.changelog.operator_state.broadcast import BroadcastCells, BroadcastStateHandle, ReadOnlyBroadcastStateHandle
-from varve.changelog.operator_state.list import ListCells, OperatorListState
-from varve.changelog.operator_state.section import (
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, StateDescriptor, schema_of
+from varvite.changelog.api.operator_state import OperatorStateStore
+from varvite.changelog.keyed.declaration import stored_migration
+from varvite.changelog.operator_state.broadcast import (
+    BroadcastCells,
+    BroadcastStateHandle,
+    ReadOnlyBroadcastStateHandle,
+)
+from varvite.changelog.operator_state.list import ListCells, OperatorListState
+from varvite.changelog.operator_state.section import (
     BROADCAST,
     LIST,
     RAW_KEYED,
@@ -30,19 +34,19 @@ from varve.changelog.operator_state.section import (
     StateSection,
     section_of,
 )
-from varve.changelog.schema.history import change, stored_conversion
-from varve.changelog.schema.pickled import refuse_declared, refuse_sections
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.stamped import unstamped
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.schema.history import change, stored_conversion
+from varvite.changelog.schema.pickled import refuse_declared, refuse_sections
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.types.stamped import unstamped
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from varve.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
-    from varve.changelog.api.state import ListState
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+    from varvite.changelog.api.state import ListState
+    from varvite.changelog.types.wire import WireType
 
 C = TypeVar("C", ListCells, BroadcastCells)
 

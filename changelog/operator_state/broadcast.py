@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
-from varve.changelog.operator_state.section import BROADCAST, StateSection, section_of
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+from varvite.changelog.operator_state.section import BROADCAST, StateSection, section_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.operator_state.section import SectionKind
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.operator_state.section import SectionKind
+    from varvite.changelog.types.wire import WireType
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.operator_state.section import SectionKind, StateSection
-from varve.storage.errors import CorruptDataError, InvalidRequestError
-from varve.storage.format.frame import frame, unframe
-from varve.storage.format.records import Record
+from varvite.changelog.operator_state.section import SectionKind, StateSection
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.changelog.operator_state.image import decode_image
-from varve.storage.errors import CorruptDataError
-from varve.storage.transfer.slice_reader import read_slices
+from varvite.changelog.operator_state.image import decode_image
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.changelog.operator_state.section import StateSection
-    from varve.storage.format.records import ImageRef, ObjectSlice
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.operator_state.section import StateSection
+    from varvite.storage.format.records import ImageRef, ObjectSlice
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef, tuple[StateSection, ...]]:
@@ -25,7 +25,7 @@ def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef
     Raises:
         MissingObjectError: an object is gone; names it.
         CorruptDataError: a slice fails its CRC, or is not what its reference says.
-        IncompatibleError: written by a newer varve.
+        IncompatibleError: written by a newer varvite.
     """
     by_slice: dict[ObjectSlice, list[ImageRef]] = {}
     for image in images:
@@ -37,7 +37,7 @@ def read_images(store: ObjectStore, images: Iterable[ImageRef]) -> dict[ImageRef
             if image.operator != ref.operator:  # the job may be another one, whose state this job began with
                 raise CorruptDataError(
                     f"the image is of operator {image.operator!r} of job {image.job_id}, but is referred to as "
-                    f"{ref.operator!r}; see `varve verify JOB --repair`",
+                    f"{ref.operator!r}; see `varvite verify JOB --repair`",
                     object_name=place.name,
                     operator=ref.operator,
                     partition=ref.partition,

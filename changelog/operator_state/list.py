@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import ListState
-from varve.changelog.operator_state.section import StateSection, section_of
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import ListState
+from varvite.changelog.operator_state.section import StateSection, section_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.operator_state.section import SectionKind
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.operator_state.section import SectionKind
+    from varvite.changelog.types.wire import WireType
 
 T = TypeVar("T")
 

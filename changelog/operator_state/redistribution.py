@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.operator_state.section import BROADCAST, RAW_KEYED, UNION_LIST, StateSection
+from varvite.changelog.operator_state.section import BROADCAST, RAW_KEYED, UNION_LIST, StateSection
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,11 +8,12 @@ changed again is there with its last value only. Removal of expired values is no
 |---|---|
 | `seq`, `batch` (int64) | the checkpoint; the batch is null if only its segments are left, in a pack |
 | `operator`, `state` | whose change |
-| `key_group`, `key`, … | as in `varve.changelog.reading.columns`, but for a list's `position` |
+| `key_group`, `key`, … | as in `varvite.changelog.reading.columns`, but for a list's `position` |
 | `op` | put, delete, clear (all that a list or map holds for the key) or append (to a list) |
 | `value`, … | as there; null where the op has no such value |
 
-With several states the columns of keys and values are those of `varve.changelog.reading.shared_columns`, but for `position`.
+With several states the columns of keys and values are those of `varvite.changelog.reading.shared_columns`, but for
+`position`.
 
 Rows of one key group are in order; rows of different key groups need not be.
 
@@ -25,21 +26,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.shared_columns import SHARED, shared
-from varve.changelog.schema.history import changes_at
-from varve.changelog.segments.changes import Op
-from varve.changelog.segments.columns import MAP, TIMERS, ordinary_op
-from varve.changelog.segments.replay import accepted_key_groups
-from varve.changelog.segments.source import SegmentSource
-from varve.storage.format.records import Commit
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.shared_columns import SHARED, shared
+from varvite.changelog.schema.history import changes_at
+from varvite.changelog.segments.changes import Op
+from varvite.changelog.segments.columns import MAP, TIMERS, ordinary_op
+from varvite.changelog.segments.replay import accepted_key_groups
+from varvite.changelog.segments.source import SegmentSource
+from varvite.storage.format.records import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from varve.changelog.reading.reader import StateReader
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.segments.segment import SegmentHeader
+    from varvite.changelog.reading.reader import StateReader
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.segments.segment import SegmentHeader
 
 SEQ_END: Final = 1 << 63
 _arrow: Final[Any] = pa

@@ -9,18 +9,18 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.cut import Cut, cut_of
-from varve.changelog.chain.reader import newest_commit
-from varve.changelog.retention.pins import Kept, list_pins
-from varve.changelog.retention.savepoints import read_savepoint
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
-from varve.storage.format.records import ORIGIN, Commit, Link
+from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.chain.reader import newest_commit
+from varvite.changelog.retention.pins import Kept, list_pins
+from varvite.changelog.retention.savepoints import read_savepoint
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varvite.storage.format.records import ORIGIN, Commit, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import StoredCommit
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import StoredCommit
 
 SAVEPOINT: Final = "savepoint:"
 """Before the name of a savepoint."""
@@ -110,7 +110,7 @@ def find_checkpoint(reader: ChainReader, wanted: int | str | None = None) -> Com
         raise InvalidRequestError("the job has no checkpoint yet")
     complete = filter(kept_now(reader).is_complete, seen)
     raise InvalidRequestError(
-        f"there is no checkpoint {wanted!r}; those that are complete: {told(complete)}; see `varve checkpoints`"
+        f"there is no checkpoint {wanted!r}; those that are complete: {told(complete)}; see `varvite checkpoints`"
     )
 
 
@@ -119,7 +119,7 @@ def find_savepoint(reader: ChainReader, name: str) -> Commit:
     savepoint = read_savepoint(reader.store, name)
     if savepoint.format != "native":
         raise InvalidRequestError(
-            f"savepoint {name!r} is canonical: read its Parquet files, which `varve savepoint describe` lists"
+            f"savepoint {name!r} is canonical: read its Parquet files, which `varvite savepoint describe` lists"
         )
     return reader.read_commit(savepoint.commit.link).commit
 

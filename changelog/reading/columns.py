@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from varve.changelog.reading.readable_columns import readable_column
-from varve.changelog.schema.ttl import NOTHING, record_of
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, namespace_type_of, type_of
-from varve.changelog.types.stamped import STAMP_MIN, is_stamped
-from varve.changelog.working_stores.table_rows import table_of
+from varvite.changelog.reading.readable_columns import readable_column
+from varvite.changelog.schema.ttl import NOTHING, record_of
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, namespace_type_of, type_of
+from varvite.changelog.types.stamped import STAMP_MIN, is_stamped
+from varvite.changelog.working_stores.table_rows import table_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import StateSchema
 
 BATCH_ROWS: Final = 10_000
 """Rows of a record batch at most."""

@@ -11,19 +11,19 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.schema.history import first_version, words
-from varve.changelog.segments.columns import LIST, MAP, TIMERS
-from varve.changelog.types.decimals import BigDecimalType
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.schema.history import first_version, words
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS
+from varvite.changelog.types.decimals import BigDecimalType
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from varve.changelog.reading.reader import StateReader
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.reading.reader import StateReader
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import StateSchema
 
     Cells = dict[Any, Any]
 

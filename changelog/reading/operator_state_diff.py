@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.operator_state.section import BROADCAST
+from varvite.changelog.operator_state.section import BROADCAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.reading.operator_state_table import OperatorStateTable
-    from varve.changelog.reading.reader import StateReader
+    from varvite.changelog.reading.operator_state_table import OperatorStateTable
+    from varvite.changelog.reading.reader import StateReader
 
 
 class OperatorStateDifference(NamedTuple):

@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from varve.changelog.operator_state.section import BROADCAST, LIST, RAW_KEYED, RAW_OPERATOR, UNION_LIST
-from varve.changelog.reading.json_text import json_text
-from varve.changelog.reading.readable_columns import readable_column
-from varve.changelog.segments.columns import type_of
+from varvite.changelog.operator_state.section import BROADCAST, LIST, RAW_KEYED, RAW_OPERATOR, UNION_LIST
+from varvite.changelog.reading.json_text import json_text
+from varvite.changelog.reading.readable_columns import readable_column
+from varvite.changelog.segments.columns import type_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.operator_state.section import StateSection
-    from varve.storage.format.records import ImageRef
+    from varvite.changelog.operator_state.section import StateSection
+    from varvite.storage.format.records import ImageRef
 
 _arrow: Final[Any] = pa
 _KINDS: Final = {

@@ -13,13 +13,13 @@ from typing import Any, Final, NamedTuple, TypeAlias
 import msgspec
 import pyarrow as pa
 
-from varve.changelog.types.collections import MapType, PickledType, SequenceType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.decimals import BigDecimalType, BigIntType
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.stamped import unstamped
-from varve.changelog.types.times import SqlTimeType
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.types.collections import MapType, PickledType, SequenceType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.decimals import BigDecimalType, BigIntType
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.stamped import unstamped
+from varvite.changelog.types.times import SqlTimeType
+from varvite.storage.errors import CorruptDataError
 
 arrow: Final[Any] = pa
 Convert: TypeAlias = Callable[[Any], Any]

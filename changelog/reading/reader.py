@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.reading.checkpoints import (
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.operator_state.image_source import read_images
+from varvite.changelog.reading.checkpoints import (
     SAVEPOINT,
     complete_checkpoints,
     find_checkpoint,
@@ -28,29 +28,29 @@ from varve.changelog.reading.checkpoints import (
     kept_now,
     told,
 )
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.operator_state_table import operator_state_tables
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.retention.pins import create_pin, list_pins, release_pin
-from varve.changelog.segments.batch import BatchTime
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.format.records import Commit
-from varve.storage.job.listing import open_job
-from varve.storage.job.record import read_job
-from varve.storage.object_stores.open import open_store
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.operator_state_table import operator_state_tables
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.retention.pins import create_pin, list_pins, release_pin
+from varvite.changelog.segments.batch import BatchTime
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarviteError
+from varvite.storage.format.records import Commit
+from varvite.storage.job.listing import open_job
+from varvite.storage.job.record import read_job
+from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Mapping
     from types import TracebackType
     from typing import Self
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.reading.operator_state_table import OperatorStateTable
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import OperatorLayout, Pin, StateSchema
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.reading.operator_state_table import OperatorStateTable
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import OperatorLayout, Pin, StateSchema
+    from varvite.storage.object_stores.contract import ObjectStore
 
 HOLDER: Final = "reader of the state"
 _ARROW: Final[Any] = pa
@@ -148,7 +148,7 @@ class StateReader:
     def to_arrow(
         self, operator: str | None = None, state: str | None = None, key_groups: range | None = None
     ) -> pa.Table:
-        """A state as one Arrow table, in memory; columns as `varve.changelog.reading.columns` says.
+        """A state as one Arrow table, in memory; columns as `varvite.changelog.reading.columns` says.
 
         Args:
             operator: Its uid; may be left out if there is only one.
@@ -215,7 +215,7 @@ class StateReader:
     @contextmanager
     def restored(self, own: OperatorLayout, low: int, high: int) -> Generator[RocksDBStore]:
         """A store of key groups `[low, high)`, in a directory that is removed afterwards; call it under `pinned`."""
-        with TemporaryDirectory(prefix="varve-", dir=self._directory) as name:
+        with TemporaryDirectory(prefix="varvite-", dir=self._directory) as name:
             place = Path(name)
             target = RestoreTarget(operator=own.uid, key_type=own.key_type, low=low, high=high)
             store = restore_store(self.view, target, self.chain.store, place / "state", place / "scratch")
@@ -261,7 +261,7 @@ class StateReader:
             self._tell_if_gone(error)
             raise
 
-    def _tell_if_gone(self, error: VarveError) -> None:
+    def _tell_if_gone(self, error: VarviteError) -> None:
         """Raise `DidNotHappenError`, because of the error, if nothing keeps the checkpoint any more."""
         if kept_now(self.chain).is_complete(self.checkpoint):
             return
@@ -290,8 +290,8 @@ def open_state(
     Args:
         storage_url: Root of the storage, as the job has it.
         job: The job's name.
-        checkpoint: None for the newest, a seq, `"batch:7"` or `"savepoint:<name>"`; `varve checkpoints` and
-            `varve savepoint list` list what there is.
+        checkpoint: None for the newest, a seq, `"batch:7"` or `"savepoint:<name>"`; `varvite checkpoints` and
+            `varvite savepoint list` list what there is.
         storage_options: fsspec's options for the storage.
         pin: Keep the checkpoint while it is read, which writes a small object to the storage and removes it again.
             False for a storage that can only be read: then a read fails if the job goes on and the checkpoint is

@@ -6,8 +6,8 @@
 | `key`, `map_key`, `namespace`, `value` (text) | JSON; null where there is no value, or no such column |
 | `position`, `time_ms`, `ttl_stamp_ms` (int64) | null where the state has no such column |
 
-JSON is made of what `varve.changelog.reading.readable_columns` shows: bytes are base64, times ISO 8601, decimals text, floats
-that JSON lacks `"NaN"`, `"Infinity"` and `"-Infinity"`, a map a list of [key, value].
+JSON is made of what `varvite.changelog.reading.readable_columns` shows: bytes are base64, times ISO 8601, decimals
+text, floats that JSON lacks `"NaN"`, `"Infinity"` and `"-Infinity"`, a map a list of [key, value].
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from varve.changelog.reading.json_text import json_text
+from varvite.changelog.reading.json_text import json_text
 
 _arrow: Final[Any] = pa
 _AS_JSON: Final = frozenset({"key", "map_key", "namespace", "value"})

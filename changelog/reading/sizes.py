@@ -9,14 +9,14 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.segments.columns import TIMERS
-from varve.changelog.types.wire import end_of
-from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, prefix, successor
+from varvite.changelog.segments.columns import TIMERS
+from varvite.changelog.types.wire import end_of
+from varvite.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, prefix, successor
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 
 class GroupSize(NamedTuple):

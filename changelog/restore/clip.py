@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.working_stores.rocksdb.bulk import SstBuilder
-from varve.changelog.working_stores.rocksdb.database import Database
-from varve.changelog.working_stores.rocksdb.keys import (
+from varvite.changelog.working_stores.rocksdb.bulk import SstBuilder
+from varvite.changelog.working_stores.rocksdb.database import Database
+from varvite.changelog.working_stores.rocksdb.keys import (
     KEY_GROUP_END,
     PREFIX_BYTES,
     key_group_start,
     prefix,
     successor,
 )
-from varve.changelog.working_stores.rocksdb.metadata import (
+from varvite.changelog.working_stores.rocksdb.metadata import (
     MARKER_KEY,
     STATES_KEY,
     VERSION_KEY,
@@ -34,11 +34,11 @@ from varve.changelog.working_stores.rocksdb.metadata import (
     StoreVersion,
     marker,
 )
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.registry import StateRegistry
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError
-from varve.storage.format.records import ORIGIN, Link
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvariantError
+from varvite.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -72,7 +72,7 @@ def open_clipped(
     """A store of key groups `[low, high)` in `directory`, which must not exist, on the same filesystem.
 
     If the sources are at one commit, that is the store's version. Otherwise the oldest one is, `is_complete` is False,
-    and a replay with the sources' floors must follow (`varve.changelog.segments.replay`).
+    and a replay with the sources' floors must follow (`varvite.changelog.segments.replay`).
 
     Args:
         directory: Where the store is to be.
@@ -158,7 +158,7 @@ def _inspect(source: SnapshotSource, operator: str, key_type: str, options: Rock
         if store.version != source.at or not held.start <= source.low < source.high <= held.stop:
             raise CorruptDataError(
                 f"the snapshot holds [{held.start}, {held.stop}) at {store.version}, not [{source.low}, "
-                f"{source.high}) at {source.at}; see `varve verify JOB --repair`",
+                f"{source.high}) at {source.at}; see `varvite verify JOB --repair`",
                 operator=operator,
                 object_name=place,
             )

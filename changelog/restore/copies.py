@@ -11,23 +11,23 @@ import logging
 import shutil
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.restore.files import DOWNLOADS
-from varve.changelog.restore.restore import catch_up, restore_store, stages_to
-from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import MissingObjectError, VarveError
+from varvite.changelog.restore.files import DOWNLOADS
+from varvite.changelog.restore.restore import catch_up, restore_store, stages_to
+from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import MissingObjectError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.restore.local import LocalCopy
-    from varve.changelog.restore.restore import RestoreTarget
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-    from varve.storage.transfer.download import DownloadPolicy
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.restore.local import LocalCopy
+    from varvite.changelog.restore.restore import RestoreTarget
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.storage.transfer.download import DownloadPolicy
 
 _log: Final = logging.getLogger(__name__)
 
@@ -45,7 +45,7 @@ def open_copy(directory: Path, target: RestoreTarget, options: RocksDBOptions | 
         return None
     try:
         return RocksDBStore.open(directory, target.operator, target.key_type, target.low, target.high, options)
-    except VarveError as error:
+    except VarviteError as error:
         _log.warning("the local state in %s is not used: %s", directory, error)
         return None
 
@@ -77,7 +77,7 @@ def caught_up(
 ) -> bool:
     """Bring an older store of the line to the view's commit; False if the log does not reach so far back.
 
-    Raises `VarveError` if the log cannot be read. After that, and after False, the store must not be used any more.
+    Raises `VarviteError` if the log cannot be read. After that, and after False, the store must not be used any more.
     """
     stages = stages_to(view, target, state.version, reader)
     try:

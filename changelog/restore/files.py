@@ -15,15 +15,15 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError, InvalidRequestError
-from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.format.records import SnapshotFile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import SnapshotFile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 DOWNLOADS: Final = DownloadPolicy()
 """For those whom nobody has told how much to download at the same time."""
@@ -84,7 +84,7 @@ def fetch_snapshot(
 
 def check_file(store: ObjectStore, file: SnapshotFile) -> None:
     """Fetch one file to see whether it is whole. Raises as `fetch_snapshots`."""
-    with TemporaryDirectory(prefix="varve-") as scratch:
+    with TemporaryDirectory(prefix="varvite-") as scratch:
         fetch_snapshot(store, [file], Path(scratch) / "file", DownloadPolicy(requests=1))
 
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -182,7 +182,7 @@ class LocalCopies:
 
 def default_root() -> Path:
     """A directory of this user below the temporary directory. Raises `InvalidRequestError` if it is another's."""
-    root = Path(tempfile.gettempdir()) / f"varve-local-state-{os.getuid()}"
+    root = Path(tempfile.gettempdir()) / f"varvite-local-state-{os.getuid()}"
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
         raise InvalidRequestError(

@@ -1,27 +1,28 @@
 """Replay part by part of the key groups, so that no SST file which it flushes spans two parts.
 
-Such files can be rewritten a part at a time (`varve.changelog.working_stores.rocksdb.overlap`): the snapshot after it shares the files
-of all other parts with the one before. The log is read once as long as its rows fit into memory. A longer one is read
-several times, some of the parts each time, because every time that the memory is full means a file per part.
+Such files can be rewritten a part at a time (`varvite.changelog.working_stores.rocksdb.overlap`): the snapshot after it
+shares the files of all other parts with the one before. The log is read once as long as its rows fit into memory. A
+longer one is read several times, some of the parts each time, because every time that the memory is full means a file
+per part.
 
-Invariants: I5 (what `varve.changelog.segments.replay` does; parts have no key in common, so their order is of no account), I10
-(at most about `HELD_BYTES` of rows, and one segment more, are in memory at once).
+Invariants: I5 (what `varvite.changelog.segments.replay` does; parts have no key in common, so their order is of no
+account), I10 (at most about `HELD_BYTES` of rows, and one segment more, are in memory at once).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, Protocol
 
-from varve.changelog.segments.batch import BatchFolder
-from varve.changelog.segments.decoded_changes import DecodedChanges
-from varve.changelog.segments.replay import AcceptedLog, PendingFold, ReplaySummary, size_of
+from varvite.changelog.segments.batch import BatchFolder
+from varvite.changelog.segments.decoded_changes import DecodedChanges
+from varvite.changelog.segments.replay import AcceptedLog, PendingFold, ReplaySummary, size_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from varve.changelog.segments.batch import Batch
-    from varve.changelog.segments.replay import FlooredSegment
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.changelog.segments.batch import Batch
+    from varvite.changelog.segments.replay import FlooredSegment
+    from varvite.storage.format.records import Link, StateSchema
 
 HELD_BYTES: Final = 64 << 20
 """Bytes of decoded rows that are held back for their parts."""

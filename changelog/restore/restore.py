@@ -11,28 +11,28 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.reader import in_parallel
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.restore.files import DOWNLOADS, fetch_snapshots
-from varve.changelog.segments.replay import ReplaySummary, replay
-from varve.changelog.segments.source import SegmentSource
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record
+from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.restore.clip import SnapshotSource, open_clipped
+from varvite.changelog.restore.files import DOWNLOADS, fetch_snapshots
+from varvite.changelog.segments.replay import ReplaySummary, replay
+from varvite.changelog.segments.source import SegmentSource
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, SnapshotDescriptor, decode_record
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView, ReplaySegment
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.storage.format.records import Link, SnapshotFile, Tile
-    from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.transfer.download import DownloadPolicy
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView, ReplaySegment
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.storage.format.records import Link, SnapshotFile, Tile
+    from varvite.storage.object_stores.contract import ObjectStore
+    from varvite.storage.transfer.download import DownloadPolicy
 
 
 LONG_LOG_BYTES: Final = 128 << 20
@@ -164,7 +164,7 @@ def tile_files(store: ObjectStore, tile: Tile) -> tuple[SnapshotFile, ...]:
     if descriptor.status != "published" or descriptor.at != tile.at:
         raise CorruptDataError(
             f"the snapshot is of commit {descriptor.at.seq} and {descriptor.status}, the checkpoint expects commit "
-            f"{tile.at.seq}; see `varve verify JOB --repair`",
+            f"{tile.at.seq}; see `varvite verify JOB --repair`",
             object_name=name,
         )
     return descriptor.files
@@ -183,7 +183,7 @@ def _fetch_tiles(
             wanted.append((files, directory))
         elif tile.at != ORIGIN and tile.snapshot is not None:
             raise CorruptDataError(
-                "the snapshot lists no files; see `varve verify JOB --repair`", operator=tile.operator
+                "the snapshot lists no files; see `varvite verify JOB --repair`", operator=tile.operator
             )
         sources.append(SnapshotSource(directory, tile.low, tile.high, tile.at))
     fetch_snapshots(store, wanted, downloads, reuse)

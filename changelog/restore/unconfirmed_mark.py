@@ -12,7 +12,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import MayHaveHappenedError
+from varvite.storage.errors import MayHaveHappenedError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -19,18 +19,18 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.chain.reader import EntryKind, newest_commit
-from varve.changelog.commit.rules import ALL_RULES
-from varve.storage.format import layout
-from varve.storage.format.records import Commit
+from varvite.changelog.chain.reader import EntryKind, newest_commit
+from varvite.changelog.commit.rules import ALL_RULES
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.changelog.chain.cut import Cut
-    from varve.changelog.commit.rules import ProtocolRules
-    from varve.storage.format.records import Entry, Savepoint, SnapshotDescriptor, SnapshotFloor
-    from varve.storage.object_stores.contract import ObjectMeta
+    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.commit.rules import ProtocolRules
+    from varvite.storage.format.records import Entry, Savepoint, SnapshotDescriptor, SnapshotFloor
+    from varvite.storage.object_stores.contract import ObjectMeta
 
 
 class EntryNames(NamedTuple):

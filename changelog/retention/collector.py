@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import in_parallel, newest_commit
-from varve.changelog.retention.collect_decision import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import in_parallel, newest_commit
+from varvite.changelog.retention.collect_decision import (
     EntryNames,
     SavepointNames,
     UploadGroup,
@@ -28,21 +28,21 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.changelog.retention.pins import list_pins
-from varve.changelog.retention.savepoints import list_savepoints
-from varve.changelog.retention.snapshots import SnapshotReader, publish
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.fail_point import fail_point
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotDescriptor
+from varvite.changelog.retention.pins import list_pins
+from varvite.changelog.retention.savepoints import list_savepoints
+from varvite.changelog.retention.snapshots import SnapshotReader, publish
+from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotDescriptor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.chain.cut import Cut
-    from varve.changelog.chain.reader import ChainReader, EntryKind
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Entry, Link
+    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.reader import ChainReader, EntryKind
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Entry, Link
 
 DELETE_NAMES_MAX: Final = 1000
 """Names per delete call: the limit of S3's batch delete."""

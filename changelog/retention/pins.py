@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import in_parallel
-from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import Pin, decode_record, encode_record
-from varve.storage.object_stores.backoff import Backoff
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import in_parallel
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import Pin, decode_record, encode_record
+from varvite.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from varve.changelog.chain.cut import Cut
-    from varve.changelog.chain.reader import ChainReader
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit
+    from varvite.storage.object_stores.contract import ObjectStore
 
 PIN_BACKOFF: Final = Backoff(attempts=4, initial_s=0.1, maximum_s=1.0)
 
@@ -60,7 +60,7 @@ def create_pin(
         if for_others:
             pin = msgspec.structs.replace(pin, is_checked=True)
             _put(reader, pin, clock)
-    except VarveError:
+    except VarviteError:
         release_pin(reader, pin, clock)
         raise
     return pin
@@ -157,7 +157,7 @@ def _listed(store: ObjectStore, object_name: str) -> ListedPin | None:
 def _damaged(name: str, error: CorruptDataError) -> CorruptDataError:
     damaged = CorruptDataError(
         f"the pin cannot be read ({error.message}), and nothing is deleted as long as it is there, for nobody knows "
-        "what it keeps; when no reader is left that may have made it, `varve pins release JOB "
+        "what it keeps; when no reader is left that may have made it, `varvite pins release JOB "
         f"{name} --damaged` removes it",
         **error.context,
     )

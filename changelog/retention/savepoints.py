@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.reader import in_parallel
-from varve.changelog.retention.pins import create_pin, release_pin
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
-from varve.storage.transfer.claim import claim
+from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.retention.pins import create_pin, release_pin
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Savepoint, decode_record, encode_record
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 LIST_TRIES: Final = 16
@@ -93,7 +93,7 @@ def read_savepoint(store: ObjectStore, name: str) -> Savepoint:
 
 def _no_savepoint(store: ObjectStore, name: str) -> InvalidRequestError:
     return InvalidRequestError(
-        f"there is no savepoint {name!r} at {store.url}; see `varve savepoint list`",
+        f"there is no savepoint {name!r} at {store.url}; see `varvite savepoint list`",
         object_name=layout.savepoint(name),
     )
 
@@ -148,8 +148,8 @@ def _find(store: ObjectStore, name: str) -> Savepoint | None:
     except CorruptDataError as error:
         raise CorruptDataError(
             f"the savepoint cannot be read ({error.message}), and nothing is deleted as long as it is there, for "
-            "nobody knows what it keeps; bring the object back from a copy, or give the savepoint up: `varve savepoint "
-            f"delete JOB {layout.text_of(name)} --damaged`",
+            "nobody knows what it keeps; bring the object back from a copy, or give the savepoint up: `varvite "
+            f"savepoint delete JOB {layout.text_of(name)} --damaged`",
             **error.context,
         ) from error
 

@@ -12,21 +12,21 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.reader import in_parallel
-from varve.changelog.commit.adopt_decision import tile_snapshots
-from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import SnapshotDescriptor, decode_record, encode_record
-from varve.storage.transfer.claim import claim
+from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.commit.adopt_decision import tile_snapshots
+from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import SnapshotDescriptor, decode_record, encode_record
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.changelog.chain.view import LineView
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import SnapshotFloor
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import SnapshotFloor
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 _log: Final = logging.getLogger(__name__)
@@ -99,7 +99,9 @@ class SnapshotReader:
         found = {SnapshotName(d.operator, d.low, d.high, d.number): d for d in self.readable(wanted)}
         for name in wanted:
             if name not in found:
-                self._say(name, "the base of the job is gone or damaged: `varve verify --repair` says what can be done")
+                self._say(
+                    name, "the base of the job is gone or damaged: `varvite verify --repair` says what can be done"
+                )
         return found
 
     def tile_files(self, view: LineView) -> dict[SnapshotName, frozenset[str]]:

@@ -16,24 +16,31 @@ from typing import TYPE_CHECKING, BinaryIO, Final
 
 import msgspec
 
-from varve.changelog.chain.reader import in_parallel
-from varve.changelog.commit.import_plan import CopiedState
-from varve.changelog.commit.pack import Pack, PackHeader, is_packable, plan_pack, replace_packed, replace_packed_images
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice, SegmentRef, SnapshotFile, Tile
-from varve.storage.transfer.slice_reader import read_slices
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.commit.import_plan import CopiedState
+from varvite.changelog.commit.pack import (
+    Pack,
+    PackHeader,
+    is_packable,
+    plan_pack,
+    replace_packed,
+    replace_packed_images,
+)
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice, SegmentRef, SnapshotFile, Tile
+from varvite.storage.transfer.slice_reader import read_slices
+from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.view import LineView
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import ImageRef
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import ImageRef
+    from varvite.storage.object_stores.contract import ObjectStore
 
 PACK_BYTES_MAX: Final = 64 << 20
 _CHUNK_BYTES: Final = 1 << 20
@@ -188,7 +195,8 @@ def check_file(path: Path, slices: Iterable[ObjectSlice], size_bytes: int | None
         fits = fits and all(_crc32(file, one) == one.crc32 for one in slices)
     if not fits:
         raise CorruptDataError(
-            "the object is not what the checkpoint says; choose another checkpoint, or see `varve verify JOB --repair`",
+            "the object is not what the checkpoint says; choose another checkpoint, or see "
+            "`varvite verify JOB --repair`",
             object_name=name,
         )
 

@@ -1,8 +1,8 @@
 """The versions that the value schema of one state went through, and how stored values of each are read; pure.
 
-Each version is reached from the one before by a step that `varve.changelog.types.evolution` knows. A value of an older
-version becomes a current one by taking every step in between, never by a shortcut: a field that was dropped and later
-added again is empty, whether a store converted the value in between (hashmap) or not (RocksDB). So the state is a
+Each version is reached from the one before by a step that `varvite.changelog.types.evolution` knows. A value of an
+older version becomes a current one by taking every step in between, never by a shortcut: a field that was dropped and
+later added again is empty, whether a store converted the value in between (hashmap) or not (RocksDB). So the state is a
 function of the log alone (I5).
 
 When TTL is switched on the type becomes `stamped<T>`, which is a version like any other: older values get the lowest
@@ -19,21 +19,21 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
-from varve.changelog.schema.ttl import merged
-from varve.changelog.segments.changes import Op
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.evolution import Converter, Incompatible, Step, evolve, keep
-from varve.changelog.types.stamped import STAMP_MIN, is_stamped, plain_type_string, unstamped
-from varve.changelog.types.wire import encode
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, VarveError
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.schema.ttl import merged
+from varvite.changelog.segments.changes import Op
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.types.evolution import Converter, Incompatible, Step, evolve, keep
+from varvite.changelog.types.stamped import STAMP_MIN, is_stamped, plain_type_string, unstamped
+from varvite.changelog.types.wire import encode
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvariantError, VarviteError
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.types.evolution import PlainConversion
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.types.evolution import PlainConversion
+    from varvite.changelog.types.wire import WireType
 
 VERSION_NUMBER_MAX: Final = 0x7F
 
@@ -103,7 +103,7 @@ def change(
 
 
 def newer(known: StateSchema, other: StateSchema, operator: str) -> StateSchema:
-    """The newer of two schemas of one state; its TTL is what both say together (`varve.changelog.schema.ttl.merged`).
+    """The newer of two schemas of one state; its TTL is what both say together (`varvite.changelog.schema.ttl.merged`).
 
     Raises `IncompatibleError` unless they are versions of one history.
     """
@@ -147,7 +147,7 @@ def wire_reader(schema: StateSchema, number: int) -> WireReader:
     if not first_version(schema) <= version <= schema.version:
         raise CorruptDataError(
             f"a value of state {schema.name!r} is of schema version {number}, but the state has versions "
-            f"{first_version(schema)} to {schema.version}; see `varve verify JOB --repair`"
+            f"{first_version(schema)} to {schema.version}; see `varvite verify JOB --repair`"
         )
     from_wire = _plain_type(schema).from_wire
     rewrite = _wire_conversion(schema, version)
@@ -258,7 +258,7 @@ def _plain_conversion(schema: StateSchema, version: int) -> PlainConversion:
         decision = evolve(_plain_type(before), _plain_type(after), Step(after.defaults or {}))
         if isinstance(decision, Incompatible):
             problem = f"the history of state {schema.name!r} has a step that is none: {decision.reason}"
-            raise CorruptDataError(f"{problem}; see `varve verify JOB --repair`")
+            raise CorruptDataError(f"{problem}; see `varvite verify JOB --repair`")
         if isinstance(decision, Converter) and decision.convert is not keep:
             steps.append(decision.convert)
     if not steps:
@@ -285,7 +285,7 @@ def _wire_conversion(schema: StateSchema, version: int) -> Callable[[bytes], byt
     def rewrite(data: bytes) -> bytes:
         try:
             return encode(convert(decode(data)))
-        except VarveError:
+        except VarviteError:
             raise
         except (msgspec.MsgspecError, ValueError, OverflowError, ArithmeticError) as error:
             raise old.corrupt(error) from error

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.collections import MapType, PickledType, SequenceType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.stamped import StampedType
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.types.collections import MapType, PickledType, SequenceType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.stamped import StampedType
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.changelog.api.descriptors import StateDescriptor
-    from varve.changelog.operator_state.section import StateSection
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.api.descriptors import StateDescriptor
+    from varvite.changelog.operator_state.section import StateSection
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 OPTION: Final = "pipeline.generic-types"
 

@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING, Final, Literal
 
 import msgspec
 
-from varve.changelog.api.ttl_config import TtlTimeCharacteristic
-from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, is_stamped
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.records import Record, StateSchema
+from varvite.changelog.api.ttl_config import TtlTimeCharacteristic
+from varvite.changelog.types.stamped import STAMP_MAX, STAMP_MIN, is_stamped
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
-    from varve.changelog.api.ttl_config import StateTtlConfig
-    from varve.changelog.segments.batch import BatchTime
+    from varvite.changelog.api.ttl_config import StateTtlConfig
+    from varvite.changelog.segments.batch import BatchTime
 
 NOTHING: Final = STAMP_MIN - 1
 """As the stamp up to which values have expired: below every stamp."""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.storage.format.records import Link
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.storage.format.records import Link
 
 
 class Batch(NamedTuple):

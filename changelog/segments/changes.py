@@ -13,10 +13,10 @@ from functools import cached_property
 from itertools import chain, compress, groupby, repeat
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.storage.format.records import StateSchema
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
+
+    from varvite.storage.format.records import StateSchema
 
 
 class Op(IntEnum):

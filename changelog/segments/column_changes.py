@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.storage.errors import InvariantError
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 pc: Final[Any] = pyarrow.compute
 
@@ -33,7 +33,7 @@ class ColumnChanges(StateChanges):
         schema: Of a value-like state.
         batch_keys: The keys, distinct.
         value_type: Type of the values.
-        value_column: A value for each key, canonical (`varve.changelog.types.columns`).
+        value_column: A value for each key, canonical (`varvite.changelog.types.columns`).
     """
 
     def __init__(

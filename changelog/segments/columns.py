@@ -20,18 +20,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.segments.decoded_changes import DecodedChanges, ops_of
-from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.segments.decoded_changes import DecodedChanges, ops_of
+from varvite.changelog.types.factory import Types, as_type, parse_type_string
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
 
-    from varve.changelog.segments.decoded_changes import Columns
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.decoded_changes import Columns
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 Column: TypeAlias = Any
 """A `pyarrow.Array`; the stubs have no type for an array of any type that the strict checker accepts."""
@@ -144,13 +144,13 @@ def _decoding(schema: StateSchema, context: Mapping[str, str]) -> Generator[None
     """Errors of damaged rows as what they are."""
     if schema.kind not in KINDS:
         raise IncompatibleError(
-            f"state {schema.name!r} is of kind {schema.kind!r}, which this varve does not know; use a newer varve",
+            f"state {schema.name!r} is of kind {schema.kind!r}, which this varvite does not know; use a newer varvite",
             **context,
         )
     try:
         yield
     except (pa.ArrowException, CorruptDataError, ValueError, ArithmeticError, OSError) as error:
-        problem = f"the rows of state {schema.name!r} do not decode: {error}; see `varve verify JOB --repair`"
+        problem = f"the rows of state {schema.name!r} do not decode: {error}; see `varvite verify JOB --repair`"
         raise CorruptDataError(problem, **context) from error
 
 
@@ -297,4 +297,4 @@ def _bytes_of(column: Column, width: int) -> memoryview:
 
 
 if sys.byteorder != "little":  # pragma: no cover
-    raise ImportError("varve's segments are read and written on little-endian machines only")
+    raise ImportError("varvite's segments are read and written on little-endian machines only")

@@ -1,6 +1,7 @@
 """`DecodedChanges`: changes that were read from a segment and are Arrow columns until something asks for their lists.
 
-A replay into RocksDB makes its rows from the columns (`varve.changelog.working_stores.rocksdb.columns`); other stores take the lists.
+A replay into RocksDB makes its rows from the columns (`varvite.changelog.working_stores.rocksdb.columns`); other stores
+take the lists.
 
 Invariants: I5 (the lists are what the columns say).
 """
@@ -14,15 +15,15 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.segments.changes import StateChanges
-from varve.storage.errors import InvariantError
+from varvite.changelog.segments.changes import StateChanges
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
-    from varve.storage.format.records import StateSchema
+    from varvite.storage.format.records import StateSchema
 
 Columns: TypeAlias = "Mapping[str, Any]"
 """Arrow arrays by name."""
@@ -33,7 +34,7 @@ class DecodedChanges(StateChanges):
 
     Args:
         schema: Of the state.
-        columns: By name, as `varve.changelog.segments.columns` describes them; checked against the schema.
+        columns: By name, as `varvite.changelog.segments.columns` describes them; checked against the schema.
         make_lists: Makes the same changes with lists of such columns; raises `CorruptDataError`.
     """
 

@@ -11,17 +11,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import LIST
-from varve.changelog.segments.decoded_changes import DecodedChanges
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import LIST
+from varvite.changelog.segments.decoded_changes import DecodedChanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from varve.changelog.chain.tiles import KeyGroupFloor
-    from varve.changelog.segments.batch import BatchFolder
-    from varve.changelog.segments.segment import Segment, SegmentHeader
-    from varve.storage.format.records import Link
+    from varvite.changelog.chain.tiles import KeyGroupFloor
+    from varvite.changelog.segments.batch import BatchFolder
+    from varvite.changelog.segments.segment import Segment, SegmentHeader
+    from varvite.storage.format.records import Link
 
 FOLD_ROWS: Final = 100_000
 """Rows that are gathered before they are written: of several changes of a cell only the last is."""

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.segments.changes import empty_changes
-from varve.changelog.segments.columns import decode_columns, encode_columns, ordinary_op, type_of
-from varve.storage.errors import CorruptDataError, VarveError
-from varve.storage.format.frame import frame, frame_length, unframe
-from varve.storage.format.records import Record, StateSchema
+from varvite.changelog.segments.changes import empty_changes
+from varvite.changelog.segments.columns import decode_columns, encode_columns, ordinary_op, type_of
+from varvite.storage.errors import CorruptDataError, VarviteError
+from varvite.storage.format.frame import frame, frame_length, unframe
+from varvite.storage.format.records import Record, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.segments.decoded_changes import DecodedChanges
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.segments.decoded_changes import DecodedChanges
 
 
 KIND: Final = b"SEGM"
@@ -86,7 +86,7 @@ class Segment:
 
         A state that was written without rows comes without rows: its schema has changed.
 
-        Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varve does not know.
+        Raises `CorruptDataError` naming the object; `IncompatibleError` for types that this varvite does not know.
         """
         states = self.header.states
         found = [self.state_changes(i, accepts) if s.rows else empty_changes(s.schema) for i, s in enumerate(states)]
@@ -117,7 +117,7 @@ class Segment:
         try:
             key_type = type_of(self.header.key_type)
             return decode_columns(key_type, state.schema, state.rows, data, context, accepts, wire_ready=wire_ready)
-        except VarveError as error:
+        except VarviteError as error:
             raise error.with_context(**context) from error.__cause__
 
 
@@ -137,7 +137,7 @@ def encode_segment(header: SegmentHeader, changes: Sequence[StateChanges]) -> by
     for change in changes:
         try:
             stream = encode_columns(key_type, _without_plain_ops(change), key_groups) if len(change) else b""
-        except VarveError as error:
+        except VarviteError as error:
             raise error.with_context(operator=header.operator, partition=header.partition) from error.__cause__
         states.append(SegmentState(schema=change.schema, rows=len(change), offset=offset, length=len(stream)))
         streams.append(stream)

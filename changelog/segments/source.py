@@ -14,21 +14,21 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.segments.replay import FlooredSegment
-from varve.changelog.segments.segment import decode_segments
-from varve.storage.errors import CorruptDataError
-from varve.storage.transfer.download import PART_BYTES
-from varve.storage.transfer.slice_reader import plan_reads, read_slices
+from varvite.changelog.segments.replay import FlooredSegment
+from varvite.changelog.segments.segment import decode_segments
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.transfer.download import PART_BYTES
+from varvite.storage.transfer.slice_reader import plan_reads, read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator, Sequence
     from concurrent.futures import Future
 
-    from varve.changelog.chain.view import ReplaySegment
-    from varve.changelog.segments.segment import Segment
-    from varve.storage.format.records import SegmentRef
-    from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.transfer.download import DownloadPolicy
+    from varvite.changelog.chain.view import ReplaySegment
+    from varvite.changelog.segments.segment import Segment
+    from varvite.storage.format.records import SegmentRef
+    from varvite.storage.object_stores.contract import ObjectStore
+    from varvite.storage.transfer.download import DownloadPolicy
 
 READ_THREADS: Final = 8
 BYTES_AHEAD_MAX: Final = 64 << 20
@@ -60,7 +60,7 @@ class SegmentSource:
         Raises:
             MissingObjectError: an object is gone; names it.
             CorruptDataError: a slice fails its CRC, or is not what the reference says.
-            IncompatibleError: written by a newer varve.
+            IncompatibleError: written by a newer varvite.
         """
         with self.ahead(wanted) as segments:
             yield from segments
@@ -68,7 +68,7 @@ class SegmentSource:
     @contextmanager
     def ahead(self, wanted: Sequence[ReplaySegment]) -> Generator[Iterator[FlooredSegment]]:
         """What `read` gives, of which reading begins now, as far as the limits allow."""
-        with ThreadPoolExecutor(self._threads, "varve-read") as pool:
+        with ThreadPoolExecutor(self._threads, "varvite-read") as pool:
             try:
                 reads = _Reads(self._store, self._groups(wanted), pool, self._threads, self._bytes_ahead_max)
                 reads.begin()
@@ -148,7 +148,7 @@ def check_reference(segment: Segment, ref: SegmentRef) -> None:
         raise CorruptDataError(
             f"the segment is of operator {header.operator!r}, key groups [{header.low}, {header.high}), seq "
             f"{header.seq}, but is referred to as {ref.operator!r}, [{ref.low}, {ref.high}), seqs {ref.seq_first} to "
-            f"{ref.seq_last}; see `varve verify JOB --repair`",
+            f"{ref.seq_last}; see `varvite verify JOB --repair`",
             object_name=segment.name,
             operator=ref.operator,
         )

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.types.wire import ImmutableType, PlainType
-from varve.changelog.types.wire_columns import (
+from varvite.changelog.types.wire import ImmutableType, PlainType
+from varvite.changelog.types.wire_columns import (
     binary_parts,
     boolean_wires,
     float_wires,

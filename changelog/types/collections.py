@@ -11,9 +11,9 @@ import pickle
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from varve.changelog.types.basic import BooleanType, ByteType, CharType, FloatingType, IntegerType, StringType
-from varve.changelog.types.wire import MutableType, WireType, encode
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.types.basic import BooleanType, ByteType, CharType, FloatingType, IntegerType, StringType
+from varvite.changelog.types.wire import MutableType, WireType, encode
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 _SORTED_NATURALLY: Final = (int, str, bytes, bool)
 _NOT_SEQUENCES: Final = (str, bytes, bytearray, memoryview)

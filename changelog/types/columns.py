@@ -13,14 +13,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.types.basic import CharType, FloatingType, FloatType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.decimals import BigDecimalType, BigIntType
-from varve.changelog.types.times import InstantType, SqlDateType, SqlTimestampType
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.basic import CharType, FloatingType, FloatType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.decimals import BigDecimalType, BigIntType
+from varvite.changelog.types.times import InstantType, SqlDateType, SqlTimestampType
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
 pc: Final[Any] = pyarrow.compute

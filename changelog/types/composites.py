@@ -16,12 +16,12 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
-from varve.changelog.row import Row, make_row, row_class
-from varve.changelog.types.basic import NAN, DoubleType, FloatingType, IntType, LongType
-from varve.changelog.types.composites_fast import FixedWidthRows, canonical_freezer
-from varve.changelog.types.wire import NIL, ImmutableType, WireType, encode
-from varve.changelog.types.wire_columns import array_head, joined, masked, parts_or_else
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.row import Row, make_row, row_class
+from varvite.changelog.types.basic import NAN, DoubleType, FloatingType, IntType, LongType
+from varvite.changelog.types.composites_fast import FixedWidthRows, canonical_freezer
+from varvite.changelog.types.wire import NIL, ImmutableType, WireType, encode
+from varvite.changelog.types.wire_columns import array_head, joined, masked, parts_or_else
+from varvite.storage.errors import InvalidRequestError
 
 _SIMPLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 

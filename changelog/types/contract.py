@@ -1,4 +1,4 @@
-"""What varve must know of a type: four forms of one value, and the ways between them.
+"""What varvite must know of a type: four forms of one value, and the ways between them.
 
 * *value*: what the user passes and receives.
 * *stored*: what working stores and overlays keep. For an immutable type it is the canonical Python object; for a
@@ -22,7 +22,7 @@ _ARROW: Final[Any] = pa
 
 
 class TypeInformation(ABC):
-    """A type of values in keyed state, in PyFlink's sense (`varve.changelog.types.factory.Types` makes them).
+    """A type of values in keyed state, in PyFlink's sense (`varvite.changelog.types.factory.Types` makes them).
 
     Instances are immutable, hashable, equal if they mean the same type, and picklable.
     """
@@ -75,7 +75,7 @@ class TypeInformation(ABC):
     def wire_column(self, column: pa.Array[Any]) -> pa.Array[Any]:
         """The wire forms of a column of `arrow_type` as a binary column; null stays null.
 
-        One by one here; overridden where it can be done at once (`varve.changelog.types.wire_columns`).
+        One by one here; overridden where it can be done at once (`varvite.changelog.types.wire_columns`).
         """
         wires = [None if value is None else self.to_wire(value) for value in self.wire_ready(column)]
         return _ARROW.array(wires, _ARROW.binary())

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from varve.changelog.types.basic import as_integer
-from varve.changelog.types.wire import ImmutableType
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.basic import as_integer
+from varvite.changelog.types.wire import ImmutableType
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -19,10 +19,10 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.row import Row, make_row, row_class
-from varve.changelog.types.basic import NAN, as_integer
-from varve.changelog.types.wire import MutableType, encode
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.row import Row, make_row, row_class
+from varvite.changelog.types.basic import NAN, as_integer
+from varvite.changelog.types.wire import MutableType, encode
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

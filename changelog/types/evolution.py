@@ -8,10 +8,10 @@
 | TUPLE, LIST, arrays, values of MAP | their parts change as above; a TUPLE by position, and keeps its length |
 
 Everything else is incompatible, the keys of a MAP included. Conversions work on plain forms (see
-`varve.changelog.types.wire`) and are total: whatever the old type holds, the new one does.
+`varvite.changelog.types.wire`) and are total: whatever the old type holds, the new one does.
 
 A rule of `RULES` knows one family of types. What a rule must know besides the two types is a field of `Step`. Time
-stamps of values are no matter of rules: `varve.changelog.schema.history` decides about what is stamped.
+stamps of values are no matter of rules: `varvite.changelog.schema.history` decides about what is stamped.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import msgspec
 
-from varve.changelog.types.basic import CharType, DoubleType, FloatingType, FloatType, IntegerType, StringType
-from varve.changelog.types.collections import MapType, SequenceType
-from varve.changelog.types.composites import CompositeType, RowType, TupleType, quote_name
-from varve.changelog.types.decimals import BigDecimalType, BigIntType, DecimalType
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.basic import CharType, DoubleType, FloatingType, FloatType, IntegerType, StringType
+from varvite.changelog.types.collections import MapType, SequenceType
+from varvite.changelog.types.composites import CompositeType, RowType, TupleType, quote_name
+from varvite.changelog.types.decimals import BigDecimalType, BigIntType, DecimalType
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 PlainConversion: TypeAlias = Callable[[Any], Any]
 """From the plain form of a value (never None) of the old type to that of the new one."""

@@ -18,17 +18,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types import basic, decimals, times
-from varve.changelog.types import collections as collection
-from varve.changelog.types.composites import RowType, TupleType
-from varve.changelog.types.text import from_spark_json, parse_ddl, parse_type_string
-from varve.changelog.types.wire import WireType
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types import basic, decimals, times
+from varvite.changelog.types import collections as collection
+from varvite.changelog.types.composites import RowType, TupleType
+from varvite.changelog.types.text import from_spark_json, parse_ddl, parse_type_string
+from varvite.changelog.types.wire import WireType
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 __all__ = ["TypeLike", "Types", "as_type", "parse_type_string"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types.wire import NIL, PlainType
-from varve.changelog.types.wire_columns import bulk_reader
+from varvite.changelog.types.wire import NIL, PlainType
+from varvite.changelog.types.wire_columns import bulk_reader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 
 def key_writer(key_type: TypeInformation) -> Callable[[Any], bytes]:

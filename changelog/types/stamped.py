@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
 
-from varve.changelog.types.contract import TypeInformation
-from varve.changelog.types.wire import TYPE_STRING_VERSION, WireType
-from varve.changelog.types.wire_columns import joined, parts_or_else, stamp_wires
-from varve.storage.errors import CorruptDataError, InvariantError
+from varvite.changelog.types.contract import TypeInformation
+from varvite.changelog.types.wire import TYPE_STRING_VERSION, WireType
+from varvite.changelog.types.wire_columns import joined, parts_or_else, stamp_wires
+from varvite.storage.errors import CorruptDataError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

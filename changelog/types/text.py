@@ -13,19 +13,19 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.types import basic, decimals, times
-from varve.changelog.types import collections as collection
-from varve.changelog.types.composites import RowType, TupleType
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.stamped import NAME as STAMPED
-from varve.changelog.types.stamped import StampedType
-from varve.changelog.types.wire import TYPE_STRING_VERSION, WireType
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
+from varvite.changelog.types import basic, decimals, times
+from varvite.changelog.types import collections as collection
+from varvite.changelog.types.composites import RowType, TupleType
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.stamped import NAME as STAMPED
+from varvite.changelog.types.stamped import StampedType
+from varvite.changelog.types.wire import TYPE_STRING_VERSION, WireType
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 _TOKEN: Final = re.compile(r"\s*(?:(?P<word>\w+)|(?P<quoted>`(?:[^`]|``)*`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>.))")
 _DEPTH_MAX: Final = 64
@@ -171,7 +171,7 @@ class _DiskParser(_Reader):
         if name == "row":
             return _row(self, lambda: (self.word(), self.need(":"), self.type()), "<", ">")
         if name != "tuple" and name not in _OF_TYPES:
-            raise IncompatibleError(f"unknown type {name!r}: a newer varve wrote it")
+            raise IncompatibleError(f"unknown type {name!r}: a newer varvite wrote it")
         self.need("<")
         types = self.several(self.type, ">")
         return TupleType(types) if name == "tuple" else _OF_TYPES[name](*types)
@@ -246,7 +246,7 @@ def parse_type_string(text: str) -> TypeInformation:
     if not colon or not version.isdecimal():
         raise CorruptDataError(f"{text!r} is not a type string")
     if int(version) > TYPE_STRING_VERSION:
-        raise IncompatibleError(f"type string {text!r} has version {version}; this varve knows {TYPE_STRING_VERSION}")
+        raise IncompatibleError(f"type string {text!r} has version {version}; this varvite knows {TYPE_STRING_VERSION}")
     try:
         parser = _DiskParser(notation)
         found = parser.stored_type()

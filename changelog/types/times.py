@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from varve.changelog.types.wire import ImmutableType
-from varve.changelog.types.wire_columns import integer_wires
+from varvite.changelog.types.wire import ImmutableType
+from varvite.changelog.types.wire_columns import integer_wires
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Base of all types of varve: one value, its MessagePack form, and the two ways of keeping it.
+"""Base of all types of varvite: one value, its MessagePack form, and the two ways of keeping it.
 
 A subclass says how a value becomes its *plain* form (what MessagePack encodes) and back; this module makes the four
 forms of `TypeInformation` from that. An immutable type keeps the canonical Python object as its stored form, a mutable
@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 import pyarrow as pa
 
-from varve.changelog.types.contract import TypeInformation
-from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.changelog.types.contract import TypeInformation
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.types.wire import WireType
+from varvite.changelog.types.wire import WireType
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
 pc: Final[Any] = pyarrow.compute
@@ -108,14 +108,14 @@ def stamp_wires(column: Column) -> Column:
 
 
 def timer_time_wires(column: Column) -> Column:
-    """Times of timers: 8 bytes, big endian, with the sign flipped (`varve.changelog.working_stores.timer_form`)."""
+    """Times of timers: 8 bytes, big endian, with the sign flipped (`varvite.changelog.working_stores.timer_form`)."""
     return fixed_width(_big_endian(_numbers(column) ^ np.int64(-(1 << 63)), 8))
 
 
 def element_wires(
     seqs: np.ndarray[Any, np.dtype[np.uint64]], positions: np.ndarray[Any, np.dtype[np.uint32]]
 ) -> Column:
-    """Ends of the keys of list elements (`varve.changelog.working_stores.rocksdb.keys.element`)."""
+    """Ends of the keys of list elements (`varvite.changelog.working_stores.rocksdb.keys.element`)."""
     rows: Matrix = np.empty((len(seqs), 12), np.uint8)
     rows[:, :8] = seqs.astype(">u8").view(np.uint8).reshape(-1, 8)
     rows[:, 8:] = positions.astype(">u4").view(np.uint8).reshape(-1, 4)

@@ -1,6 +1,6 @@
 """The contract of a working store: the confirmed state of one (operator, partition) on an executor.
 
-A store never sees what is pending (I4: that is the overlay in `varve.changelog.keyed.backend`); it changes only by
+A store never sees what is pending (I4: that is the overlay in `varvite.changelog.keyed.backend`); it changes only by
 `apply`, which takes the whole net effect of one batch and the version that it leads to.
 
 Invariants: I4; I5 (`apply` is a function of the changes alone: no clock, no randomness, no order of calls between
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import msgspec
 
-from varve.changelog.segments.batch import BatchFolder
+from varvite.changelog.segments.batch import BatchFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.timer_form import TimerForm
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.timer_form import TimerForm
+    from varvite.storage.format.records import Link, StateSchema
 
 
-# `gc=False` as in `varve.storage.format.records`: the driver gets one of each of thousands of partitions.
+# `gc=False` as in `varvite.storage.format.records`: the driver gets one of each of thousands of partitions.
 class StoreSize(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """About how much a store holds; None: not known."""
 
@@ -132,7 +132,7 @@ class WorkingStore(BatchFolder, Protocol):
         Until the next `apply` this is pending, see `revert`. Older versions are known already, as far as they matter.
 
         Args:
-            schema: Decided by `varve.changelog.schema.history.change`, or read from the log.
+            schema: Decided by `varvite.changelog.schema.history.change`, or read from the log.
             migrate: What makes a stored form of this version from one of the version before, if the schema's history
                 does not say; the caller then puts every value of the state again with the next `apply`.
 

@@ -14,17 +14,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import LIST
-from varve.changelog.working_stores.rocksdb.bulk import SEQ_OF_COPIES
-from varve.changelog.working_stores.table_rows import changes_of, table_of
-from varve.changelog.working_stores.table_store import StoreTarget
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import ORIGIN
-from varve.storage.named_objects import call_named
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import LIST
+from varvite.changelog.working_stores.rocksdb.bulk import SEQ_OF_COPIES
+from varvite.changelog.working_stores.table_rows import changes_of, table_of
+from varvite.changelog.working_stores.table_store import StoreTarget
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.named_objects import call_named
 
 if TYPE_CHECKING:
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 _TABLES: Final = ("value_table", "map_table", "list_table", "timer_table")
 _METHODS: Final = (*_TABLES, "register", "revert", "apply", "fold", "prepare", "clean_up", "write_snapshot", "close")
@@ -49,7 +49,7 @@ def open_custom_store(name: str, target: StoreTarget) -> WorkingStore:
 
 def check_factory(name: str, options: dict[str, str]) -> None:
     """Make a small store and close it, to find what is wrong before a job starts. Raises as `open_custom_store`."""
-    with TemporaryDirectory(prefix="varve-") as scratch:
+    with TemporaryDirectory(prefix="varvite-") as scratch:
         directory = Path(scratch) / "store"
         key_type = "1:string"
         store = open_custom_store(
@@ -85,12 +85,12 @@ def _check_store(name: str, store: Any, target: StoreTarget) -> None:
     if missing:
         raise InvalidRequestError(
             f"the working store factory {name!r} made a {type(store).__name__}, which is no WorkingStore: it lacks "
-            f"{', '.join(missing)}; varve.changelog.working_stores.table_store.TableStore is a base class that has them",
+            f"{', '.join(missing)}; TableStore (varvite.changelog.working_stores.table_store) has them",
             operator=target.operator,
         )
     if store.version != ORIGIN or tuple(store.schemas):
         raise InvalidRequestError(
             f"the working store factory {name!r} made a store that is not empty (version {store.version}); make a new "
-            "one each time: varve restores what it has to hold",
+            "one each time: varvite restores what it has to hold",
             operator=target.operator,
         )

@@ -8,14 +8,14 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.columns import LIST, MAP, TIMERS
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import StateSchema
 
 COPIED_ROWS: Final = 10_000
 """Rows that are copied at once."""

@@ -16,24 +16,24 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
-from varve.changelog.working_stores.hashmap.timers import HashMapTimerTable
-from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varve.changelog.working_stores.rocksdb.registry import StateRegistry
-from varve.changelog.working_stores.table_rows import changes_of
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import ORIGIN
+from varvite.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
+from varvite.changelog.working_stores.hashmap.timers import HashMapTimerTable
+from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
+from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.table_rows import changes_of
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.contract import ListTable, MapTable, StateActivity, StoreSize, ValueTable
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.contract import ListTable, MapTable, StateActivity, StoreSize, ValueTable
+    from varvite.storage.format.records import Link, StateSchema
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class StoreTarget:
     operator: str
     """The operator's uid."""
     key_type: str
-    """Type string of its keys; `varve.changelog.types.factory.parse_type_string` reads it."""
+    """Type string of its keys; `varvite.changelog.types.factory.parse_type_string` reads it."""
     low: int
     """First key group, inclusive."""
     high: int

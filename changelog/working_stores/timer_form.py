@@ -13,15 +13,15 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.types.key_wire import key_reader, key_writer
-from varve.changelog.types.wire import end_of
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.types.key_wire import key_reader, key_writer
+from varvite.changelog.types.wire import end_of
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.contract import TypeInformation
 
 TIME_MIN_MS: Final = -(1 << 63)
 TIME_MAX_MS: Final = (1 << 63) - 1

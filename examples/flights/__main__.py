@@ -123,7 +123,7 @@ class Demo:
         self.console.print(f"kill -9 {kill.victim} after {kill.rows:,} flights{'' if hit else ' (none was there)'}")
 
     def _materializer(self) -> list[str]:
-        base = [sys.executable, "-m", "varve.materializer", "--storage", self.storage, "--job", JOB]
+        base = [sys.executable, "-m", "varvite.materializer", "--storage", self.storage, "--job", JOB]
         return [*base, "--interval", "10 s", "--status-file", str(self.work / "materializer.jsonl")]
 
     def _start_sidecar(self) -> None:
@@ -190,7 +190,7 @@ def main(crash: bool, seed: int | None, files: int, keep: Path | None) -> None:
     console = Console()
     if crash and seed is None:
         seed = random.SystemRandom().randrange(1_000_000)
-    with tempfile.TemporaryDirectory(prefix="varve-demo-") as temporary:
+    with tempfile.TemporaryDirectory(prefix="varvite-demo-") as temporary:
         work = keep or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
         run(console, work, seed if crash else None, files)

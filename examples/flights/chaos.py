@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from varve.spark_integration.transport.probe import homes, probe
+from varvite.spark_integration.transport.probe import homes, probe
 
 DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER = "driver", "state worker", "sidecar", "Python worker"
 VICTIMS = (DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER, STATE_WORKER, PYTHON_WORKER, SIDECAR, DRIVER)

@@ -31,7 +31,7 @@ def session(work: Path) -> SparkSession:
         "spark.driver.extraJavaOptions": f"-Dderby.system.home={work / 'spark'}",
         "spark.sql.warehouse.dir": str(work / "spark" / "warehouse"),
     }
-    builder = SparkSession.builder.master("local[2,8]").appName("varve-flights")
+    builder = SparkSession.builder.master("local[2,8]").appName("varvite-flights")
     for key, value in conf.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()

@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import Row, SparkSession
 
 from examples.flights.data import SCHEMA
-from varve import (
+from varvite import (
     EmbeddedRocksDBStateBackend,
     KeyedProcessFunction,
     ListStateDescriptor,

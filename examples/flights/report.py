@@ -10,8 +10,8 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.flights.expected import Aircraft
-from varve.materializer.monitoring.events import Collected, Materialized, decode_event
-from varve.spark_integration.driver.monitoring.statistics import percentile
+from varvite.materializer.monitoring.events import Collected, Materialized, decode_event
+from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 SHOWN = 10
 

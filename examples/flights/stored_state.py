@@ -8,11 +8,11 @@ from typing import Any
 
 from examples.flights.expected import Aircraft
 from examples.flights.job import JOB, OPERATOR
-from varve.changelog.chain.reader import ChainReader, newest_commit
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import open_store
+from varvite.changelog.chain.reader import ChainReader, newest_commit
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import open_store
 
 
 def read_aircraft(storage: str) -> dict[str | None, Aircraft]:
@@ -23,7 +23,7 @@ def read_aircraft(storage: str) -> dict[str | None, Aircraft]:
     line = reader.load_line(newest_commit(reader.head()), record.max_parallelism)
     layout = next(o for o in line.commits[-1].operators if o.uid == OPERATOR)
     target = RestoreTarget(OPERATOR, layout.key_type, 0, record.max_parallelism)
-    with tempfile.TemporaryDirectory(prefix="varve-state-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-state-") as name:
         state = restore_store(line.view, target, store, Path(name) / "store", Path(name))
         try:
             tables = {schema.name: _read(state, schema) for schema in state.schemas}

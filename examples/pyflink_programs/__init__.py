@@ -1,1 +1,1 @@
-"""Programs in PyFlink's style. Each runs on PyFlink too, with `varve` replaced by `pyflink` in its imports."""
+"""Programs in PyFlink's style. Each runs on PyFlink too, with `varvite` replaced by `pyflink` in its imports."""

@@ -1,8 +1,8 @@
 """Readings of machines: alarms leave by a side output, which an `OutputTag` names."""
 
-from varve.common import Types
-from varve.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
-from varve.datastream.state import ValueStateDescriptor
+from varvite.common import Types
+from varvite.datastream import KeyedProcessFunction, OutputTag, RuntimeContext, StreamExecutionEnvironment
+from varvite.datastream.state import ValueStateDescriptor
 
 READINGS = [("press", 70), ("saw", 95), ("press", 91), ("press", 93), ("saw", 60)]
 ALARM = OutputTag("alarm", Types.STRING())

@@ -1,8 +1,8 @@
 """How often each number has come so far: a `MapFunction` with a value state."""
 
-from varve.common import Types
-from varve.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
-from varve.datastream.state import ValueStateDescriptor
+from varvite.common import Types
+from varvite.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment
+from varvite.datastream.state import ValueStateDescriptor
 
 
 class CountFunction(MapFunction):

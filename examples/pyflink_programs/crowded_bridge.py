@@ -1,10 +1,10 @@
 """Cars on a bridge in sliding windows: a trigger that warns early, and late reports in a side output."""
 
-from varve.common import Duration, Time, Types, WatermarkStrategy
-from varve.common.watermark_strategy import TimestampAssigner
-from varve.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
-from varve.datastream.state import ReducingStateDescriptor
-from varve.datastream.window import SlidingEventTimeWindows, Trigger, TriggerResult
+from varvite.common import Duration, Time, Types, WatermarkStrategy
+from varvite.common.watermark_strategy import TimestampAssigner
+from varvite.datastream import OutputTag, ProcessWindowFunction, StreamExecutionEnvironment
+from varvite.datastream.state import ReducingStateDescriptor
+from varvite.datastream.window import SlidingEventTimeWindows, Trigger, TriggerResult
 
 CROSSINGS = [
     ("north", 1, 2000),

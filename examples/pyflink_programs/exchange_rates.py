@@ -1,9 +1,9 @@
 """Orders in several currencies, and the rates as a stream: a `BroadcastProcessFunction`, which needs no keys."""
 
-from varve.common import Types
-from varve.datastream import StreamExecutionEnvironment
-from varve.datastream.functions import BroadcastProcessFunction
-from varve.datastream.state import MapStateDescriptor
+from varvite.common import Types
+from varvite.datastream import StreamExecutionEnvironment
+from varvite.datastream.functions import BroadcastProcessFunction
+from varvite.datastream.state import MapStateDescriptor
 
 ORDERS = [(1, 20.0, "USD"), (2, 10.0, "EUR"), (3, 7.5, "XAU")]
 RATES = ["USD=0.5", "GBP=1.25", "USD=0.75"]

@@ -1,7 +1,7 @@
 """The highest temperature of each sensor so far: a `KeySelector`, a `ReduceFunction` and named rows."""
 
-from varve.common import Row, Types
-from varve.datastream import KeySelector, ReduceFunction, StreamExecutionEnvironment
+from varvite.common import Row, Types
+from varvite.datastream import KeySelector, ReduceFunction, StreamExecutionEnvironment
 
 READING = Types.ROW_NAMED(["sensor", "celsius"], [Types.STRING(), Types.DOUBLE()])
 

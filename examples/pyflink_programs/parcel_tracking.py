@@ -1,8 +1,8 @@
 """Orders and the scans of their parcels: two connected streams, and a `KeyedCoProcessFunction` that joins them."""
 
-from varve.common import Types
-from varve.datastream import KeyedCoProcessFunction, RuntimeContext, StreamExecutionEnvironment
-from varve.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from varvite.common import Types
+from varvite.datastream import KeyedCoProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from varvite.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 ORDERS = [(1, "ann"), (2, "bob"), (3, "cat")]
 SCANS = [(2, "depot"), (1, "depot"), (2, "door"), (9, "depot")]

@@ -1,10 +1,10 @@
 """Payments against rules that come as a stream: a `KeyedBroadcastProcessFunction`, with timers and broadcast state."""
 
-from varve.common import Types
-from varve.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from varve.datastream import RuntimeContext, StreamExecutionEnvironment
-from varve.datastream.functions import KeyedBroadcastProcessFunction
-from varve.datastream.state import MapStateDescriptor
+from varvite.common import Types
+from varvite.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from varvite.datastream import RuntimeContext, StreamExecutionEnvironment
+from varvite.datastream.functions import KeyedBroadcastProcessFunction
+from varvite.datastream.state import MapStateDescriptor
 
 PAYMENTS = [("ann", 40, 1000), ("bob", 900, 2000), ("ann", 70, 3000), ("ann", 450, 9000)]
 LIMITS = [("large", 500), ("busy", 200), ("busy", 100)]

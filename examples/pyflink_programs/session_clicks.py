@@ -1,10 +1,10 @@
 """The pages that each visitor saw in each visit: session windows, and a `ProcessWindowFunction` with global state."""
 
-from varve.common import Duration, Time, Types, WatermarkStrategy
-from varve.common.watermark_strategy import TimestampAssigner
-from varve.datastream import ProcessWindowFunction, StreamExecutionEnvironment
-from varve.datastream.state import ValueStateDescriptor
-from varve.datastream.window import EventTimeSessionWindows
+from varvite.common import Duration, Time, Types, WatermarkStrategy
+from varvite.common.watermark_strategy import TimestampAssigner
+from varvite.datastream import ProcessWindowFunction, StreamExecutionEnvironment
+from varvite.datastream.state import ValueStateDescriptor
+from varvite.datastream.window import EventTimeSessionWindows
 
 CLICKS = [
     ("ann", "home", 1000),

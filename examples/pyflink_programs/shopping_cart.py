@@ -1,8 +1,8 @@
 """Carts of a shop: a `KeyedProcessFunction` with a value, a list and a map state, which are cleared at the checkout."""
 
-from varve.common import Types
-from varve.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
-from varve.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varvite.common import Types
+from varvite.datastream import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment
+from varvite.datastream.state import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 
 EVENTS = [
     ("ann", "add", "tea", 2),

@@ -1,9 +1,9 @@
 """The average of each sensor in each ten seconds: tumbling windows, an `AggregateFunction`, event time."""
 
-from varve.common import Duration, Time, Types, WatermarkStrategy
-from varve.common.watermark_strategy import TimestampAssigner
-from varve.datastream import AggregateFunction, ProcessWindowFunction, StreamExecutionEnvironment
-from varve.datastream.window import TumblingEventTimeWindows
+from varvite.common import Duration, Time, Types, WatermarkStrategy
+from varvite.common.watermark_strategy import TimestampAssigner
+from varvite.datastream import AggregateFunction, ProcessWindowFunction, StreamExecutionEnvironment
+from varvite.datastream.window import TumblingEventTimeWindows
 
 READINGS = [
     ("roof", 20.0, 1000),

@@ -1,7 +1,7 @@
 """How often each word has come so far: flat_map, typed tuples, key_by and reduce; PyFlink's first tutorial."""
 
-from varve.common import Types
-from varve.datastream import StreamExecutionEnvironment
+from varvite.common import Types
+from varvite.datastream import StreamExecutionEnvironment
 
 LINES = [
     "To be, or not to be,--that is the question:--",

@@ -1,4 +1,4 @@
-"""The command `varve`: materialize, look at what is stored, package for a cluster.
+"""The command `varvite`: materialize, look at what is stored, package for a cluster.
 
 Exit codes of `materialize`: 0 ended when asked to, or `--once` did everything, or `--now` left its requests; 1 `--once`
 left something undone, or there is no job to do it for, or `--now` could not ask for all; 2 the options, the storage or
@@ -17,47 +17,53 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
 import click
 import msgspec
 
-from varve.materializer.commands.inspect import checkpoints, jobs, sweep
-from varve.materializer.commands.output.errors import Command, Group
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import DURATION, SIZE, key_value_pairs, open_root, storage_parameters
-from varve.materializer.commands.output.progress import (
+from varvite.materializer.commands.inspect import checkpoints, jobs, sweep
+from varvite.materializer.commands.output.errors import Command, Group
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import (
+    DURATION,
+    SIZE,
+    key_value_pairs,
+    open_root,
+    storage_parameters,
+)
+from varvite.materializer.commands.output.progress import (
     ConsoleReporter,
     CountingBar,
     EventConsole,
     JsonReporter,
     ReporterGroup,
 )
-from varve.materializer.commands.package.command import package
-from varve.materializer.commands.pins import pins
-from varve.materializer.commands.restore import restore
-from varve.materializer.commands.savepoints import savepoint
-from varve.materializer.commands.standby import standby
-from varve.materializer.commands.state import describe, diff, state
-from varve.materializer.commands.verify import verify_command
-from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
-from varve.materializer.options.units import option_duration, option_size
-from varve.materializer.resources.allocator import give_back_large_blocks
-from varve.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
-from varve.materializer.service.child_process import decode_config
-from varve.materializer.service.demand import ask
-from varve.materializer.service.loop import run_materializer
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job.listing import job_names, open_job
+from varvite.materializer.commands.package.command import package
+from varvite.materializer.commands.pins import pins
+from varvite.materializer.commands.restore import restore
+from varvite.materializer.commands.savepoints import savepoint
+from varvite.materializer.commands.standby import standby
+from varvite.materializer.commands.state import describe, diff, state
+from varvite.materializer.commands.verify import verify_command
+from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
+from varvite.materializer.options.units import option_duration, option_size
+from varvite.materializer.resources.allocator import give_back_large_blocks
+from varvite.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
+from varvite.materializer.service.child_process import decode_config
+from varvite.materializer.service.demand import ask
+from varvite.materializer.service.loop import run_materializer
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.job.listing import job_names, open_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
 
-    from varve.materializer.monitoring.events import Reporter
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.monitoring.events import Reporter
+    from varvite.storage.object_stores.contract import ObjectStore
 
 FAILED_EXIT_CODE: Final = 1
-CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVE"}
+CONTEXT: Final = {"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "VARVITE"}
 
 
-@click.group(name="varve", cls=Group, context_settings=CONTEXT)
-@click.version_option(package_name="varve")
+@click.group(name="varvite", cls=Group, context_settings=CONTEXT)
+@click.version_option(package_name="varvite")
 def main() -> None:
     """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
 
@@ -106,7 +112,9 @@ def _configured(
 @click.option("--working-directory", type=click.Path(path_type=Path), help="Where local copies are kept between runs.")
 @click.option("--share", is_flag=True, default=None, help="Share the work with other materializers of this storage.")
 @_configured("--stop-timeout", "stop_ms", DURATION, "Hard end so long after SIGTERM.")
-@click.option("--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varve.* option, as for spark-submit.")
+@click.option(
+    "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varvite.* option, as for spark-submit."
+)
 @click.option("--once", is_flag=True, help="Materialize whatever has a log, collect garbage, and end.")
 @click.option("--now", is_flag=True, help="Ask the running materializers to materialize everything now, and end.")
 @click.option(
@@ -119,7 +127,7 @@ def materialize(**options: Any) -> None:
     """Fold changelogs into snapshots and delete what no checkpoint needs any more.
 
     Runs beside the job and reads only its storage, until SIGTERM or SIGINT. It may start before the job does, and it
-    may be killed at any moment. Options can also be set as VARVE_MATERIALIZE_<OPTION>.
+    may be killed at any moment. Options can also be set as VARVITE_MATERIALIZE_<OPTION>.
     """
     try:
         sys.exit(_run(options))
@@ -165,12 +173,12 @@ def _check_there(config: MaterializerConfig) -> None:
         root = open_root(config.storage_url, dict(config.storage_options))
         if config.job is not None:
             open_job(root, config.job)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
 
 class AskedLine(msgspec.Struct, frozen=True):
-    """A line of `varve materialize --now --json`."""
+    """A line of `varvite materialize --now --json`."""
 
     job: str
     error: str | None = None
@@ -191,7 +199,7 @@ def _ask(config: MaterializerConfig, *, as_json: bool) -> int:
             lines = [_asked_or_error(root, name) for name in job_names(root)]
         else:
             lines = [_asked(root, config.job)]
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if as_json or not lines:
         show_lines(lines, as_json=as_json)
@@ -208,7 +216,7 @@ def _asked(root: ObjectStore, name: str) -> AskedLine:
 def _asked_or_error(root: ObjectStore, name: str) -> AskedLine:
     try:
         return _asked(root, name)
-    except VarveError as error:
+    except VarviteError as error:
         return AskedLine(name, str(error.with_context(job=name)))
 
 

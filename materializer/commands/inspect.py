@@ -1,4 +1,4 @@
-"""`varve jobs`, `varve checkpoints` and `varve sweep`: what is stored, as tables or JSON lines."""
+"""`varvite jobs`, `varvite checkpoints` and `varvite sweep`: what is stored, as tables or JSON lines."""
 
 from __future__ import annotations
 
@@ -9,29 +9,29 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 import msgspec
 
-from varve.changelog.chain.reader import ChainReader, in_parallel
-from varve.changelog.commit.start_decision import next_restore
-from varve.changelog.reading.checkpoints import kept_now, newest_commits
-from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector
-from varve.changelog.retention.savepoints import release_clone
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import FiniteRange, job_chain, open_root, storage_parameters
-from varve.materializer.fold.chain_view import ChainFollower
-from varve.materializer.options.units import utc_time
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import VarveError
-from varve.storage.format import layout
-from varve.storage.job.listing import job_names, open_job
-from varve.storage.job.store import JobStore
+from varvite.changelog.chain.reader import ChainReader, in_parallel
+from varvite.changelog.commit.start_decision import next_restore
+from varvite.changelog.reading.checkpoints import kept_now, newest_commits
+from varvite.changelog.retention.collector import UPLOAD_GRACE_S, Collector
+from varvite.changelog.retention.savepoints import release_clone
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import FiniteRange, job_chain, open_root, storage_parameters
+from varvite.materializer.fold.chain_view import ChainFollower
+from varvite.materializer.options.units import utc_time
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import VarviteError
+from varvite.storage.format import layout
+from varvite.storage.job.listing import job_names, open_job
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.changelog.retention.collector import CollectReport
-    from varve.changelog.retention.pins import Kept
-    from varve.storage.format.records import Commit
-    from varve.storage.job.listing import OpenJob
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.retention.collector import CollectReport
+    from varvite.changelog.retention.pins import Kept
+    from varvite.storage.format.records import Commit
+    from varvite.storage.job.listing import OpenJob
+    from varvite.storage.object_stores.contract import ObjectStore
 
 DEFAULT_LIMIT: Final = 20
 _AREAS: Final = (
@@ -46,7 +46,7 @@ _AREAS: Final = (
 
 
 class JobLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve jobs`."""
+    """A line of `varvite jobs`."""
 
     job: str
     job_id: str | None = None
@@ -62,14 +62,15 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     log_bytes: int = 0
     """What a restore of the newest checkpoint replays, over all operators."""
     chosen_seq: int | None = None
-    """The checkpoint that the next start goes on from, if `varve restore` has chosen one and no batch has followed."""
+    """The checkpoint that the next start goes on from, if `varvite restore` has chosen one and no batch has followed.
+    """
     chosen_batch: int | None = None
     error: str | None = None
     """Why the job cannot be read; then nothing else is known of it."""
 
 
 class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve checkpoints`."""
+    """A line of `varvite checkpoints`."""
 
     seq: int
     batch: int
@@ -87,7 +88,7 @@ class CheckpointLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve sweep`."""
+    """A line of `varvite sweep`."""
 
     job: str
     dry_run: bool
@@ -106,14 +107,14 @@ class SweepLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NamedSweepLine(SweepLine, frozen=True, kw_only=True):
-    """The line of `varve sweep --json`."""
+    """The line of `varvite sweep --json`."""
 
     names: tuple[str, ...]
     """Of what is deleted, in that order."""
 
 
 class SweptLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A further line of `varve sweep --wide` for each object that is deleted."""
+    """A further line of `varvite sweep --wide` for each object that is deleted."""
 
     job: str
     object_name: str
@@ -128,7 +129,7 @@ def jobs(storage_url: str, storage_options: dict[str, Any] | None, *, as_json: b
     try:
         root = open_root(storage_url, storage_options)
         lines = in_parallel(partial(_job_line_or_error, root=root), job_names(root))
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json, rare=("chosen_seq", "chosen_batch", "error"))
     _end_with_errors(lines)
@@ -151,7 +152,7 @@ def checkpoints(
             show_lines([_checkpoint_line(commit, kept) for commit in found.commits], as_json=as_json)
         if found.damage is not None:
             raise found.damage.with_context(job=job)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
 
@@ -186,7 +187,7 @@ def sweep(
         else:
             one = partial(_sweep_or_error, root=root, grace_s=grace_hours * 3600, dry_run=dry_run)
             swept = in_parallel(one, job_names(root))
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         show_lines([one.named() for one in swept], as_json=True)
@@ -206,14 +207,14 @@ def _end_with_errors(lines: Iterable[JobLine | SweepLine]) -> None:
 def _job_line_or_error(name: str, root: ObjectStore) -> JobLine:
     try:
         return _job_line(name, open_job(root, name))
-    except VarveError as error:
+    except VarviteError as error:
         return JobLine(job=name, error=str(error.with_context(job=name)))
 
 
 def _sweep_or_error(name: str, root: ObjectStore, grace_s: float, *, dry_run: bool) -> _Swept:
     try:
         return _sweep(open_job(root, name), name, root, grace_s, dry_run=dry_run)
-    except VarveError as error:
+    except VarviteError as error:
         return _Swept(SweepLine(job=name, dry_run=dry_run, error=str(error.with_context(job=name))), {})
 
 

@@ -1,4 +1,4 @@
-"""`varve pins`: what readers keep in a job's storage, and letting go of what a killed one has left behind.
+"""`varvite pins`: what readers keep in a job's storage, and letting go of what a killed one has left behind.
 
 No clock decides that a reader is dead, so nothing releases its pin but an operator, who says which, or how old.
 """
@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from varve.changelog.retention.pins import list_all_pins
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import DURATION, job_chain, storage_parameters
-from varve.materializer.options.units import utc_time
-from varve.materializer.service import retention
-from varve.storage.clock import SystemClock
-from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
-from varve.storage.format import layout
+from varvite.changelog.retention.pins import list_all_pins
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import DURATION, job_chain, storage_parameters
+from varvite.materializer.options.units import utc_time
+from varvite.materializer.service import retention
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, VarviteError
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.retention.pins import ListedPin
-    from varve.storage.format.records import Pin
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.retention.pins import ListedPin
+    from varvite.storage.format.records import Pin
 
 
 class PinLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve pins`."""
+    """A line of `varvite pins`."""
 
     job: str
     pin: str
@@ -59,7 +59,7 @@ def list_(job: str, storage_url: str, storage_options: dict[str, Any] | None, *,
         reader = job_chain(job, storage_url, storage_options)
         listed = list_all_pins(reader)
         lines = [*_lines(job, reader, listed).values(), *_damaged(job, listed)]
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines(lines, as_json=as_json, rare=("error",))
     if any(line.error for line in lines):
@@ -104,7 +104,7 @@ def release(
             chosen = _named([*lines.values(), *_damaged(job, listed)], names, job, damaged=damaged)
         if not dry_run:
             reader.store.delete([layout.pin(line.pin) for line in chosen])
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines(chosen, as_json=as_json, rare=("error",))
 
@@ -140,7 +140,7 @@ def _named(found: Sequence[PinLine], names: Collection[str], job: str, *, damage
     """The pins of these names. Raises `InvalidRequestError` if there is no such pin, or one is damaged unexpectedly."""
     unknown = set(names) - {line.pin for line in found}
     if unknown:
-        raise InvalidRequestError(f"there is no pin {min(unknown)}; see `varve pins list`", job=job)
+        raise InvalidRequestError(f"there is no pin {min(unknown)}; see `varvite pins list`", job=job)
     named = [line for line in found if line.pin in names]
     unreadable = [line for line in named if line.error is not None]
     if unreadable and not damaged:

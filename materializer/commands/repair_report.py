@@ -1,4 +1,4 @@
-"""What `varve verify --repair` shows: how each retained checkpoint is, what is lost, what can be and was done."""
+"""What `varvite verify --repair` shows: how each retained checkpoint is, what is lost, what can be and was done."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.progress import shown_steps
-from varve.materializer.options.units import utc_time
-from varve.materializer.verify.repair import Repair, rebuildable
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.job.record import read_job
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.progress import shown_steps
+from varvite.materializer.options.units import utc_time
+from varvite.materializer.verify.repair import Repair, rebuildable
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.job.record import read_job
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.materializer.verify.health import CheckpointHealth
-    from varve.materializer.verify.verifier import Verification
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.verify.health import CheckpointHealth
+    from varvite.materializer.verify.verifier import Verification
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class RepairChoice(NamedTuple):
@@ -64,7 +64,7 @@ def repair_job(store: ObjectStore, found: Verification, choice: RepairChoice, *,
         choice: See there.
         as_json: JSON lines instead of tables.
 
-    Raises `VarveError` if it cannot be done.
+    Raises `VarviteError` if it cannot be done.
     """
     try:
         record = read_job(store)
@@ -95,7 +95,7 @@ def show_nothing_repaired(job: str, choice: RepairChoice, *, as_json: bool) -> N
     if choice.seq is not None:
         raise InvalidRequestError(
             f"nothing was repaired, and the next start does not go on from checkpoint {choice.seq}: {reason}; to go "
-            f"back to it all the same: `varve restore {job} --checkpoint {choice.seq}`"
+            f"back to it all the same: `varvite restore {job} --checkpoint {choice.seq}`"
         )
     _show(job, as_json, [f"nothing was repaired: {reason}"])
 
@@ -147,8 +147,8 @@ def _about_checkpoints(job: str, checkpoints: Sequence[CheckpointHealth]) -> Ite
         )
     elif best is not None:
         seq = best.link.seq
-        command = f"varve verify {job} --repair --apply --stopped --checkpoint {seq}"
-        spark = f"varve restore {job} --spark-checkpoint URL"
+        command = f"varvite verify {job} --repair --apply --stopped --checkpoint {seq}"
+        spark = f"varvite restore {job} --spark-checkpoint URL"
         lost = _batches(best, newest)
         yield f"what came after checkpoint {seq} is lost: {lost}; stop the job, `{command}`, then `{spark}`"
         if newest.commit is None:
@@ -174,7 +174,7 @@ def _about_savepoints(found: Verification, checkpoints: Sequence[CheckpointHealt
     for savepoint in found.damaged_savepoints:
         same = retained.get(savepoint.commit.link)
         if same is not None and same.is_whole:
-            command = f"varve savepoint create {found.job} NAME --format {savepoint.format}"
+            command = f"varvite savepoint create {found.job} NAME --format {savepoint.format}"
             yield (
                 f"savepoint {savepoint.name!r} is damaged, and the checkpoint with its state is whole: make a new one "
                 f"with `{command} --checkpoint {same.link.seq}`, then delete the damaged one"
@@ -190,14 +190,14 @@ def _about_unreadable(found: Verification) -> Iterator[str]:
         if name.startswith(layout.PINS):
             yield (
                 f"{name} cannot be read, so nothing of the job is deleted any more; when no reader is left that may "
-                f"have made it: `varve pins release {found.job} {layout.text_of(name)} --damaged`"
+                f"have made it: `varvite pins release {found.job} {layout.text_of(name)} --damaged`"
             )
         elif name.startswith(layout.SAVEPOINTS) and name not in readable:
             savepoint = layout.text_of(name)
             hold = ", on which a copy or a clone of the job may depend" if layout.is_hold(savepoint) else ""
             yield (
                 f"{name} cannot be read{hold}, so nothing of the job is deleted any more; bring it back from a copy, "
-                f"or give it up: `varve savepoint delete {found.job} {savepoint} --damaged`"
+                f"or give it up: `varvite savepoint delete {found.job} {savepoint} --damaged`"
             )
 
 

@@ -1,4 +1,4 @@
-"""`varve restore`: sets a stopped job, and Spark's checkpoint location, to a checkpoint that both have."""
+"""`varvite restore`: sets a stopped job, and Spark's checkpoint location, to a checkpoint that both have."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import existing_job, storage_parameters
-from varve.materializer.commands.output.progress import shown_steps
-from varve.materializer.restore.decision import Wanted
-from varve.materializer.restore.job import CancelLine, JobRestore
-from varve.materializer.restore.origin import find_origin, open_beside
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import existing_job, storage_parameters
+from varvite.materializer.commands.output.progress import shown_steps
+from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.job import CancelLine, JobRestore
+from varvite.materializer.restore.origin import find_origin, open_beside
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
-    from varve.materializer.restore.job import RestoreLine
+    from varvite.materializer.restore.job import RestoreLine
 
 _CHOICES: Final = ("seq", "batch", "location", "cancel")
 
@@ -62,7 +62,7 @@ def restore(job: str, storage_url: str, storage_options: dict[str, Any] | None, 
                 line = command.to_origin(find_origin(options["location"], store, storage_options))
         else:
             line = command.to_checkpoint(Wanted(options["seq"], options["batch"]))
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if isinstance(line, CancelLine) and not options["as_json"]:
         click.echo(_told(line))

@@ -1,4 +1,4 @@
-"""`varve savepoint`: checkpoints under names, made, listed, described and deleted; the job may run or not."""
+"""`varvite savepoint`: checkpoints under names, made, listed, described and deleted; the job may run or not."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, TypedDict
 import click
 import msgspec
 
-from varve.changelog.retention.savepoints import (
+from varvite.changelog.retention.savepoints import (
     create_native,
     delete_damaged_savepoint,
     delete_savepoint,
@@ -18,33 +18,33 @@ from varve.changelog.retention.savepoints import (
     own_files,
     read_savepoint,
 )
-from varve.materializer.commands.output.lines import show_lines, type_name
-from varve.materializer.commands.output.parameters import (
+from varvite.materializer.commands.output.lines import show_lines, type_name
+from varvite.materializer.commands.output.parameters import (
     existing_job,
     job_chain,
     open_place,
     storage_parameters,
 )
-from varve.materializer.commands.output.progress import shown_steps
-from varve.materializer.options.units import utc_time
-from varve.materializer.restore.origin import open_beside
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarveError
-from varve.storage.format import layout
-from varve.storage.job.record import read_job
+from varvite.materializer.commands.output.progress import shown_steps
+from varvite.materializer.options.units import utc_time
+from varvite.materializer.restore.origin import open_beside
+from varvite.materializer.savepoints.canonical import CanonicalSavepoints
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.job.record import read_job
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.retention.savepoints import ListedSavepoint
-    from varve.storage.format.records import Commit, Savepoint
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.retention.savepoints import ListedSavepoint
+    from varvite.storage.format.records import Commit, Savepoint
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve savepoint list`."""
+    """A line of `varvite savepoint list`."""
 
     job: str
     name: str
@@ -64,7 +64,7 @@ class SavepointLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StateLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve savepoint describe`: one state. What is not known of a native savepoint is left out."""
+    """A line of `varvite savepoint describe`: one state. What is not known of a native savepoint is left out."""
 
     operator: str
     state: str
@@ -77,7 +77,7 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A further line of `varve savepoint describe`: a file of a canonical savepoint."""
+    """A further line of `varvite savepoint describe`: a file of a canonical savepoint."""
 
     operator: str
     state: str
@@ -88,13 +88,13 @@ class FileLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DescribedState(StateLine, frozen=True, kw_only=True):
-    """A state in `varve savepoint describe --json`."""
+    """A state in `varvite savepoint describe --json`."""
 
     files: tuple[str, ...] = ()
 
 
 class DescribedSavepoint(msgspec.Struct, frozen=True, kw_only=True):
-    """What `varve savepoint describe --json` prints."""
+    """What `varvite savepoint describe --json` prints."""
 
     savepoint: SavepointLine
     query_id: str
@@ -164,9 +164,9 @@ def create(
             made = _copied(reader, job, commit, name, target)
         else:
             made = create_native(
-                reader, commit, name, job=job, holder="varve savepoint", clock=SystemClock(), tokens=SystemTokens()
+                reader, commit, name, job=job, holder="varvite savepoint", clock=SystemClock(), tokens=SystemTokens()
             )
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines([_line(made)], as_json=as_json, rare=("error",))
 
@@ -183,7 +183,7 @@ def list_(
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
         found = [one for one in list_all_savepoints(store) if at_url is None or _is_of(one, job)]
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     lines = [
         SavepointLine(job=job, name=one.name, error=one.savepoint.message)
@@ -214,7 +214,7 @@ def describe(
     """Show the savepoint NAME of JOB, its states and, of a canonical one, its files."""
     try:
         found = _of_job(savepoint_store(job, storage_url, storage_options, at_url), job, name)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     states = _states(found)
     if as_json:
@@ -256,7 +256,7 @@ def delete(
     try:
         store = savepoint_store(job, storage_url, storage_options, at_url)
         line = _deleted(job, name, store, is_shared=at_url is not None, damaged=damaged)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     show_lines([line], as_json=as_json, rare=("error",))
 
@@ -302,7 +302,9 @@ def _commit(reader: ChainReader, seq: int | None) -> Commit:
     found = reader.newest() if seq is None else reader.find_commit(seq)
     if found is None:
         raise StateMissingError(
-            "the job has no checkpoint yet" if seq is None else f"there is no checkpoint {seq}; see `varve checkpoints`"
+            "the job has no checkpoint yet"
+            if seq is None
+            else f"there is no checkpoint {seq}; see `varvite checkpoints`"
         )
     return found
 
@@ -317,9 +319,9 @@ def _check_not_encrypted(store: ObjectStore, target_url: str) -> None:
 
 
 def _copied(reader: ChainReader, job: str, commit: Commit, name: str, target: ObjectStore) -> Savepoint:
-    with tempfile.TemporaryDirectory(prefix="varve-savepoint-") as scratch, shown_steps(name) as tell:
+    with tempfile.TemporaryDirectory(prefix="varvite-savepoint-") as scratch, shown_steps(name) as tell:
         writer = CanonicalSavepoints(reader, job, target, Path(scratch), clock=SystemClock(), tokens=SystemTokens())
-        return writer.create(commit, name, "varve savepoint", tell)
+        return writer.create(commit, name, "varvite savepoint", tell)
 
 
 def _line(found: Savepoint) -> SavepointLine:

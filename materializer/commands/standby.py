@@ -1,4 +1,4 @@
-"""`varve standby`: keep copies of a job's state current on this host, so that a state worker begins without a restore.
+"""`varvite standby`: keep copies of a job's state current on this host, so that workers begin without a restore.
 
 Exit codes: 0 ended when asked to, or `--once` brought everything up; 1 `--once` left something undone; 2 the options
 are wrong.
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from varve.changelog.restore.local import LocalRecovery
-from varve.materializer.commands.output.errors import show_error
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import existing_job, storage_parameters
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
-from varve.materializer.resources.stop_signal import StopSignal, stop_on_signals
-from varve.materializer.standby.follower import Standby
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import open_store
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.materializer.commands.output.errors import show_error
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import existing_job, storage_parameters
+from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varvite.materializer.resources.stop_signal import StopSignal, stop_on_signals
+from varvite.materializer.standby.follower import Standby
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
-    from varve.materializer.standby.follower import StandbyLine
+    from varvite.materializer.standby.follower import StandbyLine
 
 _LIMITS: Final = LocalRecovery()
 _ELSEWHERE: Final = "192.0.2.1"
@@ -143,14 +143,14 @@ def _check_job(job: str, storage_url: str, storage_options: dict[str, Any] | Non
     """What runs once waits for nothing: the job must be there."""
     try:
         existing_job(job, storage_url, storage_options)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
 
 def _once(job: str, one: Standby, stop: StopSignal, *, as_json: bool) -> bool:
     try:
         lines = one.step(lambda: stop.is_set)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if lines or stop.is_set:
         show_lines(lines, as_json=as_json)
@@ -167,7 +167,7 @@ def _run(one: Standby, stop: StopSignal, poll_s: float, *, as_json: bool) -> Non
         try:
             lines = one.step(lambda: stop.is_set)
             trouble = ""
-        except VarveError as error:
+        except VarviteError as error:
             lines = ()
             if str(error) != trouble:  # the job may not exist yet, and the storage may come back
                 trouble = str(error)

@@ -1,4 +1,4 @@
-"""`varve describe`, `varve state` and `varve diff`: what a job's checkpoints hold."""
+"""`varvite describe`, `varvite state` and `varvite diff`: what a job's checkpoints hold."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from varve.changelog.reading.diff import diff_checkpoints, shown, states_of, untracked
-from varve.changelog.reading.key_hash import key_group_of_text
-from varve.changelog.reading.operator_state_diff import OperatorStateDifference, diff_operator_states
-from varve.changelog.reading.reader import open_state
-from varve.changelog.reading.sizes import group_sizes
-from varve.changelog.schema.ttl import record_of
-from varve.materializer.commands.output.lines import cell, show_lines, show_rows, type_name
-from varve.materializer.commands.output.parameters import open_root, storage_parameters
-from varve.materializer.commands.output.progress import shown_steps, track_items
-from varve.materializer.options.units import utc_time
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.changelog.reading.diff import diff_checkpoints, shown, states_of, untracked
+from varvite.changelog.reading.key_hash import key_group_of_text
+from varvite.changelog.reading.operator_state_diff import OperatorStateDifference, diff_operator_states
+from varvite.changelog.reading.reader import open_state
+from varvite.changelog.reading.sizes import group_sizes
+from varvite.changelog.schema.ttl import record_of
+from varvite.materializer.commands.output.lines import cell, show_lines, show_rows, type_name
+from varvite.materializer.commands.output.parameters import open_root, storage_parameters
+from varvite.materializer.commands.output.progress import shown_steps, track_items
+from varvite.materializer.options.units import utc_time
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
 
-    from varve.changelog.reading.columns import StateColumns
-    from varve.changelog.reading.diff import Difference, Track
-    from varve.changelog.reading.operator_state_table import OperatorStateTable
-    from varve.changelog.reading.reader import StateReader
+    from varvite.changelog.reading.columns import StateColumns
+    from varvite.changelog.reading.diff import Difference, Track
+    from varvite.changelog.reading.operator_state_table import OperatorStateTable
+    from varvite.changelog.reading.reader import StateReader
 
 DEFAULT_ROWS: Final = 20
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
 
 
 class StateLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve describe`: a state, and where its operator's state lies."""
+    """A line of `varvite describe`: a state, and where its operator's state lies."""
 
     seq: int
     batch: int
@@ -64,7 +64,7 @@ class StateLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CountLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve state --count`."""
+    """A line of `varvite state --count`."""
 
     operator: str
     state: str
@@ -81,7 +81,7 @@ class CountLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve state --groups`."""
+    """A line of `varvite state --groups`."""
 
     operator: str
     state: str
@@ -92,7 +92,7 @@ class GroupLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiffLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve diff --count`."""
+    """A line of `varvite diff --count`."""
 
     operator: str
     state: str
@@ -220,7 +220,7 @@ def _has_keyed(readers: Sequence[StateReader], operator: str | None, state: str)
 def _errors() -> Generator[None]:
     try:
         yield
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
 
 

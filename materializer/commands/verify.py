@@ -1,4 +1,4 @@
-"""`varve verify`: is everything there and whole that the retained checkpoints of a job need, and can it be repaired?
+"""`varvite verify`: is everything there and whole that the retained checkpoints of a job need, and can it be repaired?
 
 Exit codes: 0 nothing is wrong; 1 something is, or the storage could not be read; 2 the options are wrong.
 """
@@ -11,28 +11,28 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from varve.changelog.retention.savepoints import list_all_savepoints
-from varve.materializer.commands.output.lines import show_lines
-from varve.materializer.commands.output.parameters import open_place, open_root, storage_parameters
-from varve.materializer.commands.output.progress import track_items
-from varve.materializer.commands.repair_report import RepairChoice, repair_job, show_nothing_repaired
-from varve.materializer.verify.savepoints import damage_of
-from varve.materializer.verify.verifier import Problem, Verification, verify
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
-from varve.storage.format import layout
-from varve.storage.job.listing import job_names, open_job
-from varve.storage.job.store import JobStore
+from varvite.changelog.retention.savepoints import list_all_savepoints
+from varvite.materializer.commands.output.lines import show_lines
+from varvite.materializer.commands.output.parameters import open_place, open_root, storage_parameters
+from varvite.materializer.commands.output.progress import track_items
+from varvite.materializer.commands.repair_report import RepairChoice, repair_job, show_nothing_repaired
+from varvite.materializer.verify.savepoints import damage_of
+from varvite.materializer.verify.verifier import Problem, Verification, verify
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.job.listing import job_names, open_job
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.retention.savepoints import ListedSavepoint
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.retention.savepoints import ListedSavepoint
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve verify`."""
+    """A line of `varvite verify`."""
 
     job: str
     head_seq: int
@@ -50,7 +50,7 @@ class VerifyLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProblemLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A further line of `varve verify` for each problem."""
+    """A further line of `varvite verify` for each problem."""
 
     job: str
     object_name: str
@@ -58,7 +58,7 @@ class ProblemLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SavepointCheckLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A line of `varve verify --at`."""
+    """A line of `varvite verify --at`."""
 
     job: str
     savepoint: str
@@ -117,7 +117,7 @@ def verify_command(
                 repair_job(JobStore(root, one.job), one, choice, as_json=as_json)
             if choice.applies and not damaged:
                 show_nothing_repaired(found[0].job, choice, as_json=as_json)
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if damaged:
         sys.exit(1)
@@ -185,7 +185,7 @@ def _all_verified(root: ObjectStore) -> list[Verification]:
     for name in names:
         try:
             found.append(_verified(name, root))
-        except VarveError as error:
+        except VarviteError as error:
             problem = Problem(str(error.context.get("object_name", layout.JOB)), error.message)
             found.append(Verification(job=name, problems=[problem]))
     return found

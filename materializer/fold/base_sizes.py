@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.storage.errors import VarveError
-from varve.storage.format.layout import SnapshotName
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.storage.errors import VarviteError
+from varvite.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.storage.format.records import Tile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import Tile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class BaseSizes:
@@ -40,7 +40,7 @@ class BaseSizes:
         names = {SnapshotName(t.operator, t.low, t.high, t.snapshot or 0): t for t in tiles}
         try:
             read = SnapshotReader(self._store, self._job_id).read_all(tuple(names))
-        except VarveError:
+        except VarviteError:
             return {}  # whoever materializes the range meets the same trouble and reports it
         return {
             names[SnapshotName(d.operator, d.low, d.high, d.number)]: sum(file.size_bytes for file in d.files)

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.reader import StoredEntry, in_parallel
-from varve.changelog.chain.view import LineView, StoredCommit, advance
-from varve.storage.errors import DidNotHappenError, MissingObjectError
-from varve.storage.format.records import ORIGIN, Commit, Entry, Fence, Link
+from varvite.changelog.chain.reader import StoredEntry, in_parallel
+from varvite.changelog.chain.view import LineView, StoredCommit, advance
+from varvite.storage.errors import DidNotHappenError, MissingObjectError
+from varvite.storage.format.records import ORIGIN, Commit, Entry, Fence, Link
 
 if TYPE_CHECKING:
-    from varve.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.reader import ChainReader
 
 READ_TRIES: Final = 8
 """An entry may be collected between LIST and GET, but only while newer ones appear."""

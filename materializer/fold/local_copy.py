@@ -18,27 +18,27 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.restore.files import DOWNLOADS
-from varve.changelog.restore.part_replay import replay_by_part
-from varve.changelog.restore.restore import RestoreTarget, log_after, restore_store
-from varve.changelog.segments.replay import replay
-from varve.changelog.segments.source import SegmentSource
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.fold.parts import file_bytes, fold_parts
-from varve.storage.errors import CorruptDataError, VarveError
+from varvite.changelog.restore.files import DOWNLOADS
+from varvite.changelog.restore.part_replay import replay_by_part
+from varvite.changelog.restore.restore import RestoreTarget, log_after, restore_store
+from varvite.changelog.segments.replay import replay
+from varvite.changelog.segments.source import SegmentSource
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.fold.parts import file_bytes, fold_parts
+from varvite.storage.errors import CorruptDataError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.segments.replay import FlooredSegment, ReplaySummary
-    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-    from varve.materializer.fold.plan import RangeWork
-    from varve.materializer.resources.workspace import Workspace
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Link, Tile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.segments.replay import FlooredSegment, ReplaySummary
+    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.materializer.fold.plan import RangeWork
+    from varvite.materializer.resources.workspace import Workspace
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Link, Tile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def folded(
 
     Some of what has expired at `now`, the commit's own time, is removed: no later batch can see it.
 
-    Raises `VarveError` if the log or the tiles cannot be read; the local copy is then discarded. So it is if what is
+    Raises `VarviteError` if the log or the tiles cannot be read; the local copy is then discarded. So it is if what is
     done with it raises `CorruptDataError`.
     """
     result = _Follower(work, view, job_store, given).reach()
@@ -187,7 +187,7 @@ class _Follower:
             return RocksDBStore.open(
                 self._directory, target.operator, target.key_type, target.low, target.high, options
             )
-        except VarveError as error:
+        except VarviteError as error:
             _log.info("%s: the local copy cannot be used and is made anew: %s", self._key, error)
             return None
 

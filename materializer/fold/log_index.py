@@ -9,13 +9,13 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from varve.materializer.fold.policy import LogLength
+from varvite.materializer.fold.policy import LogLength
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from varve.changelog.chain.view import LineView
-    from varve.storage.format.records import SegmentRef
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.format.records import SegmentRef
 
 
 class LogIndex:

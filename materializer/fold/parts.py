@@ -1,7 +1,8 @@
 """Into how many parts a range is folded, each with files of its own; pure.
 
-More parts mean that less is stored twice when some of the base is rewritten (`varve.changelog.working_stores.rocksdb.overlap`), and
-more files. Ranges of one operator are folded at different times, so an operator of many ranges needs no parts.
+More parts mean that less is stored twice when some of the base is rewritten
+(`varvite.changelog.working_stores.rocksdb.overlap`), and more files. Ranges of one operator are folded at different
+times, so an operator of many ranges needs no parts.
 """
 
 from __future__ import annotations

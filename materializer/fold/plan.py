@@ -10,16 +10,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.materializer.fold.log_index import LogIndex
-from varve.materializer.fold.policy import LogLength, RangeKey
-from varve.materializer.fold.publication import RangeView
-from varve.storage.format.records import ORIGIN
+from varvite.materializer.fold.log_index import LogIndex
+from varvite.materializer.fold.policy import LogLength, RangeKey
+from varvite.materializer.fold.publication import RangeView
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from varve.materializer.fold.chain_view import ChainView
-    from varve.storage.format.records import Commit, Tile
+    from varvite.materializer.fold.chain_view import ChainView
+    from varvite.storage.format.records import Commit, Tile
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.backoff import Backoff
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.backoff import Backoff
 
 DEFAULT_INTERVAL_MS: Final = 600_000
 """Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""
@@ -240,7 +240,7 @@ def _is_long_for_its_base(
 ) -> bool:
     """Whether the storage would hold too much if the log grew on.
 
-    A fold of c log per base makes c of the base dead, and a part of the base (`varve.materializer.fold.parts`) is
+    A fold of c log per base makes c of the base dead, and a part of the base (`varvite.materializer.fold.parts`) is
     stored twice then: 1.2 + 5c in all, about; it shall be below 1.3 times of the state and an interval's changes. So
     what changes much in an interval may fold as much as the ratio says, and what changes little must fold less.
     """

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from varve.changelog.commit.adopt_decision import shared_files
-from varve.storage.format.records import ORIGIN
+from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
 
-    from varve.materializer.fold.policy import LogLength
-    from varve.storage.format.records import Link, SnapshotDescriptor, SnapshotFile, Tile
+    from varvite.materializer.fold.policy import LogLength
+    from varvite.storage.format.records import Link, SnapshotDescriptor, SnapshotFile, Tile
 
 
 class Skip(StrEnum):

@@ -16,35 +16,35 @@ import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.reader import in_parallel
-from varve.changelog.commit.adopt_decision import TileSnapshot
-from varve.changelog.restore.files import FileChecksums, LocalFile, describe_snapshot
-from varve.changelog.retention.snapshots import Publication, SnapshotReader, list_snapshots, publish
-from varve.changelog.segments.batch import BatchTime
-from varve.materializer.fold.local_copy import Folded, FollowerGiven, folded
-from varve.materializer.fold.log_index import LogIndex
-from varve.materializer.fold.policy import early_part
-from varve.materializer.fold.publication import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
-from varve.materializer.monitoring.events import LogSize, Materialized
-from varve.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
-from varve.storage.fail_point import fail_point
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotDescriptor, SnapshotFile
-from varve.storage.object_stores.contract import is_reusable
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.commit.adopt_decision import TileSnapshot
+from varvite.changelog.restore.files import FileChecksums, LocalFile, describe_snapshot
+from varvite.changelog.retention.snapshots import Publication, SnapshotReader, list_snapshots, publish
+from varvite.changelog.segments.batch import BatchTime
+from varvite.materializer.fold.local_copy import Folded, FollowerGiven, folded
+from varvite.materializer.fold.log_index import LogIndex
+from varvite.materializer.fold.policy import early_part
+from varvite.materializer.fold.publication import Publish, Skip, UploadPlan, awaited_of, decide_publication, plan_upload
+from varvite.materializer.monitoring.events import LogSize, Materialized
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotDescriptor, SnapshotFile
+from varvite.storage.object_stores.contract import is_reusable
+from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.materializer.fold.chain_view import CommitView
-    from varve.materializer.fold.plan import RangeWork
-    from varve.materializer.fold.policy import LogLength, RangeKey, Trigger
-    from varve.materializer.resources.interruptible_store import InterruptibleStore
-    from varve.materializer.service.context import Surroundings
-    from varve.storage.format.layout import SnapshotName
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.materializer.fold.chain_view import CommitView
+    from varvite.materializer.fold.plan import RangeWork
+    from varvite.materializer.fold.policy import LogLength, RangeKey, Trigger
+    from varvite.materializer.resources.interruptible_store import InterruptibleStore
+    from varvite.materializer.service.context import Surroundings
+    from varvite.storage.format.layout import SnapshotName
 
 COMPACT_BYTES_MIN: Final = 1 << 20
 """Smaller files are not worth it, and what is not rewritten need not be uploaded again."""
@@ -99,7 +99,7 @@ class RangeMaterializer:
         Raises:
             DidNotHappenError: the upload took so long that a collector gave its number up.
             CorruptDataError: the log, the base or a descriptor cannot be read; names the object.
-            VarveError: the storage failed.
+            VarviteError: the storage failed.
         """
         started_ms = self._given.now_ms()
         numbers, snapshots = self._published(work)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.materializer.monitoring.range_status import JobStatus
+    from varvite.materializer.monitoring.range_status import JobStatus
 
 ALIVE_WITHIN_MS: Final = 300_000
 """A look at a job ends long before, even if every request of it times out."""

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
 
-from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Materialized
-from varve.materializer.monitoring.range_metrics import RangeMetrics
+from varvite.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Materialized
+from varvite.materializer.monitoring.range_metrics import RangeMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.materializer.fold.policy import RangeKey
-    from varve.materializer.fold.publication import Skip
-    from varve.materializer.fold.range_fold import FoldFigures
-    from varve.materializer.monitoring.events import Event
-    from varve.materializer.monitoring.range_status import JobStatus
-    from varve.storage.transfer.upload import UploadEnd
+    from varvite.materializer.fold.policy import RangeKey
+    from varvite.materializer.fold.publication import Skip
+    from varvite.materializer.fold.range_fold import FoldFigures
+    from varvite.materializer.monitoring.events import Event
+    from varvite.materializer.monitoring.range_status import JobStatus
+    from varvite.storage.transfer.upload import UploadEnd
 
 _RANGE: Final = ("job", "operator", "key_groups")
 _BYTES: Final = tuple(float(1 << power) for power in range(10, 33, 2))
@@ -79,10 +79,10 @@ class MaterializerMetrics:
         self._sizes = self._histogram("upload_sizes_bytes", "Bytes of an upload.", _BYTES)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"varve_{name}", text, labels, registry=self.registry)
+        return Counter(f"varvite_{name}", text, labels, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float]) -> Histogram:
-        return Histogram(f"varve_{name}", text, buckets=buckets, registry=self.registry)
+        return Histogram(f"varvite_{name}", text, buckets=buckets, registry=self.registry)
 
     def report(self, event: Event) -> None:
         """Count an event."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from varve.materializer.monitoring.range_status import JobStatus, RangeStatus
+    from varvite.materializer.monitoring.range_status import JobStatus, RangeStatus
 
 Labels = tuple[str, str, str]
 """Job, operator, key groups."""
@@ -134,14 +134,14 @@ class RangeMetrics(Collector):
 
     def _of_jobs(self) -> Iterator[Metric]:
         for name, (text, value) in _OF_JOBS.items():
-            family = GaugeMetricFamily(f"varve_{name}", text, labels=("job",))
+            family = GaugeMetricFamily(f"varvite_{name}", text, labels=("job",))
             for status in self._shown.jobs.values():
                 family.add_metric((status.job,), value(status))
             yield family
 
     def _of_ranges(self) -> Iterator[Metric]:
         for name, (text, value) in _OF_RANGES.items():
-            family = GaugeMetricFamily(f"varve_{name}", text, labels=_RANGE)
+            family = GaugeMetricFamily(f"varvite_{name}", text, labels=_RANGE)
             for job, status in self._ranges():
                 found = value(status)
                 if found is not None:
@@ -150,13 +150,13 @@ class RangeMetrics(Collector):
 
     def _of_last(self) -> Iterator[Metric]:
         duration = GaugeMetricFamily(
-            "varve_last_duration_of_materialization_ms", "Of the last materialization; -1 before.", labels=_RANGE
+            "varvite_last_duration_of_materialization_ms", "Of the last materialization; -1 before.", labels=_RANGE
         )
         full = GaugeMetricFamily(
-            "varve_last_full_size_of_materialization_bytes", "Size of the last snapshot.", labels=_RANGE
+            "varvite_last_full_size_of_materialization_bytes", "Size of the last snapshot.", labels=_RANGE
         )
         inc = GaugeMetricFamily(
-            "varve_last_inc_size_of_materialization_bytes", "What the last snapshot uploaded.", labels=_RANGE
+            "varvite_last_inc_size_of_materialization_bytes", "What the last snapshot uploaded.", labels=_RANGE
         )
         for job, status in self._ranges():
             labels = _labels(job, status)
@@ -167,7 +167,7 @@ class RangeMetrics(Collector):
             if last.inc_bytes is not None:
                 inc.add_metric(labels, last.inc_bytes)
         progress = GaugeMetricFamily(
-            "varve_replay_progress_ratio", "Part of its log that a running fold has replayed.", labels=_RANGE
+            "varvite_replay_progress_ratio", "Part of its log that a running fold has replayed.", labels=_RANGE
         )
         for labels, part in self._shown.progress.items():
             progress.add_metric(labels, part)
@@ -175,9 +175,9 @@ class RangeMetrics(Collector):
 
     def _of_uploads(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "varve_upload_queue_size", "Uploads that have not ended.", value=self._shown.queued_files
+            "varvite_upload_queue_size", "Uploads that have not ended.", value=self._shown.queued_files
         )
-        yield GaugeMetricFamily("varve_upload_in_flight_bytes", "Their bytes.", value=self._shown.queued_bytes)
+        yield GaugeMetricFamily("varvite_upload_in_flight_bytes", "Their bytes.", value=self._shown.queued_bytes)
 
     def _ranges(self) -> Iterator[tuple[str, RangeStatus]]:
         return ((name, status) for name, job in self._shown.jobs.items() for status in job.ranges)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from varve.materializer.fold.policy import LogLength, MaterializePolicy, RangeKey, RangeLoad
+    from varvite.materializer.fold.policy import LogLength, MaterializePolicy, RangeKey, RangeLoad
 
 OVERDUE_FACTOR: Final = 3
 """A log is overdue at so many times the limit at which its range is materialized."""

@@ -17,7 +17,7 @@ from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 import msgspec
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from prometheus_client import CollectorRegistry
 
-    from varve.materializer.monitoring.health import Verdict
+    from varvite.materializer.monitoring.health import Verdict
 
 _log: Final = logging.getLogger(__name__)
 REQUEST_TIMEOUT_S: Final = 10.0
@@ -135,7 +135,7 @@ class MonitoringServer:
             raise InvalidRequestError(
                 f"metrics cannot be served on {host}:{port}: {error}; give another {settings}"
             ) from error
-        self._thread = threading.Thread(target=self._server.serve_forever, name="varve-metrics", daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="varvite-metrics", daemon=True)
         self._thread.start()
 
     @property

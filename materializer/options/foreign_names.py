@@ -1,6 +1,7 @@
 """The options of a job that a materializer has no use for, so that a mistyped one can be told from them.
 
-They are defined in `varve.spark_integration.options.job_options`, which a sidecar cannot import; a test compares the two.
+They are defined in `varvite.spark_integration.options.job_options`, which a sidecar cannot import; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -75,4 +76,4 @@ JOB_OPTION_NAMES: Final = frozenset(
         "taskmanager.state.local.root-dirs",
     }
 )
-"""Keys without `spark.varve.`."""
+"""Keys without `spark.varvite.`."""

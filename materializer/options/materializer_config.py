@@ -1,4 +1,4 @@
-"""Configuration of a materializer: one frozen value, from code, from the command line or from `spark.varve.*` keys."""
+"""Configuration of a materializer: one frozen value, from code, the command line or `spark.varvite.*` keys."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.retention.collector import UPLOAD_GRACE_S
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.materializer.fold.policy import (
+from varvite.changelog.retention.collector import UPLOAD_GRACE_S
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.materializer.fold.policy import (
     DEFAULT_INTERVAL_MS,
     DEFAULT_LOG_BATCHES,
     DEFAULT_LOG_BYTES,
@@ -20,21 +20,21 @@ from varve.materializer.fold.policy import (
     DEFAULT_REPLAY_MS,
     MaterializePolicy,
 )
-from varve.materializer.options.foreign_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.layout import check_job_name
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import read_storage_option
+from varvite.materializer.options.foreign_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
+from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.layout import check_job_name
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
-PROPERTY_PREFIX: Final = "spark.varve."
-VARIABLE_PREFIX: Final = "VARVE_MATERIALIZE"
-"""Before the name of an option of `varve materialize`, as an environment variable."""
+PROPERTY_PREFIX: Final = "spark.varvite."
+VARIABLE_PREFIX: Final = "VARVITE_MATERIALIZE"
+"""Before the name of an option of `varvite materialize`, as an environment variable."""
 DEFAULT_POLL_MS: Final = 1_000
 DEFAULT_DISCOVERY_MS: Final = 30_000
 DEFAULT_COLLECT_MS: Final = 60_000
@@ -172,7 +172,7 @@ class MaterializerConfig:
         )
 
     def with_properties(self, properties: Mapping[str, str]) -> MaterializerConfig:
-        """This configuration, changed by `spark.varve.*` keys (`PROPERTIES`, Flink's names where Flink has one).
+        """This configuration, changed by `spark.varvite.*` keys (`PROPERTIES`, Flink's names where Flink has one).
 
         Keys without that prefix are left alone, and so are options of the job that a materializer has no use for.
         Raises `InvalidRequestError` for a key that does not exist, and for a value that does not parse.
@@ -181,7 +181,7 @@ class MaterializerConfig:
 
 
 def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Fields of `MaterializerConfig` that these `spark.varve.*` keys set; errors as in `with_properties`."""
+    """Fields of `MaterializerConfig` that these `spark.varvite.*` keys set; errors as in `with_properties`."""
     changes: dict[str, Any] = {}
     storage_options: dict[str, Any] = {}
     for key, text in properties.items():
@@ -198,7 +198,7 @@ def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
         elif name != PERIODIC_ENABLED and name not in JOB_OPTION_NAMES:
             close = difflib.get_close_matches(name, [*PROPERTIES, *JOB_OPTION_NAMES], 1)
             hint = f"did you mean {PROPERTY_PREFIX}{close[0]}?" if close else "docs/configuration.md lists all options"
-            raise InvalidRequestError(f"{key} is no option of varve; {hint}")
+            raise InvalidRequestError(f"{key} is no option of varvite; {hint}")
     if storage_options:
         changes["storage_options"] = storage_options
     enabled = properties.get(PROPERTY_PREFIX + PERIODIC_ENABLED)
@@ -249,4 +249,4 @@ PROPERTIES: Final[Mapping[str, tuple[str, Callable[[str], Any]]]] = {
     "materializer.working-directory": ("working_directory", Path),
     "materializer.share": ("share", _boolean),
 }
-"""Key without `spark.varve.` → field of `MaterializerConfig` and how its text is read."""
+"""Key without `spark.varvite.` → field of `MaterializerConfig` and how its text is read."""

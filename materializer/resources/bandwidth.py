@@ -9,17 +9,17 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.object_stores.contract import is_reusable
-from varve.storage.object_stores.prepared_object import prepare
+from varvite.storage.object_stores.contract import is_reusable
+from varvite.storage.object_stores.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.materializer.resources.stop_signal import StopSignal
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varve.storage.object_stores.prepared_object import PreparedObject
+    from varvite.materializer.resources.stop_signal import StopSignal
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.prepared_object import PreparedObject
 
 NAP_S: Final = 0.2
 """Longest wait between two looks at the stop flag."""

@@ -5,17 +5,17 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from varve.storage.fail_point import fail_point
-from varve.storage.object_stores.contract import is_reusable
-from varve.storage.object_stores.prepared_object import prepare
+from varvite.storage.fail_point import fail_point
+from varvite.storage.object_stores.contract import is_reusable
+from varvite.storage.object_stores.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.materializer.resources.stop_signal import StopSignal
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varve.storage.object_stores.prepared_object import PreparedObject
+    from varvite.materializer.resources.stop_signal import StopSignal
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.prepared_object import PreparedObject
 
 
 class InterruptibleStore:

@@ -85,7 +85,7 @@ def stop_on_signals(stop: StopSignal) -> None:
 
 def stop_with_parent(stop: StopSignal, parent_pid: int) -> None:
     """Ask to stop when this process's parent, which must have that id, ends (or has ended already)."""
-    threading.Thread(target=_watch_parent, args=(stop, parent_pid), name="varve-parent", daemon=True).start()
+    threading.Thread(target=_watch_parent, args=(stop, parent_pid), name="varvite-parent", daemon=True).start()
 
 
 def end_late(stop: StopSignal, grace_s: float) -> None:
@@ -96,7 +96,7 @@ def end_late(stop: StopSignal, grace_s: float) -> None:
         _pause(grace_s)
         os._exit(ABANDONED_EXIT_CODE)
 
-    threading.Thread(target=watch, name="varve-stop-deadline", daemon=True).start()
+    threading.Thread(target=watch, name="varvite-stop-deadline", daemon=True).start()
 
 
 def _pause(seconds: float) -> None:

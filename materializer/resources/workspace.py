@@ -21,15 +21,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.local.errors import happened_not
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.local.errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Collection
     from types import TracebackType
     from typing import Self
 
-    from varve.materializer.fold.policy import RangeKey
+    from varvite.materializer.fold.policy import RangeKey
 
 SLOTS_MAX: Final = 64
 """Processes that can use one working directory at the same time."""
@@ -38,7 +38,7 @@ SLOTS_MAX: Final = 64
 def default_working_directory(storage_url: str) -> Path:
     """A directory of this user for this storage under the system's temporary directory."""
     digest = hashlib.sha256(storage_url.encode()).hexdigest()[:16]
-    return Path(tempfile.gettempdir()) / f"varve-materializer-{os.getuid()}" / digest
+    return Path(tempfile.gettempdir()) / f"varvite-materializer-{os.getuid()}" / digest
 
 
 class Workspace:

@@ -12,14 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import LineageError, StateMissingError
+from varvite.storage.errors import LineageError, StateMissingError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.chain.cut import Cut
-    from varve.changelog.retention.pins import Kept
-    from varve.storage.format.records import Commit
+    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.retention.pins import Kept
+    from varvite.storage.format.records import Commit
 
 
 @dataclass(frozen=True, slots=True)

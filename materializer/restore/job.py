@@ -1,4 +1,4 @@
-"""Setting a stopped job, and Spark's checkpoint location, to a checkpoint that both have: what `varve restore` does.
+"""Setting a stopped job, and Spark's checkpoint location, to a checkpoint that both have: what `varvite restore` does.
 
 A fence says which commit the next run starts from, and Spark forgets the batches after it. Nothing of the state is
 deleted or rewritten: what came after the checkpoint is off the line with the next commit. A restore that was stopped
@@ -15,32 +15,32 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.chain.cut import Cut, cut_of
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.start_decision import next_restore
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.reading.checkpoints import newest_commits
-from varve.changelog.retention.pins import Kept, list_pins
-from varve.materializer.options.units import utc_time
-from varve.materializer.restore.decision import RestorePlan, Wanted, decide_restore
-from varve.materializer.restore.origin import StateOrigin, copy_origin
-from varve.materializer.restore.spark_location import read_location, set_back
-from varve.storage.errors import InvalidRequestError, LineageError, StateMissingError
+from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.start_decision import next_restore
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.reading.checkpoints import newest_commits
+from varvite.changelog.retention.pins import Kept, list_pins
+from varvite.materializer.options.units import utc_time
+from varvite.materializer.restore.decision import RestorePlan, Wanted, decide_restore
+from varvite.materializer.restore.origin import StateOrigin, copy_origin
+from varvite.materializer.restore.spark_location import read_location, set_back
+from varvite.storage.errors import InvalidRequestError, LineageError, StateMissingError
 
 if TYPE_CHECKING:
-    from varve.materializer.restore.decision import SparkLocation
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, Fence, JobRecord
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.restore.decision import SparkLocation
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, Fence, JobRecord
+    from varvite.storage.object_stores.contract import ObjectStore
 
 LINE_MAX: Final = 10_000
 """Commits of the line that are looked at; only those that may be complete are."""
 
 
 class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of `varve restore`."""
+    """The line of `varvite restore`."""
 
     job: str
     dry_run: bool
@@ -57,7 +57,7 @@ class RestoreLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CancelLine(msgspec.Struct, frozen=True, kw_only=True):
-    """The line of `varve restore --cancel`."""
+    """The line of `varvite restore --cancel`."""
 
     job: str
     dry_run: bool
@@ -108,7 +108,7 @@ class JobRestore:
             LineageError: it does not fit Spark's location.
             CorruptDataError: an entry that the checkpoint needs is damaged, or one behind which it may be.
             InvalidRequestError: nothing is at Spark's location, and it was not said that it is new.
-            VarveError: the storage failed; do it again.
+            VarviteError: the storage failed; do it again.
         """
         spark = self._location()
         plan, is_retained = self._plan(wanted, spark, with_pins=True)

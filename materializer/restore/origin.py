@@ -19,27 +19,27 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.import_plan import CopiedState
-from varve.changelog.commit.start_decision import next_restore
-from varve.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.retention.state_copy import StateCopy, share_state
-from varve.materializer.savepoints.state_files import build_snapshot
-from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
-from varve.storage.format import layout
-from varve.storage.format.records import KEY_HASH, SnapshotFile, Tile
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import local_directory, open_store
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.import_plan import CopiedState
+from varvite.changelog.commit.start_decision import next_restore
+from varvite.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.retention.state_copy import StateCopy, share_state
+from varvite.materializer.savepoints.state_files import build_snapshot
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
+from varvite.storage.format import layout
+from varvite.storage.format.records import KEY_HASH, SnapshotFile, Tile
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 NO_CLAIM: Final = "NO_CLAIM"
 CLONE: Final = "CLONE"
@@ -83,7 +83,7 @@ class StateOrigin:
             )
         if self.savepoint is not None and self.savepoint.key_hash != KEY_HASH:
             raise IncompatibleError(
-                f"keys of the savepoint at {self.location} are hashed by {self.savepoint.key_hash!r}, this varve "
+                f"keys of the savepoint at {self.location} are hashed by {self.savepoint.key_hash!r}, this varvite "
                 f"hashes by {KEY_HASH!r}; use the version that made the savepoint"
             )
 
@@ -98,8 +98,8 @@ def find_start(
 ) -> StateOrigin | None:
     """What a query is to start from that is told to start from a location; None if it is to go on from the job's state.
 
-    So it is if the query has begun, and if an operator has chosen a checkpoint since (`varve restore`): the option may
-    have been left set, and what it names be gone.
+    So it is if the query has begun, and if an operator has chosen a checkpoint since (`varvite restore`): the option
+    may have been left set, and what it names be gone.
 
     Args:
         location: See the module.
@@ -149,7 +149,7 @@ def check_start(seq: int, own: ObjectStore, query_id: str | None) -> None:
             return
     raise StateMissingError(
         f"there is no commit with seq {seq} to start from in {own.url}; choose one that the job still has "
-        "(`varve checkpoints`), or correct the job's name or storage"
+        "(`varvite checkpoints`), or correct the job's name or storage"
     )
 
 
@@ -211,7 +211,7 @@ def _checkpoint(location: str, store: ObjectStore, seq: int | None) -> StateOrig
         ) from None
     commit = reader.newest() if seq is None else reader.find_commit(seq)
     if commit is None:
-        raise StateMissingError(f"there is no checkpoint at {location}; see `varve checkpoints`")
+        raise StateMissingError(f"there is no checkpoint at {location}; see `varvite checkpoints`")
     return StateOrigin(location, store, commit, None)
 
 
@@ -252,9 +252,9 @@ def copy_origin(
 
     Raises:
         DidNotHappenError: the checkpoint was truncated meanwhile.
-        VarveError: the state cannot be read, or the copy not be written.
+        VarviteError: the state cannot be read, or the copy not be written.
     """
-    with tempfile.TemporaryDirectory(prefix="varve-copy-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-copy-") as name:
         scratch = Path(name)
         copy = StateCopy(
             origin.store,

@@ -22,7 +22,7 @@ from typing import Final
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.errors import CorruptDataError, IncompatibleError
 
 _VERSIONS: Final = ("v1", "v2")
 _HEAD_LINES: Final = 2
@@ -56,7 +56,7 @@ def hash_offsets(data: bytes, object_name: str, batch: int) -> str:
     version = lines[0].strip()
     if version.startswith("v") and version[1:].isdecimal() and version not in _VERSIONS:
         raise IncompatibleError(
-            f"Spark's offset log has version {version}, this varve reads {_VERSIONS}; use a newer varve",
+            f"Spark's offset log has version {version}, this varvite reads {_VERSIONS}; use a newer varvite",
             batch=batch,
             object_name=object_name,
         )

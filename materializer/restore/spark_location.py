@@ -1,6 +1,6 @@
 """Spark's checkpoint location as a directory of objects: reading how far it is, and setting it back. Thin I/O.
 
-Without Spark: the location is opened like a storage. What is set back is moved to `_varve/set-back-<n>/`, not lost.
+Without Spark: the location is opened like a storage. What is set back is moved to `_varvite/set-back-<n>/`, not lost.
 """
 
 from __future__ import annotations
@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.reader import in_parallel
-from varve.materializer.restore.decision import SparkLocation
-from varve.materializer.restore.spark_files import hash_offsets, query_id_of
-from varve.storage.errors import MissingObjectError
+from varvite.changelog.chain.reader import in_parallel
+from varvite.materializer.restore.decision import SparkLocation
+from varvite.materializer.restore.spark_files import hash_offsets, query_id_of
+from varvite.storage.errors import MissingObjectError
 
 if TYPE_CHECKING:
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _LOGS: Final = ("offsets", "commits")
 _BATCH: Final = re.compile(r"(?:offsets|commits)/\.?(\d+)(?:\.crc)?")
@@ -52,7 +52,7 @@ def set_back(store: ObjectStore, batch: int, number: int) -> tuple[str, ...]:
     for log in reversed(_LOGS):
         names = [(n, name) for name, n in _files(store, log) if n > batch]
         for _, name in sorted(names, reverse=True):
-            store.put(f"_varve/set-back-{number}/{name}", store.get(name))
+            store.put(f"_varvite/set-back-{number}/{name}", store.get(name))
             store.delete([name])
             moved.append(name)
     return tuple(moved)

@@ -16,26 +16,26 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.retention.savepoints import create_native, own_files, publish_savepoint, release_savepoint
-from varve.materializer.savepoints.operator_tables import write_tables
-from varve.materializer.savepoints.state_files import write_range
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice
-from varve.storage.transfer.slice_reader import read_slice
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.retention.savepoints import create_native, own_files, publish_savepoint, release_savepoint
+from varvite.materializer.savepoints.operator_tables import write_tables
+from varvite.materializer.savepoints.state_files import write_range
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice
+from varvite.storage.transfer.slice_reader import read_slice
+from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView
-    from varve.materializer.savepoints.state_files import F, WrittenFile
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, ImageRef, Savepoint, StateFile, TableFile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView
+    from varvite.materializer.savepoints.state_files import F, WrittenFile
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, ImageRef, Savepoint, StateFile, TableFile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class CanonicalSavepoints:
@@ -73,7 +73,7 @@ class CanonicalSavepoints:
 
         Raises:
             InvalidRequestError: there is a savepoint of that name.
-            VarveError: the state cannot be read, or the target not be written.
+            VarviteError: the state cannot be read, or the target not be written.
         """
         hold = create_native(
             self._reader,

@@ -1,6 +1,6 @@
 """The non-keyed states of an operator as Parquet files of a canonical savepoint, for other tools.
 
-varve itself reads the images, which lie beside them: these files are never read back.
+varvite itself reads the images, which lie beside them: these files are never read back.
 
 Invariants: I8 (size and CRC-32 of each file are noted).
 """
@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.parquet
 
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.reading.operator_state_table import OperatorStateTable, operator_state_tables
-from varve.materializer.savepoints.state_files import WrittenFile
-from varve.storage.format import layout
-from varve.storage.format.records import TableFile
-from varve.storage.transfer.download import file_crc32
+from varvite.changelog.operator_state.image_source import read_images
+from varvite.changelog.reading.operator_state_table import OperatorStateTable, operator_state_tables
+from varvite.materializer.savepoints.state_files import WrittenFile
+from varvite.storage.format import layout
+from varvite.storage.format.records import TableFile
+from varvite.storage.transfer.download import file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from varve.storage.format.records import ImageRef
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import ImageRef
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _parquet: Final[Any] = pyarrow.parquet
 

@@ -17,24 +17,24 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet
 
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.columns import LIST, MAP, TIME_TYPE, TIMERS, map_key_type, namespace_type_of, type_of
-from varve.changelog.working_stores.table_rows import table_of
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.columns import LIST, MAP, TIME_TYPE, TIMERS, map_key_type, namespace_type_of, type_of
+from varvite.changelog.working_stores.table_rows import table_of
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.changelog.types.contract import TypeInformation
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.format.records import StateSchema
 
 ROWS: Final = 50_000
 """Rows of a row group."""
-SCHEMA_KEY: Final = b"varve.state"
+SCHEMA_KEY: Final = b"varvite.state"
 """Key of the Parquet metadata that holds the state's schema, as JSON."""
-KEY_TYPE_KEY: Final = b"varve.key_type"
+KEY_TYPE_KEY: Final = b"varvite.key_type"
 arrow: Final[Any] = pa
 parquet: Final[Any] = pyarrow.parquet
 

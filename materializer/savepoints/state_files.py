@@ -9,24 +9,24 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
-from varve.changelog.restore.files import LocalFile, describe_snapshot
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import LIST, type_of
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.savepoints.parquet import read_state, write_state
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.records import StateFile, TableFile
-from varve.storage.transfer.download import file_crc32
+from varvite.changelog.restore.files import LocalFile, describe_snapshot
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import LIST, type_of
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.savepoints.parquet import read_state, write_state
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.records import StateFile, TableFile
+from varvite.storage.transfer.download import file_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.view import LineView
-    from varve.storage.format.records import Link, OperatorLayout
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.storage.format.records import Link, OperatorLayout
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 F = TypeVar("F", StateFile, TableFile)

@@ -1,4 +1,4 @@
-"""A materializer as a child of the driver's process (`spark.varve.materializer.mode = embedded`).
+"""A materializer as a child of the driver's process (`spark.varvite.materializer.mode = embedded`).
 
 The child gets its configuration through its standard input, so that no storage secret shows in a process list, and ends
 when its parent does, however that ends: it watches the parent's pidfd (Linux; elsewhere it compares parent ids).
@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -69,14 +69,14 @@ class MaterializerProcess:
 def start_materializer_process(
     config: MaterializerConfig, *, log_path: Path | None = None, status_path: Path | None = None
 ) -> MaterializerProcess:
-    """Start `python -m varve.materializer` as a child that ends with this process.
+    """Start `python -m varvite.materializer` as a child that ends with this process.
 
     Args:
         config: What it is to do.
         log_path: File that its output is appended to; None: this process's standard error.
         status_path: File that it appends its events to, as JSON lines.
     """
-    command = [sys.executable, "-m", "varve.materializer", "--config-from-stdin", "--parent-pid", str(os.getpid())]
+    command = [sys.executable, "-m", "varvite.materializer", "--config-from-stdin", "--parent-pid", str(os.getpid())]
     if status_path is not None:
         command += ["--status-file", str(status_path)]
     # The driver's configuration is whole: what is set for a sidecar beside it, perhaps of another job, does not count.
@@ -114,11 +114,11 @@ def _send(process: subprocess.Popen[bytes], data: bytes) -> None:
 
 
 def _python_path() -> str:
-    """PYTHONPATH with which the child finds the very varve that runs here."""
-    spec = importlib.util.find_spec("varve")
+    """PYTHONPATH with which the child finds the very varvite that runs here."""
+    spec = importlib.util.find_spec("varvite")
     locations = spec.submodule_search_locations if spec else None
     if not locations:
-        raise InvariantError("the package varve is not importable by the process that runs it")
+        raise InvariantError("the package varvite is not importable by the process that runs it")
     entries = [str(Path(next(iter(locations))).parent), os.environ.get("PYTHONPATH", "")]
     return os.pathsep.join(entry for entry in entries if entry)
 

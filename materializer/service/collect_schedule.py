@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.changelog.chain.cut import Cut
-    from varve.storage.format.records import SegmentRef, Tile
+    from varvite.changelog.chain.cut import Cut
+    from varvite.storage.format.records import SegmentRef, Tile
 
 Named: TypeAlias = "Tile | str"
 """A base, or an object that segments are slices of."""

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from varve.materializer.monitoring.health import Health
-from varve.materializer.monitoring.metrics import MaterializerMetrics
+from varvite.materializer.monitoring.health import Health
+from varvite.materializer.monitoring.metrics import MaterializerMetrics
 
 if TYPE_CHECKING:
-    from varve.materializer.monitoring.events import Reporter
-    from varve.materializer.options.materializer_config import MaterializerConfig
-    from varve.materializer.resources.bandwidth import TokenBucket
-    from varve.materializer.resources.stop_signal import StopSignal
-    from varve.materializer.resources.workspace import Workspace
-    from varve.storage.clock import Clock, TokenSource
+    from varvite.materializer.monitoring.events import Reporter
+    from varvite.materializer.options.materializer_config import MaterializerConfig
+    from varvite.materializer.resources.bandwidth import TokenBucket
+    from varvite.materializer.resources.stop_signal import StopSignal
+    from varvite.materializer.resources.workspace import Workspace
+    from varvite.storage.clock import Clock, TokenSource
 
 
 @dataclass(frozen=True)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.storage.format import layout
-from varve.storage.format.frame import frame
+from varvite.storage.format import layout
+from varvite.storage.format.frame import frame
 
 if TYPE_CHECKING:
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.object_stores.contract import ObjectStore
 
 LOOK_MS: Final = 5_000
 """Time between two looks for requests: each costs a LIST."""

@@ -13,40 +13,40 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.savepoints import release_clone
-from varve.materializer.fold.base_sizes import BaseSizes
-from varve.materializer.fold.chain_view import ChainFollower
-from varve.materializer.fold.plan import plan_ranges
-from varve.materializer.fold.policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
-from varve.materializer.fold.publication import Skip, is_adoptable, skip_without_listing
-from varve.materializer.fold.range_fold import RangeMaterializer, log_size
-from varve.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
-from varve.materializer.resources.bandwidth import ThrottledReads
-from varve.materializer.resources.interruptible_store import InterruptibleStore
-from varve.materializer.resources.stop_signal import Stopped
-from varve.materializer.service.collect_schedule import CollectSchedule, log_sizes
-from varve.materializer.service.demand import DemandWatch
-from varve.materializer.service.retention import Retention
-from varve.materializer.service.sharing import Membership, beat, leave
-from varve.materializer.service.status import StatusKeeper
-from varve.storage.errors import DidNotHappenError, RetryableError, VarveError
-from varve.storage.job.record import find_job
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.savepoints import release_clone
+from varvite.materializer.fold.base_sizes import BaseSizes
+from varvite.materializer.fold.chain_view import ChainFollower
+from varvite.materializer.fold.plan import plan_ranges
+from varvite.materializer.fold.policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
+from varvite.materializer.fold.publication import Skip, is_adoptable, skip_without_listing
+from varvite.materializer.fold.range_fold import RangeMaterializer, log_size
+from varvite.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
+from varvite.materializer.resources.bandwidth import ThrottledReads
+from varvite.materializer.resources.interruptible_store import InterruptibleStore
+from varvite.materializer.resources.stop_signal import Stopped
+from varvite.materializer.service.collect_schedule import CollectSchedule, log_sizes
+from varvite.materializer.service.demand import DemandWatch
+from varvite.materializer.service.retention import Retention
+from varvite.materializer.service.sharing import Membership, beat, leave
+from varvite.materializer.service.status import StatusKeeper
+from varvite.storage.errors import DidNotHappenError, RetryableError, VarviteError
+from varvite.storage.job.record import find_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Executor, Future
 
-    from varve.materializer.fold.chain_view import ChainView, CommitView
-    from varve.materializer.fold.plan import RangeWork
-    from varve.materializer.fold.policy import Trigger
-    from varve.materializer.fold.publication import RangeView
-    from varve.materializer.fold.range_fold import Outcome
-    from varve.materializer.service.context import Surroundings
-    from varve.storage.format.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.fold.chain_view import ChainView, CommitView
+    from varvite.materializer.fold.plan import RangeWork
+    from varvite.materializer.fold.policy import Trigger
+    from varvite.materializer.fold.publication import RangeView
+    from varvite.materializer.fold.range_fold import Outcome
+    from varvite.materializer.service.context import Surroundings
+    from varvite.storage.format.records import Commit, JobRecord, Link, SnapshotDescriptor, Tile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _Answer = TypeVar("_Answer")
 
@@ -203,7 +203,7 @@ class JobMaterializer:
             chain = self._followed.chain.read()
         except RetryableError:
             raise
-        except VarveError:
+        except VarviteError:
             self._followed = None  # start anew: it may be of a job of that name that is gone
             raise
         if chain is None and self._look() != self._followed.record:
@@ -492,4 +492,4 @@ class JobMaterializer:
 
 def object_name_of(error: Exception) -> str | None:
     """The object that an error is about, if it says so."""
-    return error.context.get("object_name") if isinstance(error, VarveError) else None
+    return error.context.get("object_name") if isinstance(error, VarviteError) else None

@@ -12,26 +12,26 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Final
 
-from varve.materializer.monitoring.events import JobFailed, Waiting
-from varve.materializer.monitoring.server import MonitoringServer, monitoring_app
-from varve.materializer.resources.bandwidth import TokenBucket
-from varve.materializer.resources.stop_signal import Stopped
-from varve.materializer.resources.workspace import Workspace, default_working_directory
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.job import JobMaterializer, object_name_of
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.job.listing import job_names
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.open import open_store
+from varvite.materializer.monitoring.events import JobFailed, Waiting
+from varvite.materializer.monitoring.server import MonitoringServer, monitoring_app
+from varvite.materializer.resources.bandwidth import TokenBucket
+from varvite.materializer.resources.stop_signal import Stopped
+from varvite.materializer.resources.workspace import Workspace, default_working_directory
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.job import JobMaterializer, object_name_of
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.job.listing import job_names
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.materializer.monitoring.events import Reporter
-    from varve.materializer.options.materializer_config import MaterializerConfig
-    from varve.materializer.resources.stop_signal import StopSignal
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.monitoring.events import Reporter
+    from varvite.materializer.options.materializer_config import MaterializerConfig
+    from varvite.materializer.resources.stop_signal import StopSignal
+    from varvite.storage.object_stores.contract import ObjectStore
 
 DISCOVERY_BACKOFF: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
 """Pauses after failed listings of the jobs, if they are longer than those between any two."""
@@ -46,7 +46,7 @@ class MaterializerService:
         """`root` holds the jobs as `<root>/<job>/`."""
         self._root = root
         self._given = surroundings
-        self._pool = ThreadPoolExecutor(surroundings.config.parallel, "varve-materialize")
+        self._pool = ThreadPoolExecutor(surroundings.config.parallel, "varvite-materialize")
         self._jobs: dict[str, JobMaterializer] = {}
         self._trouble = ""
         self._discovered_ms: int | None = None
@@ -109,7 +109,7 @@ class MaterializerService:
         self._discovery_pause_ms = self._given.config.discovery_ms
         try:
             names = job_names(self._root)
-        except VarveError as error:
+        except VarviteError as error:
             self._trouble = f"the jobs could not be listed: {error}"
             self._discovery_failures += 1
             pause_ms = round(DISCOVERY_BACKOFF.pause_s(self._discovery_failures) * 1_000)
@@ -134,7 +134,7 @@ class MaterializerService:
                 store = self._given.config.job_store(self._root, name)
                 self._jobs[name] = JobMaterializer(name, store, self._given, self._root, self._pool)
 
-    def _report_failure(self, error: VarveError) -> None:
+    def _report_failure(self, error: VarviteError) -> None:
         event = JobFailed(
             job="",
             time_ms=self._given.clock.now_ms(),

@@ -6,22 +6,22 @@ themselves, which never go back; no clock of a materializer counts, and a lost p
 materializers may do this side by side: the pins are told by their holder, not by who made them. One that has no
 retention, such as a `--once` by hand, leaves them alone; only a retention of 0 lets them go.
 
-Invariants: I7 (pins are made by the rule of `varve.changelog.retention.pins`), I10 (about `STEPS` pins per job).
+Invariants: I7 (pins are made by the rule of `varvite.changelog.retention.pins`), I10 (about `STEPS` pins per job).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.retention.pins import create_pin, list_pins, release_pin
-from varve.storage.errors import CorruptDataError, DidNotHappenError
+from varvite.changelog.retention.pins import create_pin, list_pins, release_pin
+from varvite.storage.errors import CorruptDataError, DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, Pin
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, Pin
 
 HOLDER: Final = "retention by time"
 STEPS: Final = 8

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.frame import frame, unframe
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.materializer.fold.policy import RangeKey
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.fold.policy import RangeKey
+    from varvite.storage.object_stores.contract import ObjectStore
 
 HEARTBEAT_MS: Final = 5_000
 DEAD_AFTER_MS: Final = 20_000

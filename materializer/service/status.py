@@ -5,21 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from varve.materializer.fold.policy import RangeLoad
-from varve.materializer.fold.recovery_estimate import RecoveryRates
-from varve.materializer.monitoring.events import Overdue
-from varve.materializer.monitoring.range_status import JobStatus, RangeStatus, overdue
+from varvite.materializer.fold.policy import RangeLoad
+from varvite.materializer.fold.recovery_estimate import RecoveryRates
+from varvite.materializer.monitoring.events import Overdue
+from varvite.materializer.monitoring.range_status import JobStatus, RangeStatus, overdue
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from varve.materializer.fold.chain_view import ChainView
-    from varve.materializer.fold.plan import RangeWork
-    from varve.materializer.fold.policy import RangeKey, RangeSchedule
-    from varve.materializer.fold.publication import Skip
-    from varve.materializer.fold.range_fold import Outcome
-    from varve.materializer.service.context import Surroundings
-    from varve.storage.format.records import Link
+    from varvite.materializer.fold.chain_view import ChainView
+    from varvite.materializer.fold.plan import RangeWork
+    from varvite.materializer.fold.policy import RangeKey, RangeSchedule
+    from varvite.materializer.fold.publication import Skip
+    from varvite.materializer.fold.range_fold import Outcome
+    from varvite.materializer.service.context import Surroundings
+    from varvite.storage.format.records import Link
 
 
 class StatusKeeper:

@@ -14,14 +14,14 @@ import threading
 from subprocess import TimeoutExpired
 from typing import TYPE_CHECKING, Final
 
-from varve.materializer.service.child_process import start_materializer_process
-from varve.storage.object_stores.backoff import Backoff
+from varvite.materializer.service.child_process import start_materializer_process
+from varvite.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.materializer.options.materializer_config import MaterializerConfig
-    from varve.materializer.service.child_process import MaterializerProcess
+    from varvite.materializer.options.materializer_config import MaterializerConfig
+    from varvite.materializer.service.child_process import MaterializerProcess
 
 _log: Final = logging.getLogger(__name__)
 RESTARTS: Final = Backoff(attempts=1, initial_s=1.0, maximum_s=300.0)
@@ -60,7 +60,7 @@ class SupervisedMaterializer:
         self._stopping = threading.Event()
         self._lock = threading.Lock()
         self._process: MaterializerProcess | None = None
-        self._thread = threading.Thread(target=self._run, name="varve-materializer-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="varvite-materializer-watch", daemon=True)
         self._thread.start()
 
     @property

@@ -1,10 +1,10 @@
 """A standby: keeps copies of a job's state current on a host, for state workers that may have to begin there.
 
 It knows the job only from its storage, like the materializer, and writes only to the directories of local recovery
-(`varve.changelog.restore.local`). A copy is held while the log is folded into it, a moment in each round, and is free in
-between: a worker that comes takes it like one that an earlier worker has left, and reads just the end of the log. While
-a worker on the host holds a copy of a range, the standby leaves the range alone. If its host has been given names, it
-tells the driver and the job's other standbys in the storage how far its copies are (`StandbyMember`).
+(`varvite.changelog.restore.local`). A copy is held while the log is folded into it, a moment in each round, and is free
+in between: a worker that comes takes it like one that an earlier worker has left, and reads just the end of the log.
+While a worker on the host holds a copy of a range, the standby leaves the range alone. If its host has been given
+names, it tells the driver and the job's other standbys in the storage how far its copies are (`StandbyMember`).
 
 Invariants: I5 (only what no later line can give up is folded), I9 (copies are a cache), I10 (one store is open per
 thread; what nobody uses is swept by age and size).
@@ -20,26 +20,26 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.restore.copies import caught_up, newest_copy, open_copy, restore_copy
-from varve.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
-from varve.changelog.restore.restore import RestoreTarget
-from varve.materializer.fold.chain_view import ChainFollower
-from varve.materializer.standby.members import StandbyMember
-from varve.materializer.standby.record import OperatorCopies, runs
-from varve.storage.errors import RetryableError, VarveError
-from varve.storage.job.record import read_job
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.restore.copies import caught_up, newest_copy, open_copy, restore_copy
+from varvite.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
+from varvite.changelog.restore.restore import RestoreTarget
+from varvite.materializer.fold.chain_view import ChainFollower
+from varvite.materializer.standby.members import StandbyMember
+from varvite.materializer.standby.record import OperatorCopies, runs
+from varvite.storage.errors import RetryableError, VarviteError
+from varvite.storage.job.record import read_job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.restore.local import LocalCopy
-    from varve.materializer.fold.chain_view import ChainView
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Commit, Link
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.restore.local import LocalCopy
+    from varvite.materializer.fold.chain_view import ChainView
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Commit, Link
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 SWEEP_ROUNDS: Final = 600
@@ -144,7 +144,7 @@ class Standby:
 
         Raises:
             MissingObjectError: there is no such job yet.
-            VarveError: the chain cannot be read, or the directories cannot be used; another round may do.
+            VarviteError: the chain cannot be read, or the directories cannot be used; another round may do.
         """
         if self._reader is None or self._follower is None:
             record = read_job(self._store)
@@ -168,7 +168,7 @@ class Standby:
         own = [s for s in self._shares if member is None or member.follows(s.parallelism, s.partition)]
         for share in set(self._shares).difference(own):
             self._reached.pop(share.key(reader.job_id), None)
-        with ThreadPoolExecutor(self._parallel, "varve-standby") as pool:
+        with ThreadPoolExecutor(self._parallel, "varvite-standby") as pool:
             rounds = {share: pool.submit(self._bring_up, share, round_, stopped) for share in own}
             while wait(rounds.values(), _BEAT_WAIT_S).not_done:
                 self._beat(reader, {share for share, one in rounds.items() if not one.done()})
@@ -182,7 +182,7 @@ class Standby:
             chain = follower.read()
         except RetryableError:
             raise
-        except VarveError:
+        except VarviteError:
             self._forget()
             raise
         if chain is None and self._shares:
@@ -204,7 +204,7 @@ class Standby:
                 self._note_use(share, reader)
         try:
             self._member.beat(self._told(reader.job_id))
-        except VarveError as error:
+        except VarviteError as error:
             if not self._is_silent:
                 _log.warning("job %s: nobody hears of this standby: %s", self._name, error)
             self._is_silent = True
@@ -256,7 +256,7 @@ class Standby:
                 self._reached.pop(key, None)
                 return line
             how = _bring_up(share, now, candidates or [copies.new(key)])
-        except VarveError as error:
+        except VarviteError as error:
             self._reached.pop(key, None)
             _log.warning("key groups %d to %d of %s: %s", share.low, share.high, share.operator, error)
             return msgspec.structs.replace(line, how="failed", error=str(error))

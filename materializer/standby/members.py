@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.materializer.service.sharing import Membership, by_weight
-from varve.materializer.standby.record import StandbyRecord, encode_standby, read_standbys
-from varve.storage.format import layout
+from varvite.materializer.service.sharing import Membership, by_weight
+from varvite.materializer.standby.record import StandbyRecord, encode_standby, read_standbys
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.materializer.standby.record import OperatorCopies
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.standby.record import OperatorCopies
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _BEATS_MIN: Final = 2
 """By the second one the standbys that began at the same time know each other."""

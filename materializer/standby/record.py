@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format import layout
-from varve.storage.format.frame import frame, unframe
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _KIND: Final = b"STBY"
 _VERSION: Final = 1

@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from varve.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
-from varve.changelog.chain.view import LineView, own_segments
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import ORIGIN, ImageRef, Link, Tile
+from varvite.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
+from varvite.changelog.chain.view import LineView, own_segments
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import ORIGIN, ImageRef, Link, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from varve.changelog.chain.view import StoredCommit
-    from varve.storage.format.records import Commit, SegmentRef, SnapshotDescriptor
+    from varvite.changelog.chain.view import StoredCommit
+    from varvite.storage.format.records import Commit, SegmentRef, SnapshotDescriptor
 
 
 class RetainedCommit(NamedTuple):

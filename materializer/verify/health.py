@@ -11,23 +11,23 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import newest_commit
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.retention.snapshots import SnapshotReader, list_snapshots
-from varve.materializer.verify.alternatives import RetainedCommit, find_way, images_without, ways
-from varve.storage.errors import CorruptDataError, LineageError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, Link
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import newest_commit
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.retention.snapshots import SnapshotReader, list_snapshots
+from varvite.materializer.verify.alternatives import RetainedCommit, find_way, images_without, ways
+from varvite.storage.errors import CorruptDataError, LineageError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView, StoredCommit
-    from varve.materializer.verify.alternatives import Way
-    from varve.storage.format.layout import SnapshotName
-    from varve.storage.format.records import Entry, ImageRef, OperatorLayout, SnapshotDescriptor, Tile
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView, StoredCommit
+    from varvite.materializer.verify.alternatives import Way
+    from varvite.storage.format.layout import SnapshotName
+    from varvite.storage.format.records import Entry, ImageRef, OperatorLayout, SnapshotDescriptor, Tile
 
 
 class RangeHealth(NamedTuple):

@@ -4,7 +4,7 @@ No object is rewritten. There are two ways in which a rebuilt state comes back i
 
 * a *snapshot* of the commit before the newest, uploaded whole and published as the materializer does it. A job that
   runs adopts it with its next checkpoint, since it is built on the job's base; then nothing damaged is needed.
-* an *entry* for a job that is stopped: an import of the job's own state (`varve restore` of a savepoint writes the
+* an *entry* for a job that is stopped: an import of the job's own state (`varvite restore` of a savepoint writes the
   same). It fences a driver that still runs, and the next start goes on from it.
 
 Invariants: I1, I5 (`storage.alternative_view`), I6, I7 (a pin keeps what is read; names are the snapshot's or the
@@ -18,31 +18,31 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.import_plan import CopiedState
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.retention.pins import create_pin, release_pin
-from varve.changelog.retention.snapshots import list_snapshots, next_number, publish
-from varve.changelog.retention.state_copy import StateCopy
-from varve.materializer.verify.health import Examiner
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotDescriptor, SnapshotFile, Tile
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.import_plan import CopiedState
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.restore.files import describe_snapshot
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.retention.pins import create_pin, release_pin
+from varvite.changelog.retention.snapshots import list_snapshots, next_number, publish
+from varvite.changelog.retention.state_copy import StateCopy
+from varvite.materializer.verify.health import Examiner
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotDescriptor, SnapshotFile, Tile
+from varvite.storage.transfer.upload import Uploader
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Sequence
 
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.materializer.verify.health import CheckpointHealth, RangeHealth
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Fence, JobRecord
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.materializer.verify.health import CheckpointHealth, RangeHealth
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Fence, JobRecord
+    from varvite.storage.object_stores.contract import ObjectStore
 
-HOLDER = "varve verify --repair"
+HOLDER = "varvite verify --repair"
 
 
 class Published(NamedTuple):
@@ -116,7 +116,7 @@ class Repair:
 
         Raises:
             InvalidRequestError: The checkpoint is lost.
-            VarveError: The chain or what the state is made of cannot be read.
+            VarviteError: The chain or what the state is made of cannot be read.
         """
         if target.commit is None or not target.is_rebuildable:
             raise InvalidRequestError(
@@ -168,7 +168,7 @@ class Repair:
         if one.way is None:
             raise InvalidRequestError(f"{one.operator}[{one.low},{one.high}) is lost")
         target = RestoreTarget(operator=one.operator, key_type=one.key_type, low=one.low, high=one.high)
-        with TemporaryDirectory(prefix="varve-repair-") as name:
+        with TemporaryDirectory(prefix="varvite-repair-") as name:
             place = Path(name)
             state = restore_store(one.way.view, target, self._store, place / "state", place / "scratch")
             try:
@@ -222,7 +222,7 @@ class Repair:
     def _rebuilt(self, target: CheckpointHealth, slot: int) -> CopiedState:
         """The state of a checkpoint in objects of a slot."""
         tiles = [self._tile(one, target, slot, number) for number, one in enumerate(target.ranges)]
-        with TemporaryDirectory(prefix="varve-repair-") as scratch:
+        with TemporaryDirectory(prefix="varvite-repair-") as scratch:
             copy = StateCopy(
                 self._store,
                 self._record.job_id,

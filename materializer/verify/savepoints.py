@@ -1,4 +1,4 @@
-"""Checking that a savepoint is complete and whole: a part of `varve verify`.
+"""Checking that a savepoint is complete and whole: a part of `varvite verify`.
 
 Invariants that are checked: I7 (what a savepoint names is there), I8.
 """
@@ -7,21 +7,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.restore.files import check_file
-from varve.changelog.restore.restore import tile_files
-from varve.changelog.segments.segment import decode_segments
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotFile
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.operator_state.image_source import read_images
+from varvite.changelog.restore.files import check_file
+from varvite.changelog.restore.restore import tile_files
+from varvite.changelog.segments.segment import decode_segments
+from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotFile
+from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from varve.storage.format.records import ObjectSlice, Savepoint
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import ObjectSlice, Savepoint
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class Damage(NamedTuple):
@@ -52,7 +52,7 @@ def check_savepoint(chain: ChainReader, savepoint: Savepoint, checked: Collectio
         savepoint: Which one.
         checked: Slices, and names of whole files, that were read already.
 
-    Raises `VarveError` that names the first object that is gone or damaged.
+    Raises `VarviteError` that names the first object that is gone or damaged.
     """
     store = chain.store
     images = savepoint.images

@@ -19,42 +19,42 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.view import LineView, own_segments
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.reading.checkpoints import line_commits
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.diff import Side, diff_stores, untracked
-from varve.changelog.reading.reader import StateReader
-from varve.changelog.restore.files import check_file, fetch_snapshot
-from varve.changelog.restore.restore import tile_files
-from varve.changelog.retention.pins import create_pin, list_all_pins, release_pin
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.segments.segment import decode_segments
-from varve.changelog.segments.source import check_reference
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.verify.savepoints import check_savepoint
-from varve.storage.errors import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.view import LineView, own_segments
+from varvite.changelog.operator_state.image_source import read_images
+from varvite.changelog.reading.checkpoints import line_commits
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.diff import Side, diff_stores, untracked
+from varvite.changelog.reading.reader import StateReader
+from varvite.changelog.restore.files import check_file, fetch_snapshot
+from varvite.changelog.restore.restore import tile_files
+from varvite.changelog.retention.pins import create_pin, list_all_pins, release_pin
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.segments.segment import decode_segments
+from varvite.changelog.segments.source import check_reference
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.verify.savepoints import check_savepoint
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,
     MissingObjectError,
     RetryableError,
-    VarveError,
+    VarviteError,
 )
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Savepoint, decode_record
-from varve.storage.job.record import read_job
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Savepoint, decode_record
+from varvite.storage.job.record import read_job
+from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
 
-    from varve.changelog.chain.view import StoredCommit
-    from varve.changelog.reading.diff import Track
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import (
+    from varvite.changelog.chain.view import StoredCommit
+    from varvite.changelog.reading.diff import Track
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import (
         Commit,
         Entry,
         ObjectSlice,
@@ -63,9 +63,9 @@ if TYPE_CHECKING:
         SnapshotFile,
         Tile,
     )
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
-HOLDER: Final = "varve verify"
+HOLDER: Final = "varvite verify"
 DIFFERENCES_MAX: Final = 3
 """Rows that a problem names."""
 
@@ -225,7 +225,7 @@ class Verifier:
             if not is_ours or tag not in (None, segment.header.tag):
                 raise CorruptDataError(
                     f"the segment is of job id {segment.header.job_id}, attempt {segment.header.tag}; the checkpoint "
-                    f"names {self._job_id}, attempt {tag}; see `varve verify JOB --repair`",
+                    f"names {self._job_id}, attempt {tag}; see `varvite verify JOB --repair`",
                     object_name=ref.data.name,
                 )
             segment.changes()
@@ -302,7 +302,7 @@ class Verifier:
 
     def _compare_stores(self, one: SnapshotDescriptor, reader: StateReader, name: str) -> None:
         own = reader.layout(one.operator)
-        with TemporaryDirectory(prefix="varve-") as scratch, reader.restored(own, one.low, one.high) as replayed:
+        with TemporaryDirectory(prefix="varvite-") as scratch, reader.restored(own, one.low, one.high) as replayed:
             fetch_snapshot(self._store, one.files, Path(scratch) / "snapshot")
             snapshot = RocksDBStore.open_existing(Path(scratch) / "snapshot", read_only=True)
             try:
@@ -314,7 +314,7 @@ class Verifier:
                         told = ", ".join(f"{d.name!r}: {d.before} and {d.after}" for d in found)
                         raise CorruptDataError(
                             f"state {schema.name!r} of checkpoint {one.at.seq} is not what the log gives; the first "
-                            f"rows (log and snapshot): {told}; see `varve verify JOB --repair`, and report this",
+                            f"rows (log and snapshot): {told}; see `varvite verify JOB --repair`, and report this",
                             object_name=name,
                         )
             finally:
@@ -333,10 +333,10 @@ class Verifier:
                 raise
         except (RetryableError, InvalidRequestError):
             raise
-        except VarveError as error:
+        except VarviteError as error:
             self._note(name, error)
 
-    def _note(self, name: str, error: VarveError) -> None:
+    def _note(self, name: str, error: VarviteError) -> None:
         problem = Problem(str(error.context.get("object_name", name)), error.message)
         if problem not in self.found.problems:
             self.found.problems.append(problem)

@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StructField, StructType
 
-from varve.spark_integration.api.spark_operations import event_time_before
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
-from varve.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
-from varve.spark_integration.operators.aggregation.map_side_combine import map_side_combine
-from varve.spark_integration.plan.operator import check_uid, elements_of, timestamp_column_of
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.spark_operations import event_time_before
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
+from varvite.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
+from varvite.spark_integration.operators.aggregation.map_side_combine import map_side_combine
+from varvite.spark_integration.plan.operator import check_uid, elements_of, timestamp_column_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.plan.transformations import KeyFunction, Transformation
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.plan.transformations import KeyFunction, Transformation
 
 
 class AggregateOperation(ABC):

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.spark_integration.functions.broadcast import (
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from varve.spark_integration.functions.stateless import check_function
-from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.plan.broadcast_input import BroadcastInput
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
-from varve.spark_integration.plan.transformations import KeyedTransformation, StreamKey
-from varve.spark_integration.worker.runners.broadcast import BroadcastFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.stateless import check_function
+from varvite.spark_integration.messages.protocol import KEY_COLUMN
+from varvite.spark_integration.plan.broadcast_input import BroadcastInput
+from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
+from varvite.spark_integration.plan.transformations import KeyedTransformation, StreamKey
+from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.api.stream import DataStream
 
 
 class BroadcastStream:

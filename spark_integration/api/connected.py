@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from varve.spark_integration.functions.connected import (
+from varvite.spark_integration.functions.connected import (
     CoFlatMapFunction,
     CoMapFunction,
     KeyedCoFlatMap,
@@ -15,16 +15,16 @@ from varve.spark_integration.functions.connected import (
     KeyedCoProcess,
     KeyedCoProcessFunction,
 )
-from varve.spark_integration.functions.stateless import check_function
-from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
-from varve.spark_integration.plan.transformations import KeyedTransformation
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.stateless import check_function
+from varvite.spark_integration.messages.protocol import KEY_COLUMN
+from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
+from varvite.spark_integration.plan.transformations import KeyedTransformation
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.functions.keyed_operations import KeyedFunction
+    from varvite.changelog.types.factory import TypeLike
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.functions.keyed_operations import KeyedFunction
 
 
 class ConnectedStreams:

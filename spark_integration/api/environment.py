@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.connectors.collection import collection_source
-from varve.spark_integration.driver.placement.decision import REDUCE_LOCALITY
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
-from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
-from varve.spark_integration.options.job_options import CURRENT_KEYS
-from varve.spark_integration.options.levels import OptionLevel, read_level
-from varve.spark_integration.options.state_backends import StateBackend
-from varve.spark_integration.options.types import CONF_PREFIX
-from varve.spark_integration.plan.job import check_input, event_time_of
-from varve.spark_integration.plan.operator import elements_of
-from varve.spark_integration.plan.transformations import DataFrameSource, GraphSettings
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.driver.placement.decision import REDUCE_LOCALITY
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
+from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varvite.spark_integration.options.job_options import CURRENT_KEYS
+from varvite.spark_integration.options.levels import OptionLevel, read_level
+from varvite.spark_integration.options.state_backends import StateBackend
+from varvite.spark_integration.options.types import CONF_PREFIX
+from varvite.spark_integration.plan.job import check_input, event_time_of
+from varvite.spark_integration.plan.operator import elements_of
+from varvite.spark_integration.plan.transformations import DataFrameSource, GraphSettings
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from varve.changelog.types.contract import TypeInformation
-    from varve.spark_integration.api.query import VarveStreamingQuery
-    from varve.spark_integration.connectors.element_sinks import CloseableIterator
-    from varve.spark_integration.connectors.sink import Sink
-    from varve.spark_integration.options.checkpoint_storage import CheckpointStorage
-    from varve.spark_integration.plan.transformations import Transformation
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.spark_integration.api.query import VarviteStreamingQuery
+    from varvite.spark_integration.connectors.element_sinks import CloseableIterator
+    from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.options.checkpoint_storage import CheckpointStorage
+    from varvite.spark_integration.plan.transformations import Transformation
 
 _CHANGELOG: Final = "state.changelog.enabled"
 _PARALLELISM: Final = "parallelism.default"
@@ -73,7 +73,7 @@ class StreamExecutionEnvironment:
         configuration = given if isinstance(given, Configuration) else None
         spark = None if isinstance(given, Configuration) else given
         environment = StreamExecutionEnvironment(spark or SparkSession.getActiveSession() or local_session())
-        return environment if configuration is None else environment.configure(configuration.of_varve())
+        return environment if configuration is None else environment.configure(configuration.of_varvite())
 
     @property
     def spark(self) -> SparkSession:
@@ -84,13 +84,13 @@ class StreamExecutionEnvironment:
         """Set an option, or several; None takes a setting back.
 
         Args:
-            key: With or without `spark.varve.`; or a mapping of options, or a `Configuration`.
+            key: With or without `spark.varvite.`; or a mapping of options, or a `Configuration`.
             value: As text (`"10 min"`), or as a Python value (a bool, an int, a timedelta).
 
         Raises:
             InvalidRequestError: The option does not exist, or the value does not fit.
         """
-        given = {key: value} if isinstance(key, str) else key.of_varve() if isinstance(key, Configuration) else key
+        given = {key: value} if isinstance(key, str) else key.of_varvite() if isinstance(key, Configuration) else key
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in given.items()}
         read_level("code", plain)
         for name, setting in plain.items():
@@ -208,7 +208,7 @@ class StreamExecutionEnvironment:
         An event time column, if the job needs one, is named as in Spark: `df.withWatermark("ts", "10 minutes")`.
 
         Raises:
-            InvalidRequestError: The DataFrame is not streaming, or has columns that varve cannot take.
+            InvalidRequestError: The DataFrame is not streaming, or has columns that varvite cannot take.
         """
         check_input(df)
         source = DataFrameSource(elements=RowElements(df.schema), dataframe=df, event_time=event_time_of(df.schema))
@@ -244,7 +244,7 @@ class StreamExecutionEnvironment:
         Raises:
             InvalidRequestError: There is nothing to execute, or it cannot be executed.
             UserFunctionError: A user's function raised.
-            VarveError: The storage cannot be used, or the state is of another job.
+            VarviteError: The storage cannot be used, or the state is of another job.
         """
         clock = SystemClock()
         started_s = clock.monotonic_s()
@@ -252,7 +252,7 @@ class StreamExecutionEnvironment:
         query.awaitTermination()
         return JobExecutionResult(query.name or "", round((clock.monotonic_s() - started_s) * 1000))
 
-    def execute_async(self, job_name: str | None = None) -> VarveStreamingQuery:
+    def execute_async(self, job_name: str | None = None) -> VarviteStreamingQuery:
         """As `execute`, but does not wait: gives Spark's `StreamingQuery`."""
         sinks, self._sinks = self._sinks, []
         return start_job(self, sinks, job_name)

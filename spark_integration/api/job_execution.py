@@ -16,24 +16,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.api.writer import StreamWriter
-from varve.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
-from varve.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
-from varve.spark_integration.options.checkpoint_storage import temporary_directory
-from varve.spark_integration.options.levels import session_level
-from varve.spark_integration.plan.graph import side_output_of
-from varve.spark_integration.plan.transformations import KeyedTransformation
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.open import absolute_url, local_directory
+from varvite.spark_integration.api.writer import StreamWriter
+from varvite.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
+from varvite.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
+from varvite.spark_integration.options.checkpoint_storage import temporary_directory
+from varvite.spark_integration.options.levels import session_level
+from varvite.spark_integration.plan.graph import side_output_of
+from varvite.spark_integration.plan.transformations import KeyedTransformation
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.open import absolute_url, local_directory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.api.query import VarveStreamingQuery
-    from varve.spark_integration.connectors.sink import Sink
-    from varve.spark_integration.options.levels import OptionLevel
-    from varve.spark_integration.plan.transformations import Transformation
+    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+    from varvite.spark_integration.api.query import VarviteStreamingQuery
+    from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.options.levels import OptionLevel
+    from varvite.spark_integration.plan.transformations import Transformation
 
 _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
@@ -65,7 +65,7 @@ def start_job(
     sinks: Sequence[tuple[Transformation, Sink]],
     name: str | None,
     at_end: Callable[[bool], None] | None = None,
-) -> VarveStreamingQuery:
+) -> VarviteStreamingQuery:
     """Start the one query of these sinks.
 
     Args:

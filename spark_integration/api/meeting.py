@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, cast, overload
 
-from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
-from varve.spark_integration.api.connected import ConnectedStreams
-from varve.spark_integration.elements.types import united_elements
-from varve.spark_integration.plan.branches import check_can_meet
-from varve.spark_integration.plan.transformations import UnionTransformation
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
+from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.elements.types import united_elements
+from varvite.spark_integration.plan.branches import check_can_meet
+from varvite.spark_integration.plan.transformations import UnionTransformation
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.api.descriptors import MapStateDescriptor
-    from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.plan.transformations import StreamKey, Transformation
+    from varvite.changelog.api.descriptors import MapStateDescriptor
+    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.plan.transformations import StreamKey, Transformation
 
 
 class StreamMeeting:

@@ -1,7 +1,7 @@
 """The running query: Spark's own `StreamingQuery`, with errors that can be read and a stop between batches.
 
 Spark buries what a batch raised in the text of a `StreamingQueryException`. `BatchFunction` keeps the exception itself,
-and the query raises that: a `VarveError` (a `UserFunctionError` for the user's own function) instead of Spark's
+and the query raises that: a `VarviteError` (a `UserFunctionError` for the user's own function) instead of Spark's
 exception, any other, such as one of the user's sink, as the cause of Spark's.
 
 Spark's `stop()` during an action of foreachBatch can kill the stream thread with a StackOverflowError, so `stop` first
@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Final, Protocol
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from pyspark.sql import DataFrame
 
-    from varve.spark_integration.driver.monitoring.statistics import StatisticsLog
+    from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
 
 _log: Final = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class BatchFunction:
         return self._thread == threading.get_ident()
 
 
-class VarveStreamingQuery(StreamingQuery):
+class VarviteStreamingQuery(StreamingQuery):
     """Spark's query handle; everything that is not said here is as in Spark."""
 
     def __init__(
@@ -102,7 +102,9 @@ class VarveStreamingQuery(StreamingQuery):
         self._at_end = tuple(at_end)
         self._is_stopping = False
         # Resources go when the query ends, whoever ended it and whether or not anybody waits for it.
-        self._release = threading.Thread(target=self._release_at_end, name=f"varve-query-end-{query.name}", daemon=True)
+        self._release = threading.Thread(
+            target=self._release_at_end, name=f"varvite-query-end-{query.name}", daemon=True
+        )
         self._release.start()
 
     @property
@@ -119,7 +121,7 @@ class VarveStreamingQuery(StreamingQuery):
         """Wait for the query's end, at most `timeout` seconds; then True if it has ended, else False.
 
         Raises:
-            VarveError: What ended the query, if varve raised it; `UserFunctionError` if the user's function did.
+            VarviteError: What ended the query, if varvite raised it; `UserFunctionError` if the user's function did.
             StreamingQueryException: Anything else, as in Spark.
         """
         try:
@@ -193,12 +195,12 @@ class VarveStreamingQuery(StreamingQuery):
 
     def _readable(self, error: StreamingQueryException) -> Exception | None:
         """The exception to show instead of Spark's; None: the query was stopped, and that is all."""
-        from varve.spark_integration.driver.coordinator import StopRequestedError
+        from varvite.spark_integration.driver.coordinator import StopRequestedError
 
         kept = self._batches.error
         if self._is_stopping and isinstance(kept, StopRequestedError):
             return None
-        if isinstance(kept, VarveError):
+        if isinstance(kept, VarviteError):
             return kept
         if kept is not None:
             error.__cause__ = kept

@@ -7,24 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.streaming.state import GroupStateTimeout
 
-from varve.spark_integration.elements.row_values import columns_type
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.operators.processors.group_state import GroupStateFunction, check_timeout
-from varve.spark_integration.operators.processors.handle import TimeMode
-from varve.spark_integration.operators.processors.stateful_processor import (
+from varvite.spark_integration.elements.row_values import columns_type
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.operators.processors.group_state import GroupStateFunction, check_timeout
+from varvite.spark_integration.operators.processors.handle import TimeMode
+from varvite.spark_integration.operators.processors.stateful_processor import (
     PandasProcessorFunction,
     ProcessorFunction,
     check_processor,
 )
-from varve.spark_integration.plan.initial_state import initial_state_of
-from varve.spark_integration.plan.operator import output_schema_of, timestamp_column_of
-from varve.spark_integration.plan.transformations import (
+from varvite.spark_integration.plan.initial_state import initial_state_of
+from varvite.spark_integration.plan.operator import output_schema_of, timestamp_column_of
+from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
     StepTransformation,
     sources_of,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor
     from pyspark.sql.types import StructType
 
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.plan.initial_state import InitialState
-    from varve.spark_integration.plan.transformations import KeyFunction, Transformation
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.initial_state import InitialState
+    from varvite.spark_integration.plan.transformations import KeyFunction, Transformation
 
 
 class SparkOperations(ABC):

@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql.types import StringType, StructField, StructType
 
-from varve.changelog.api.functions import ReduceFunction
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.api.aggregate_operation import AggregateOperation
-from varve.spark_integration.api.meeting import StreamMeeting
-from varve.spark_integration.api.spark_operations import SparkOperations, event_time_before
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varve.spark_integration.api.writer import DataStreamSink, StreamWriter
-from varve.spark_integration.elements.types import ElementType, TypedElements
-from varve.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.shipment import pickle_step
-from varve.spark_integration.functions.stateless import (
+from varvite.changelog.api.functions import ReduceFunction
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.api.aggregate_operation import AggregateOperation
+from varvite.spark_integration.api.meeting import StreamMeeting
+from varvite.spark_integration.api.spark_operations import SparkOperations, event_time_before
+from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
+from varvite.spark_integration.elements.types import ElementType, TypedElements
+from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.shipment import pickle_step
+from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -30,13 +30,13 @@ from varve.spark_integration.functions.stateless import (
     ProcessFunction,
     check_function,
 )
-from varve.spark_integration.functions.watermark_strategy import WatermarkStrategy
-from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.operators.windows.assigners import GlobalWindows
-from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
-from varve.spark_integration.plan.job import event_time_column
-from varve.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, key_type_of, plan_operator
-from varve.spark_integration.plan.transformations import (
+from varvite.spark_integration.functions.watermark_strategy import WatermarkStrategy
+from varvite.spark_integration.messages.protocol import KEY_COLUMN
+from varvite.spark_integration.operators.windows.assigners import GlobalWindows
+from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger, PurgingTrigger
+from varvite.spark_integration.plan.job import event_time_column
+from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, key_type_of, plan_operator
+from varvite.spark_integration.plan.transformations import (
     DataFrameSource,
     KeyedTransformation,
     KeyFunction,
@@ -46,7 +46,7 @@ from varve.spark_integration.plan.transformations import (
     Transformation,
     operator_uids,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,16 +54,16 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.connectors.element_sinks import CloseableIterator
-    from varve.spark_integration.connectors.sink import Sink
-    from varve.spark_integration.functions.keyed import KeyedProcessFunction
-    from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
-    from varve.spark_integration.operators.windows.assigners import WindowAssigner
-    from varve.spark_integration.plan.chain import StepKind
-    from varve.spark_integration.plan.initial_state import InitialState
+    from varvite.changelog.types.factory import TypeLike
+    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+    from varvite.spark_integration.connectors.element_sinks import CloseableIterator
+    from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+    from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
+    from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
+    from varvite.spark_integration.plan.chain import StepKind
+    from varvite.spark_integration.plan.initial_state import InitialState
 
 
 class DataStream(StreamMeeting):
@@ -75,7 +75,7 @@ class DataStream(StreamMeeting):
 
     @property
     def schema(self) -> StructType:
-        """Columns of the stream's DataFrame; see `varve.spark_integration.elements.types`."""
+        """Columns of the stream's DataFrame; see `varvite.spark_integration.elements.types`."""
         return self._elements.schema
 
     @property
@@ -319,7 +319,7 @@ class DataStream(StreamMeeting):
         Args:
             sink_identifier: Stands before that.
         """
-        from varve.spark_integration.connectors.element_sinks import (
+        from varvite.spark_integration.connectors.element_sinks import (
             PrintSink,  # late: it loads what only a running job needs
         )
 

@@ -6,49 +6,49 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pyspark.sql.types import StructType
 
-from varve.changelog.api.functions import AggregateFunction, ReduceFunction
-from varve.changelog.types.factory import as_type
-from varve.spark_integration.functions.checkpointed import refuse_checkpointed
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.stateless import check_function
-from varve.spark_integration.functions.window import (
+from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
+from varvite.changelog.types.factory import as_type
+from varvite.spark_integration.functions.checkpointed import refuse_checkpointed
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.stateless import check_function
+from varvite.spark_integration.functions.window import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from varve.spark_integration.operators.windows.asked_triggers import (
+from varvite.spark_integration.operators.windows.asked_triggers import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,
 )
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.spark_integration.operators.windows.assigners import (
     FixedWindows,
     GlobalWindows,
     SessionWindows,
     WindowAssigner,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import firing_of
-from varve.spark_integration.operators.windows.contents import AggregatedContents, ListedContents, ReducedContents
-from varve.spark_integration.operators.windows.operator import (
+from varvite.spark_integration.operators.windows.builtin_triggers import firing_of
+from varvite.spark_integration.operators.windows.contents import AggregatedContents, ListedContents, ReducedContents
+from varvite.spark_integration.operators.windows.operator import (
     FixedWindowOperator,
     GlobalWindowOperator,
     SessionWindowOperator,
 )
-from varve.spark_integration.plan.operator import check_uid, elements_of
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.plan.operator import check_uid, elements_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from datetime import timedelta
 
-    from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.spark_integration.operators.windows.contents import ContentsPlan
-    from varve.spark_integration.operators.windows.operator import WindowOperator
-    from varve.spark_integration.operators.windows.trigger import Trigger
+    from varvite.changelog.types.factory import TypeLike
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.operators.windows.contents import ContentsPlan
+    from varvite.spark_integration.operators.windows.operator import WindowOperator
+    from varvite.spark_integration.operators.windows.trigger import Trigger
 
     AddOperator = Callable[[str, Any, ElementType, str | None, str | None, str | None], DataStream]
     """(kind, function, elements that it makes, uid, name, id of the late output) → the stream behind the new operator.

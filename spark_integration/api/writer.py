@@ -6,40 +6,40 @@ import logging
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.working_stores.custom import check_factory
-from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
-from varve.spark_integration.connectors.collection import CollectionInput, empty_frame
-from varve.spark_integration.connectors.element_sinks import OutputSinks
-from varve.spark_integration.connectors.file_sink import FileSink, check_format
-from varve.spark_integration.connectors.hadoop_files import HadoopDirectory
-from varve.spark_integration.connectors.heartbeat import with_heartbeat
-from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
-from varve.spark_integration.connectors.source_marker import settle_heartbeat
-from varve.spark_integration.elements.side_by_side import side_by_side
-from varve.spark_integration.options.executor_share import expected_executors, memory_warning
-from varve.spark_integration.options.job_config import resolve
-from varve.spark_integration.options.levels import own_key, read_level, session_level
-from varve.spark_integration.plan.graph import plan_graph, side_output_of
-from varve.spark_integration.plan.job import (
+from varvite.changelog.working_stores.custom import check_factory
+from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery
+from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
+from varvite.spark_integration.connectors.element_sinks import OutputSinks
+from varvite.spark_integration.connectors.file_sink import FileSink, check_format
+from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
+from varvite.spark_integration.connectors.heartbeat import with_heartbeat
+from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varvite.spark_integration.connectors.source_marker import settle_heartbeat
+from varvite.spark_integration.elements.side_by_side import side_by_side
+from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
+from varvite.spark_integration.options.job_config import resolve
+from varvite.spark_integration.options.levels import own_key, read_level, session_level
+from varvite.spark_integration.plan.graph import plan_graph, side_output_of
+from varvite.spark_integration.plan.job import (
     JobPlan,
     check_parallelism,
     check_query_name,
     missing_checkpoint_location,
     take_option,
 )
-from varve.spark_integration.plan.operator import check_generic_types
-from varve.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.plan.operator import check_generic_types
+from varvite.spark_integration.plan.transformations import CollectionSource, DataFrameSource, Transformation, sources_of
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from varve.spark_integration.api.environment import StreamExecutionEnvironment
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.options.job_config import JobConfig
+    from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.options.job_config import JobConfig
 
 
 class DataStreamSink:
@@ -123,10 +123,10 @@ class StreamWriter:
         return self
 
     def option(self, key: str, value: Any) -> StreamWriter:
-        """An option of varve (without `spark.varve.`), `checkpointLocation`, `path`, or one of the file format.
+        """An option of varvite (without `spark.varvite.`), `checkpointLocation`, `path`, or one of the file format.
 
         Raises:
-            InvalidRequestError: An option of varve that does not exist, or a value that does not fit.
+            InvalidRequestError: An option of varvite that does not exist, or a value that does not fit.
         """
         own = own_key(key)
         if own is None:
@@ -167,7 +167,7 @@ class StreamWriter:
             raise InvalidRequestError(f"output mode {mode!r} is not possible; rows that a function yields are appended")
         return self
 
-    def start(self, path: str | None = None) -> VarveStreamingQuery:
+    def start(self, path: str | None = None) -> VarviteStreamingQuery:
         """Start the query.
 
         Args:
@@ -178,7 +178,7 @@ class StreamWriter:
 
         Raises:
             InvalidRequestError: Something is missing or contradictory; nothing was started.
-            VarveError: The storage cannot be used, or the state is of another job.
+            VarviteError: The storage cannot be used, or the state is of another job.
         """
         spark = self._environment.spark
         options = dict(self._options)
@@ -197,7 +197,7 @@ class StreamWriter:
             if len(collections) == len(sources_of(self._transformation)):
                 trigger = trigger or {"availableNow": True}
         trigger = trigger or trigger_every(plan.config.checkpoint_interval_ms)
-        from varve.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
+        from varvite.spark_integration.driver.coordinator import Coordinator  # late: it loads everything else
 
         run = Coordinator.create(spark, plan, sink)
         try:
@@ -211,7 +211,7 @@ class StreamWriter:
             run.stop()
             raise
         run.attach(query)
-        return VarveStreamingQuery(query, run, batches, at_end)
+        return VarviteStreamingQuery(query, run, batches, at_end)
 
     @property
     def parallelism(self) -> int:

@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from varve.spark_integration.connectors.hadoop_files import HadoopDirectory
-from varve.spark_integration.plan.transformations import CollectionSource
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.connectors.hadoop_files import HadoopDirectory
+from varvite.spark_integration.plan.transformations import CollectionSource
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.storage.clock import TokenSource
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.storage.clock import TokenSource
 
 _DIRECTORY: Final = "collection"
 BYTES_MAX: Final = 64 << 20

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.connectors.sink import Sink
-from varve.spark_integration.elements.side_by_side import rows_of_output
-from varve.spark_integration.messages.protocol import PARTITION_COLUMN
+from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.elements.side_by_side import rows_of_output
+from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from varve.changelog.commit.base_decision import SinkCommit
-    from varve.spark_integration.api.query import VarveStreamingQuery
-    from varve.spark_integration.elements.types import ElementType
+    from varvite.changelog.commit.base_decision import SinkCommit
+    from varvite.spark_integration.api.query import VarviteStreamingQuery
+    from varvite.spark_integration.elements.types import ElementType
 
 BATCHES_MAX: Final = 4
 """Batches that a collecting query is ahead of its reader."""
@@ -134,7 +134,7 @@ class CollectSink(Sink):
 class CloseableIterator:
     """The elements of a running job, as they come. Close it, or use it in a `with`, to end the job earlier."""
 
-    def __init__(self, query: VarveStreamingQuery, sink: CollectSink) -> None:
+    def __init__(self, query: VarviteStreamingQuery, sink: CollectSink) -> None:
         self._query = query
         self._sink = sink
         self._elements: Iterator[Any] = iter(())
@@ -148,7 +148,7 @@ class CloseableIterator:
 
         Raises:
             StopIteration: The job has ended, or the iterator is closed.
-            VarveError: What ended the job; a `UserFunctionError` if the user's function raised.
+            VarviteError: What ended the job; a `UserFunctionError` if the user's function raised.
         """
         while not self._ended:
             for element in self._elements:

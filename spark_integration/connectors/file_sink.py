@@ -2,8 +2,8 @@
 
 ```
 <path>/batch_id=<N>/part-…            output of batch N; readers see `batch_id` as a partition column
-<path>/_varve/owner                   whose directory it is: job id and query id
-<path>/_varve/commit-<seq>            output of that batch, under that seq, is complete
+<path>/_varvite/owner                   whose directory it is: job id and query id
+<path>/_varvite/commit-<seq>            output of that batch, under that seq, is complete
 ```
 
 A batch is written to its directory in Spark's mode "overwrite"; then its commit marker is created, then older markers
@@ -18,7 +18,7 @@ directories of the abandoned batches stay visible until the job reaches their id
 refused. Files of a local disk are not synced: after a power loss Spark's files may be incomplete although their marker
 is there.
 
-No listing on the hot path: only `prepare` lists, and only `_varve/`.
+No listing on the hot path: only `prepare` lists, and only `_varvite/`.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from varve.changelog.commit.base_decision import SinkCommit
-from varve.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
-from varve.spark_integration.connectors.sink import Sink
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
-from varve.storage.format.frame import frame, unframe
+from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
+from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 VERSION: Final = 1
-MARKERS: Final = "_varve"
+MARKERS: Final = "_varvite"
 """Directory of the markers; Spark's readers pass over names that begin with `_`."""
 OWNER: Final = f"{MARKERS}/owner"
 _COMMIT: Final = re.compile(r"commit-(\d{20})")
@@ -72,7 +72,7 @@ def commit_name(seq: int) -> str:
 
 
 def commit_seq(file: str) -> int | None:
-    """The seq that a file name below `_varve/` is the marker of; None for other files."""
+    """The seq that a file name below `_varvite/` is the marker of; None for other files."""
     match = _COMMIT.fullmatch(file)
     return int(match[1]) if match else None
 
@@ -131,7 +131,7 @@ class FileSink(Sink):
         """Look whose directory it is.
 
         Raises:
-            InvalidRequestError: It belongs to another job or query, or is in use without a marker of varve.
+            InvalidRequestError: It belongs to another job or query, or is in use without a marker of varvite.
             CorruptDataError: The file that says whose it is does not parse.
         """
         self._job_id = job_id
@@ -197,7 +197,7 @@ class FileSink(Sink):
                 object_name=self._files.url(OWNER),
             )
         raise InvalidRequestError(
-            f"{self._path} is in use ({foreign} is in it) and not by varve; give a directory that is new or empty"
+            f"{self._path} is in use ({foreign} is in it) and not by varvite; give a directory that is new or empty"
         )
 
     def _exists(self, name: str) -> bool:

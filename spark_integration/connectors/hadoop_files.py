@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 
-from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
+from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ class HadoopDirectory:
     def __init__(self, spark: SparkSession, location: str) -> None:
         if getattr(spark, "_jsparkSession", None) is None:
             raise InvalidRequestError(
-                "varve needs a classic Spark session, not Spark Connect: start the job on a driver"
+                "varvite needs a classic Spark session, not Spark Connect: start the job on a driver"
             )
         jvm: Any = spark._jvm  # noqa: SLF001  there is no public way to Hadoop's file systems
         session: Any = spark._jsparkSession  # noqa: SLF001

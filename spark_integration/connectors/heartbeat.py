@@ -14,7 +14,7 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-HEARTBEAT_COLUMN: Final = "__varve_heartbeat"
+HEARTBEAT_COLUMN: Final = "__varvite_heartbeat"
 """boolean: the row is a heartbeat."""
 
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from varve.changelog.commit.base_decision import SinkCommit
+    from varvite.changelog.commit.base_decision import SinkCommit
 
 
 class Sink(ABC):

@@ -1,4 +1,4 @@
-"""What varve keeps of a query's sources beside Spark's checkpoint: whether heartbeats are among them (docs/formats).
+"""What varvite keeps of a query's sources beside Spark's checkpoint: whether heartbeats are among them (docs/formats).
 
 Spark does not take a checkpoint location back with another number of sources. So what the first run decides holds for
 the life of the location, whatever later runs would decide.
@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError, InvalidRequestError
-from varve.storage.format.frame import frame, unframe
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger(__name__)
 KIND: Final = b"SRCM"
 VERSION: Final = 1
-MARKER: Final = "_varve/sources"
+MARKER: Final = "_varvite/sources"
 """Name in the checkpoint location."""
 OPTION: Final = "pipeline.heartbeat.enabled"
 

@@ -1,16 +1,17 @@
 """What Spark's own checkpoint location says of a query's progress: query id, offsets, committed batches (I11).
 
-Read through the driver's JVM, with Spark's own file systems; `varve.materializer.restore.spark_files` knows the files.
+Read through the driver's JVM, with Spark's own file systems; `varvite.materializer.restore.spark_files` knows the
+files.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.materializer.restore.spark_files import hash_offsets, query_id_of
-from varve.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
-from varve.storage.errors import CorruptDataError, MissingObjectError
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.materializer.restore.spark_files import hash_offsets, query_id_of
+from varvite.spark_integration.connectors.hadoop_files import DamagedFileError, HadoopDirectory
+from varvite.storage.errors import CorruptDataError, MissingObjectError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pyspark import accumulators
 
-from varve.spark_integration.driver.batch_execution import (
+from varvite.spark_integration.driver.batch_execution import (
     LOCAL_LEVEL,
     MULTI_EXECUTOR_LEVEL,
     BatchExecution,
@@ -16,15 +16,15 @@ from varve.spark_integration.driver.batch_execution import (
     chained_rows,
     check_executed,
 )
-from varve.spark_integration.driver.placement.decision import is_one_process
-from varve.spark_integration.messages.protocol import BatchRequest
-from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.chain_task import StepFailures, raise_failures, without_failures
-from varve.spark_integration.plan.input_branches import BranchedPreparation
-from varve.spark_integration.plan.input_watermarks import LatestEventTimes
-from varve.spark_integration.transport.pump import ExecutionNotes
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import ORIGIN
+from varvite.spark_integration.driver.placement.decision import is_one_process
+from varvite.spark_integration.messages.protocol import BatchRequest
+from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.chain_task import StepFailures, raise_failures, without_failures
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.plan.input_watermarks import LatestEventTimes
+from varvite.spark_integration.transport.pump import ExecutionNotes
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,15 +33,15 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame, SparkSession
 
-    from varve.spark_integration.driver.placement.anchors import Anchors
-    from varve.spark_integration.functions.shipment import ShippedFunction
-    from varve.spark_integration.messages.protocol import OperatorRequest
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
-    from varve.spark_integration.plan.chain_task import StepFailure
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.spark_integration.transport.pump import ExecutionNote
-    from varve.spark_integration.transport.segment_inbox import SegmentInbox
-    from varve.storage.format.records import Link
+    from varvite.spark_integration.driver.placement.anchors import Anchors
+    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+    from varvite.spark_integration.plan.chain_task import StepFailure
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.transport.pump import ExecutionNote
+    from varvite.spark_integration.transport.segment_inbox import SegmentInbox
+    from varvite.storage.format.records import Link
 
 
 class AttemptAccumulators(NamedTuple):

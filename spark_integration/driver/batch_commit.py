@@ -9,17 +9,17 @@ from __future__ import annotations
 from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.commit.batch_result import BatchFacts, by_operator
-from varve.spark_integration.driver.operator_requests import operator_layout
+from varvite.changelog.commit.batch_result import BatchFacts, by_operator
+from varvite.spark_integration.driver.operator_requests import operator_layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.messages.protocol import OperatorRequest
-    from varve.spark_integration.plan.input_watermarks import InputWatermarks
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.storage.format.records import Commit
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.plan.input_watermarks import InputWatermarks
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.storage.format.records import Commit
 
 
 class BatchStamp(NamedTuple):

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Final
 from pyspark import StorageLevel
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.changelog.commit.batch_result import by_operator
-from varve.spark_integration.elements.arrow_rows import quoted
-from varve.spark_integration.elements.arrow_task import map_in_arrow
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import (
+from varvite.changelog.commit.batch_result import by_operator
+from varvite.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.elements.arrow_task import map_in_arrow
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
@@ -26,11 +26,11 @@ from varve.spark_integration.messages.protocol import (
     encode_message,
     row_tags,
 )
-from varve.spark_integration.messages.summary import Summary, decode_summaries
-from varve.spark_integration.messages.user_errors import UserErrorRaised
-from varve.spark_integration.plan.broadcast_input import to_partitions
-from varve.spark_integration.transport.pump import ExecutionNote, make_pump
-from varve.storage.errors import DidNotHappenError
+from varvite.spark_integration.messages.summary import Summary, decode_summaries
+from varvite.spark_integration.messages.user_errors import UserErrorRaised
+from varvite.spark_integration.plan.broadcast_input import to_partitions
+from varvite.spark_integration.transport.pump import ExecutionNote, make_pump
+from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -39,16 +39,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from varve.spark_integration.driver.placement.anchor import Anchor
-    from varve.spark_integration.driver.placement.anchors import Anchors
-    from varve.spark_integration.functions.shipment import ShippedFunction
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
-    from varve.spark_integration.plan.operator import OperatorPlan
-    from varve.spark_integration.transport.segment_inbox import SegmentInbox
+    from varvite.spark_integration.driver.placement.anchor import Anchor
+    from varvite.spark_integration.driver.placement.anchors import Anchors
+    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+    from varvite.spark_integration.plan.operator import OperatorPlan
+    from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
 MULTI_EXECUTOR_LEVEL: Final = StorageLevel.MEMORY_AND_DISK_2
 LOCAL_LEVEL: Final = StorageLevel.MEMORY_AND_DISK
-LOST_BLOCK: Final = "varve: a cached output block was lost"
+LOST_BLOCK: Final = "varvite: a cached output block was lost"
 """What Spark says of the job that has read a row of an attempt that is not the winner."""
 LIST_LENGTH_MIN: Final = 16
 """Of numbers that differ from batch to batch, above `spark.sql.optimizer.inSetConversionThreshold` (10)."""

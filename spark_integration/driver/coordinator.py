@@ -16,44 +16,44 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.commit.base_decision import Adopt
-from varve.changelog.commit.batch_result import entry_time
-from varve.changelog.commit.import_plan import begins_after
-from varve.changelog.commit.run import JobRun, NewJob
-from varve.changelog.schema.history import words
-from varve.changelog.schema.pickled import refuse_stored
-from varve.materializer.restore.origin import CLONE, check_start, clone_origin, copy_origin, find_start, is_location
-from varve.materializer.service.supervisor import SupervisedMaterializer
-from varve.spark_integration.connectors.heartbeat import without_heartbeat
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
-from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark, winners_of
-from varve.spark_integration.driver.batch_execution import ArrowBatchLimit, BatchRedoError, winner_rows
-from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
-from varve.spark_integration.driver.monitoring.monitor import JobMonitor
-from varve.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog, statistics_of
-from varve.spark_integration.driver.operator_requests import operator_request, with_states
-from varve.spark_integration.driver.placement.anchors import Anchors
-from varve.spark_integration.driver.placement.decision import PartitionMoves
-from varve.spark_integration.driver.placement.standbys import StandbyWatch
-from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
-from varve.spark_integration.functions.shipment import ship
-from varve.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
-from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
-from varve.spark_integration.plan.input_watermarks import InputWatermarks
-from varve.spark_integration.transport.confirmation import confirm
-from varve.spark_integration.transport.segment_inbox import SegmentInbox
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.fail_point import fail_point
-from varve.storage.format.layout import LATEST
-from varve.storage.format.records import ORIGIN
-from varve.storage.job.log_store import check_log
-from varve.storage.job.preflight import check_store
-from varve.storage.job.storage_choice import check_job_storage, new_job_storage
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import open_store
-from varve.storage.transfer.attempt_threads import AttemptThreads
+from varvite.changelog.commit.base_decision import Adopt
+from varvite.changelog.commit.batch_result import entry_time
+from varvite.changelog.commit.import_plan import begins_after
+from varvite.changelog.commit.run import JobRun, NewJob
+from varvite.changelog.schema.history import words
+from varvite.changelog.schema.pickled import refuse_stored
+from varvite.materializer.restore.origin import CLONE, check_start, clone_origin, copy_origin, find_start, is_location
+from varvite.materializer.service.supervisor import SupervisedMaterializer
+from varvite.spark_integration.connectors.heartbeat import without_heartbeat
+from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
+from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark, winners_of
+from varvite.spark_integration.driver.batch_execution import ArrowBatchLimit, BatchRedoError, winner_rows
+from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
+from varvite.spark_integration.driver.monitoring.monitor import JobMonitor
+from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, StatisticsLog, statistics_of
+from varvite.spark_integration.driver.operator_requests import operator_request, with_states
+from varvite.spark_integration.driver.placement.anchors import Anchors
+from varvite.spark_integration.driver.placement.decision import PartitionMoves
+from varvite.spark_integration.driver.placement.standbys import StandbyWatch
+from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
+from varvite.spark_integration.functions.shipment import ship
+from varvite.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
+from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
+from varvite.spark_integration.plan.input_watermarks import InputWatermarks
+from varvite.spark_integration.transport.confirmation import confirm
+from varvite.spark_integration.transport.segment_inbox import SegmentInbox
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format.layout import LATEST
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.job.log_store import check_log
+from varvite.storage.job.preflight import check_store
+from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.transfer.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -61,18 +61,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from varve.changelog.commit.batch_result import BatchFacts
-    from varve.changelog.commit.import_plan import CopiedState
-    from varve.changelog.commit.run import Acknowledged
-    from varve.materializer.restore.origin import StateOrigin
-    from varve.spark_integration.connectors.sink import Sink
-    from varve.spark_integration.driver.batch_execution import OperatorResult
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.options.job_config import JobConfig
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import Commit, Fence
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.commit.batch_result import BatchFacts
+    from varvite.changelog.commit.import_plan import CopiedState
+    from varvite.changelog.commit.run import Acknowledged
+    from varvite.materializer.restore.origin import StateOrigin
+    from varvite.spark_integration.connectors.sink import Sink
+    from varvite.spark_integration.driver.batch_execution import OperatorResult
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.options.job_config import JobConfig
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import Commit, Fence
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 STREAM_SETTINGS: Final = {
@@ -85,7 +85,7 @@ BATCH_ATTEMPTS_MAX: Final = 3
 """Executions of a batch within one call of foreachBatch, before the query fails and Spark replays it."""
 
 
-class StopRequestedError(VarveError):
+class StopRequestedError(VarviteError):
     """The query is being stopped: the batch that Spark wanted was not begun."""
 
 
@@ -130,7 +130,7 @@ class Coordinator:
         """What the run's first batch is executed on."""
         self._stop_requested = threading.Event()
         self._in_batch = threading.Lock()
-        self._beside = AttemptThreads(1, "varve-beside-the-batch")
+        self._beside = AttemptThreads(1, "varvite-beside-the-batch")
         """Waits for a storage while Spark's thread plans or executes; a hung one holds up no exit."""
         self._watch = SnapshotWatch(run.store, run.record.job_id)
         copied = self._requests if plan.config.recover_from_local else []
@@ -269,7 +269,7 @@ class Coordinator:
         """foreachBatch: execute, commit, sink. When it returns, Spark acknowledges.
 
         Raises:
-            VarveError: see the module; the query ends.
+            VarviteError: see the module; the query ends.
         """
         with self._in_batch:
             if self._stop_requested.is_set():
@@ -277,7 +277,7 @@ class Coordinator:
             try:
                 with self._monitor.batch():
                     self._process(rows, batch)
-            except VarveError as error:
+            except VarviteError as error:
                 context = {"job": self._plan.job, "batch": batch, "epoch": self._run.fence.epoch}
                 raise error.with_context(**context) from error.__cause__
 
@@ -410,7 +410,7 @@ class Coordinator:
                 if number + 1 == BATCH_ATTEMPTS_MAX:
                     raise
                 _log.warning("batch %d is executed again: %s", batch, error)
-            except VarveError:
+            except VarviteError:
                 raise
             except Exception as error:  # what Spark makes of a task that has failed for good
                 known = task_error(error)

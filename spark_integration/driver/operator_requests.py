@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from varve.changelog.schema.history import newest_of
-from varve.spark_integration.messages.protocol import OperatorRequest
-from varve.storage.format.records import OperatorLayout
+from varvite.changelog.schema.history import newest_of
+from varvite.spark_integration.messages.protocol import OperatorRequest
+from varvite.storage.format.records import OperatorLayout
 
 if TYPE_CHECKING:
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.plan.job import JobPlan
-    from varve.spark_integration.plan.operator import OperatorPlan
-    from varve.storage.format.records import Commit, JobRecord, StateSchema
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.operator import OperatorPlan
+    from varvite.storage.format.records import Commit, JobRecord, StateSchema
 
 
 def operator_request(

@@ -11,18 +11,18 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.commit.adopt_decision import TileSnapshot, decide_adoption, shared_files
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.storage.errors import VarveError
+from varvite.changelog.commit.adopt_decision import TileSnapshot, decide_adoption, shared_files
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.storage.errors import VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varve.changelog.chain.view import LineView
-    from varve.spark_integration.driver.placement.standbys import StandbyWatch
-    from varve.storage.format.records import SnapshotDescriptor, SnapshotFloor
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.spark_integration.driver.placement.standbys import StandbyWatch
+    from varvite.storage.format.records import SnapshotDescriptor, SnapshotFloor
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 POLL_S: Final = 2.0
@@ -52,7 +52,7 @@ class SnapshotWatch:
         self._floors: tuple[SnapshotFloor, ...] = ()
         self._standbys: StandbyWatch | None = None
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="varve-snapshot-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="varvite-snapshot-watch", daemon=True)
 
     def start(self, view: LineView, floors: tuple[SnapshotFloor, ...], standbys: StandbyWatch | None = None) -> None:
         """Begin to look, from this state on; what standbys have, if that is wanted, is known when it returns."""
@@ -96,7 +96,7 @@ class SnapshotWatch:
         try:
             bases = self._reader.tile_snapshots(view)
             found = self._reader.candidates(floors)
-        except VarveError as error:
+        except VarviteError as error:
             _log.warning("looking for snapshots failed, the log stays longer: %s", error)
             return
         with self._lock:

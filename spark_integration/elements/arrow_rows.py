@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Row
 
-from varve.spark_integration.elements.arrow_values import in_order, to_array
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_values import in_order, to_array
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

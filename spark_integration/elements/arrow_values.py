@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql import Row as SparkRow
 
-from varve.changelog.row import Row
+from varvite.changelog.row import Row
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from varve.changelog.types.collections import MapType, PickledType, SequenceType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.decimals import BigDecimalType, BigIntType
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.times import SqlTimeType
+from varvite.changelog.types.collections import MapType, PickledType, SequenceType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.decimals import BigDecimalType, BigIntType
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.times import SqlTimeType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 _NOT_OF_SPARK: Final = (BigDecimalType, BigIntType, DynamicKeyType, SqlTimeType)
 

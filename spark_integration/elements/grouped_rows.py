@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute
 
 if TYPE_CHECKING:
-    from varve.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.api.batch_keys import BatchKeys
 
 arrow: Any = pa
 pc: Any = pyarrow.compute

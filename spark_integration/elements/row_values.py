@@ -9,21 +9,21 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.types.collections import MapType, SequenceType
-from varve.changelog.types.composites import RowType
-from varve.changelog.types.factory import as_type
-from varve.changelog.types.times import InstantType, SqlTimestampType
-from varve.spark_integration.elements.arrow_rows import row_class
-from varve.spark_integration.elements.arrow_values import in_order
-from varve.spark_integration.elements.types import RowElements
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.collections import MapType, SequenceType
+from varvite.changelog.types.composites import RowType
+from varvite.changelog.types.factory import as_type
+from varvite.changelog.types.times import InstantType, SqlTimestampType
+from varvite.spark_integration.elements.arrow_rows import row_class
+from varvite.spark_integration.elements.arrow_values import in_order
+from varvite.spark_integration.elements.types import RowElements
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from datetime import tzinfo
 
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
 
 _PLAIN: Final = frozenset({bool, int, float, str, bytes, datetime, type(None)})
 
@@ -178,7 +178,7 @@ def _reader(kind: WireType) -> Callable[[Any], Any] | None:
 
 
 class ColumnValues:
-    """Turns a state's tuples into what varve's state takes, and back.
+    """Turns a state's tuples into what varvite's state takes, and back.
 
     Args:
         schema: Of the state.
@@ -193,7 +193,7 @@ class ColumnValues:
         self._readers = readers if any(r is not None for r in readers) else None
 
     def inward(self, value: Any) -> tuple[Any, ...]:
-        """What varve's state takes. Raises `InvalidRequestError` if it is no tuple of the schema's width."""
+        """What varvite's state takes. Raises `InvalidRequestError` if it is no tuple of the schema's width."""
         if not isinstance(value, tuple | list):
             raise InvalidRequestError(
                 f"{self._what} takes a tuple with a value for each of {list(self.type.names)}, not {value!r}"

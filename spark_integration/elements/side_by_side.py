@@ -15,27 +15,27 @@ import pyarrow.compute
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import IntegerType, StructField, StructType
 
-from varve.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.elements.arrow_rows import quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pyspark.sql import DataFrame
 
-    from varve.spark_integration.elements.arrow_rows import RowReader
-    from varve.spark_integration.elements.types import ElementReader, ElementType
+    from varvite.spark_integration.elements.arrow_rows import RowReader
+    from varvite.spark_integration.elements.types import ElementReader, ElementType
 
 # Arrow makes these functions at import, so type checkers do not see them.
 _compute: Any = pyarrow.compute
-INPUT_COLUMN: Final = "__varve_input"
+INPUT_COLUMN: Final = "__varvite_input"
 """int32: number of the row's stream, from 0."""
-OUTPUT_COLUMN: Final = "__varve_output"
+OUTPUT_COLUMN: Final = "__varvite_output"
 """int32: number of the row's side output, from 0; null for the main output."""
 
 
 def rows_column(number: int) -> str:
     """Name of the column with a stream's rows."""
-    return f"__varve_rows_{number}"
+    return f"__varvite_rows_{number}"
 
 
 def side_by_side_schema(schemas: Sequence[StructType]) -> StructType:

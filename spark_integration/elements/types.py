@@ -15,17 +15,17 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import StructField, StructType
 
-from varve.changelog.types.collections import PickledType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
-from varve.spark_integration.elements.columns import value_column
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.collections import PickledType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varvite.spark_integration.elements.columns import value_column
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 VALUE_COLUMN: Final = "value"
 """The column of elements that are neither rows nor tuples."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from varve.changelog.api.functions import Function
+from varvite.changelog.api.functions import Function
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from varve.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
-    from varve.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
-    from varve.spark_integration.functions.timers import TimeDomain, TimerService
+    from varvite.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
+    from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+    from varvite.spark_integration.functions.timers import TimeDomain, TimerService
 
 KEY = TypeVar("KEY")
 IN1 = TypeVar("IN1")

@@ -10,15 +10,15 @@ import io
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.functions.keyed_operations import KeyedFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.keyed_operations import KeyedFunction
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.api.operator_state import OperatorStateStore
-    from varve.changelog.operator_state.backend import OperatorStateBackend
-    from varve.spark_integration.functions.keyed import KeyedStateStore
+    from varvite.changelog.api.operator_state import OperatorStateStore
+    from varvite.changelog.operator_state.backend import OperatorStateBackend
+    from varvite.spark_integration.functions.keyed import KeyedStateStore
 
 
 class StatePartitionStreamProvider:

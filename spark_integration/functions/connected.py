@@ -8,14 +8,14 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from varve.changelog.api.functions import Function
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.keyed_operations import KeyedFunction
+from varvite.changelog.api.functions import Function
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.keyed_operations import KeyedFunction
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 K = TypeVar("K")
 IN1 = TypeVar("IN1")

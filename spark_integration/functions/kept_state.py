@@ -1,6 +1,6 @@
 """States that an operator keeps by itself, without a descriptor of the user's: those of reduce and of windows.
 
-Where nobody has said what elements or accumulators are, PyFlink pickles them, and so does varve. In flight that is
+Where nobody has said what elements or accumulators are, PyFlink pickles them, and so does varvite. In flight that is
 nobody's concern. A state that holds them is told of when the job starts, and refused if the job allows none.
 """
 
@@ -10,13 +10,13 @@ import logging
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.types import UndeclaredElements
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.types import UndeclaredElements
 
 if TYPE_CHECKING:
-    from varve.changelog.types.factory import TypeLike
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
+    from varvite.changelog.types.factory import TypeLike
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
 
 _log: Final = logging.getLogger(__name__)
 OF_ELEMENTS: Final = "an output_type where its elements are made, or the type_info of from_collection"
@@ -34,7 +34,7 @@ class KeptState(NamedTuple):
 
 
 class KeepsState(ABC):
-    """A function of varve's own that keeps such states."""
+    """A function of varvite's own that keeps such states."""
 
     @abstractmethod
     def kept_states(self) -> tuple[KeptState, ...]:

@@ -13,23 +13,23 @@ from abc import ABC, abstractmethod
 from copy import copy
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
-from varve.changelog.api.functions import AggregateFunction, Function, ReduceFunction
-from varve.spark_integration.functions.timers import MIN_WATERMARK
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.spark_integration.functions.timers import MIN_WATERMARK
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.changelog.api.descriptors import (
+    from varvite.changelog.api.descriptors import (
         AggregatingStateDescriptor,
         ListStateDescriptor,
         MapStateDescriptor,
         ReducingStateDescriptor,
         ValueStateDescriptor,
     )
-    from varve.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
-    from varve.changelog.operator_state.backend import OperatorStateBackend
-    from varve.spark_integration.functions.timers import TimeDomain, TimerService
+    from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
+    from varvite.changelog.operator_state.backend import OperatorStateBackend
+    from varvite.spark_integration.functions.timers import TimeDomain, TimerService
 
 __all__ = [
     "AggregateFunction",
@@ -189,7 +189,7 @@ class OperatorRuntimeContext(RuntimeContext):
         return self._job_parameters.get(key, default_value)
 
     def get_operator_state_store(self) -> OperatorStateBackend:
-        """The instance's non-keyed state, for varve's own functions. Raises `InvalidRequestError` if there is none."""
+        """The instance's non-keyed state, for built-in functions. Raises `InvalidRequestError` if there is none."""
         if self._operator_states is None:
             raise InvalidRequestError("there is no operator state here; call key_by before")
         return self._operator_states

@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.api.functions import Function, ReduceFunction
-from varve.spark_integration.elements.row_values import row_values
-from varve.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.api.functions import Function, ReduceFunction
+from varvite.spark_integration.elements.row_values import row_values
+from varvite.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 REDUCE_STATE: Final = "_reduce_state"
 """Name of the state that a reduce keeps, as in PyFlink."""

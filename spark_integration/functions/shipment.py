@@ -14,9 +14,9 @@ from typing import Any
 
 from pyspark import SparkContext, cloudpickle
 
-from varve.spark_integration.functions.checkpointed import refuse_checkpointed
-from varve.spark_integration.messages.protocol import BroadcastValue, FunctionPackage
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.checkpointed import refuse_checkpointed
+from varvite.spark_integration.messages.protocol import BroadcastValue, FunctionPackage
+from varvite.storage.errors import InvalidRequestError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.changelog.keyed.timers import TimeDomain, timer_schema
 
 if TYPE_CHECKING:
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.changelog.keyed.timers import DueTimer, KeyedTimers
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.keyed.timers import DueTimer, KeyedTimers
+    from varvite.changelog.types.contract import TypeInformation
 
 __all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]
 

@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from varve.changelog.api.functions import Function
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.functions import Function
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
     BatchOutput = pa.RecordBatch | pa.Table | Iterable[pa.RecordBatch | pa.Table] | None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 
 @dataclass(frozen=True, order=True)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from varve.changelog.api.functions import Function
+from varvite.changelog.api.functions import Function
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from varve.spark_integration.functions.keyed import KeyedStateStore
+    from varvite.spark_integration.functions.keyed import KeyedStateStore
 
 IN = TypeVar("IN")
 OUT = TypeVar("OUT")

@@ -13,24 +13,24 @@ import pyarrow as pa
 import pyarrow.compute
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.types.key_wire import key_writer
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN, SUMMARY_COLUMN
-from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.input_branches import BranchedPreparation
-from varve.spark_integration.worker.runners.operator import KeyReader
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.types.key_wire import key_writer
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN, SUMMARY_COLUMN
+from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.worker.runners.operator import KeyReader
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.harness.plan import HarnessPlan
-    from varve.spark_integration.messages.protocol import OperatorRequest
-    from varve.spark_integration.plan.chain_task import ChainRun
-    from varve.spark_integration.plan.input_branches import BranchesRun
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.harness.plan import HarnessPlan
+    from varvite.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.plan.chain_task import ChainRun
+    from varvite.spark_integration.plan.input_branches import BranchesRun
 
 _compute: Any = pyarrow.compute
 

@@ -1,6 +1,6 @@
 """`OperatorHarness`: runs one stateful operator without Spark, batch by batch, for tests of users' functions.
 
-What runs is varve: runner, keyed state, changelog, checkpoints, timers, windows and restores are those of a job.
+What runs is varvite: runner, keyed state, changelog, checkpoints, timers, windows and restores are those of a job.
 A test plays the parts of Spark and of time. See docs/testing.md.
 """
 
@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any, Self, TypedDict
 import pyarrow as pa
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from varve.changelog.api.functions import ReduceFunction
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.keyed.view import StateView, ViewedTimer
-from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from varve.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
-from varve.spark_integration.functions.timers import MIN_WATERMARK
-from varve.spark_integration.harness.elements import HarnessInput, HarnessOutput
-from varve.spark_integration.harness.job import HarnessClock, HarnessJob
-from varve.spark_integration.harness.plan import HarnessProgram, HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_error, user_function_error
-from varve.spark_integration.plan.chain import StepError
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.functions import ReduceFunction
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.keyed.view import StateView, ViewedTimer
+from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction
+from varvite.spark_integration.functions.timers import MIN_WATERMARK
+from varvite.spark_integration.harness.elements import HarnessInput, HarnessOutput
+from varvite.spark_integration.harness.job import HarnessClock, HarnessJob
+from varvite.spark_integration.harness.plan import HarnessProgram, HarnessSettings, harness_plan, harness_program
+from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error, user_function_error
+from varvite.spark_integration.plan.chain import StepError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from types import TracebackType
     from typing import Unpack
 
-    from varve.spark_integration.api.stream import DataStream
-    from varve.spark_integration.functions.output_tag import OutputTag
-    from varve.spark_integration.options.state_backends import StateBackend
+    from varvite.spark_integration.api.stream import DataStream
+    from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.options.state_backends import StateBackend
 
 _METHODS = (
     (MapFunction, "map"), (FlatMapFunction, "flat_map"), (FilterFunction, "filter"), (ReduceFunction, "reduce")
@@ -180,7 +180,7 @@ class OperatorHarness:
     def _open(self, start: OperatorSnapshot) -> None:
         self._program, self._settings = start.program, start.settings
         plan = harness_plan(start.program, start.settings)
-        self._directory = tempfile.TemporaryDirectory(prefix="varve-harness-")
+        self._directory = tempfile.TemporaryDirectory(prefix="varvite-harness-")
         self.output: list[Any] = []
         """What came out so far, in order; a list of your own: clear it as you like."""
         self._sides: defaultdict[str, list[Any]] = defaultdict(list)

@@ -13,35 +13,35 @@ import hashlib
 import shutil
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import entry_time
-from varve.changelog.commit.plan import NOTHING_ADOPTED
-from varve.changelog.commit.run import JobRun
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.segments.batch import BatchTime
-from varve.materializer.monitoring.events import Failed, JobFailed
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.resources.workspace import Workspace
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.loop import MaterializerService
-from varve.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
-from varve.spark_integration.driver.operator_requests import operator_request, with_states
-from varve.spark_integration.functions.shipment import ship
-from varve.spark_integration.harness.plan import JOB
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
-from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
-from varve.spark_integration.plan.input_watermarks import InputWatermarks
-from varve.spark_integration.transport.home import WorkerHome
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.spark_integration.worker.state_worker import OperatorState
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import MayHaveHappenedError
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import entry_time
+from varvite.changelog.commit.plan import NOTHING_ADOPTED
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.segments.batch import BatchTime
+from varvite.materializer.monitoring.events import Failed, JobFailed
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.loop import MaterializerService
+from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
+from varvite.spark_integration.driver.operator_requests import operator_request, with_states
+from varvite.spark_integration.functions.shipment import ship
+from varvite.spark_integration.harness.plan import JOB
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest
+from varvite.spark_integration.messages.summary import Summary, decode_summary
+from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_function_error
+from varvite.spark_integration.plan.input_watermarks import InputWatermarks
+from varvite.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.spark_integration.worker.state_worker import OperatorState
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import MayHaveHappenedError
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.commit.plan import Adoption
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.materializer.monitoring.events import Event
-    from varve.spark_integration.harness.plan import HarnessPlan
-    from varve.spark_integration.messages.protocol import OperatorRequest, UserError
-    from varve.spark_integration.worker.attempt import Attempt
-    from varve.storage.format.records import SnapshotFloor
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.commit.plan import Adoption
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.materializer.monitoring.events import Event
+    from varvite.spark_integration.harness.plan import HarnessPlan
+    from varvite.spark_integration.messages.protocol import OperatorRequest, UserError
+    from varvite.spark_integration.worker.attempt import Attempt
+    from varvite.storage.format.records import SnapshotFloor
 
 QUERY: Final = "harness"
 
@@ -89,7 +89,7 @@ class HarnessJob:
         next_batch: The batch that comes first; above 0 if the objects have the state of the batches before.
 
     Raises:
-        VarveError: The objects are of another job, or hold no such state.
+        VarviteError: The objects are of another job, or hold no such state.
     """
 
     def __init__(
@@ -158,7 +158,7 @@ class HarnessJob:
         return [state.backend for state in self._states if state.backend is not None] if self._attempts else []
 
     def begin(self) -> None:
-        """Begin a batch; workers bring their state to its base. Raises `UserFunctionError`, `VarveError`."""
+        """Begin a batch; workers bring their state to its base. Raises `UserFunctionError`, `VarviteError`."""
         run = self._run
         self.now = BatchTime(self._clock.time_ms, self.watermark_ms)
         self._commit_token = self._tokens.token()

@@ -9,25 +9,25 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN
-from varve.spark_integration.options.job_config import resolve
-from varve.spark_integration.options.state_backends import HashMapStateBackend, StateBackend
-from varve.spark_integration.plan.chain_task import Preparation
-from varve.spark_integration.plan.graph import plan_graph
-from varve.spark_integration.plan.input_branches import BranchedPreparation
-from varve.spark_integration.plan.job import JobPlan
-from varve.spark_integration.plan.operator import check_generic_types, elements_of
-from varve.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN
+from varvite.spark_integration.options.job_config import resolve
+from varvite.spark_integration.options.state_backends import HashMapStateBackend, StateBackend
+from varvite.spark_integration.plan.chain_task import Preparation
+from varvite.spark_integration.plan.graph import plan_graph
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.plan.job import JobPlan
+from varvite.spark_integration.plan.operator import check_generic_types, elements_of
+from varvite.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.functions.output_tag import OutputTag
-    from varve.spark_integration.plan.transformations import Transformation
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.plan.transformations import Transformation
 
 JOB: Final = "harness"
 """Name of the job in a harness' storage."""

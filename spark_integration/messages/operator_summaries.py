@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 
-from varve.spark_integration.messages.summary import Summary, WorkerNote, decode_note
-from varve.spark_integration.messages.worker_figures import COUNTS, PHASES, UNKNOWN, LogRead
+from varvite.spark_integration.messages.summary import Summary, WorkerNote, decode_note
+from varvite.spark_integration.messages.worker_figures import COUNTS, PHASES, UNKNOWN, LogRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

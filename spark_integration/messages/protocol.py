@@ -3,7 +3,7 @@
 Driver → pump: a `BatchRequest` in the task's closure. Pump → state worker, over a Unix socket: a `TaskRequest`, then
 the function's bytes if the worker asks for them, then the input as an Arrow IPC stream. State worker → pump: a
 `Ready`, then the answer as an Arrow IPC stream whose rows are the output rows (with the attempt's row tag) followed
-by exactly one summary row (`varve.spark_integration.messages.summary`). The pump passes that stream on to Spark.
+by exactly one summary row (`varvite.spark_integration.messages.summary`). The pump passes that stream on to Spark.
 
 Invariants: I2 (every output row carries the row tag of its attempt; one summary per attempt), I4 (`confirmed` says
 which attempt won at the base, so that a worker may fold what it holds).
@@ -17,28 +17,28 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.restore.local import LocalRecovery
-from varve.storage.format.records import JobStorage, Link, StateSchema
-from varve.storage.transfer.download import DownloadPolicy
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.storage.format.records import JobStorage, Link, StateSchema
+from varvite.storage.transfer.download import DownloadPolicy
+from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-TAG_COLUMN: Final = "__varve_tag"
+TAG_COLUMN: Final = "__varvite_tag"
 """int64: row tag of the attempt that produced the row."""
-SUMMARY_COLUMN: Final = "__varve_summary"
+SUMMARY_COLUMN: Final = "__varvite_summary"
 """binary: null in output rows; the encoded `summary.Summary` in the one summary row."""
-KEY_GROUP_COLUMN: Final = "__varve_key_group"
+KEY_GROUP_COLUMN: Final = "__varvite_key_group"
 """int32, input only: the row's key group."""
-PARTITION_COLUMN: Final = "__varve_partition"
+PARTITION_COLUMN: Final = "__varvite_partition"
 """int32, input only: the row's partition; dropped before the pump where Spark allows it."""
-FAILURE_COLUMN: Final = "__varve_failure"
+FAILURE_COLUMN: Final = "__varvite_failure"
 """string, in the rows of a job without operators: null but in the row that tells what a user's function raised."""
-KEY_COLUMN: Final = "__varve_key"
+KEY_COLUMN: Final = "__varvite_key"
 """Any type, between a key function and the operator: the row's key."""
-EVENT_TIME_COLUMN: Final = "__varve_event_time"
+EVENT_TIME_COLUMN: Final = "__varvite_event_time"
 """int64, beside elements that are not rows: event time in milliseconds since the epoch."""
 
 

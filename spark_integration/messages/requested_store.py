@@ -5,20 +5,20 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.reader import ChainReader
-from varve.storage.errors import VarveError
-from varve.storage.job.store import JobStore, KnownJob
-from varve.storage.object_stores.open import open_store
+from varvite.changelog.chain.reader import ChainReader
+from varvite.storage.errors import VarviteError
+from varvite.storage.job.store import JobStore, KnownJob
+from varvite.storage.object_stores.open import open_store
 
 if TYPE_CHECKING:
-    from varve.spark_integration.messages.protocol import OperatorRequest, TaskRequest
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.spark_integration.messages.protocol import OperatorRequest, TaskRequest
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 
 
 def requested_store(request: OperatorRequest) -> ObjectStore:
-    """The storage of the request's job. Raises `VarveError`."""
+    """The storage of the request's job. Raises `VarviteError`."""
     root = open_store(request.storage_url, request.storage_options)
     known = KnownJob(request.job_id, request.job_storage)
     return JobStore(root, request.job, known=known, key_provider=request.key_provider)
@@ -32,7 +32,7 @@ def has_run(task: TaskRequest, epoch: int, token: str) -> bool:
     operator = task.batch.operator
     try:
         found = ChainReader(requested_store(operator), operator.job_id).read_all([epoch])[0]
-    except (VarveError, OSError) as error:
+    except (VarviteError, OSError) as error:
         _log.warning("whether a run of epoch %d took over cannot be read: %s", epoch, error)
         return True
     return found is not None and found.token == token

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.commit.batch_result import PartitionResult
-from varve.spark_integration.messages.protocol import UserError
-from varve.spark_integration.messages.worker_figures import AttemptFigures, UploadFigures
-from varve.storage.format.records import StateSchema
+from varvite.changelog.commit.batch_result import PartitionResult
+from varvite.spark_integration.messages.protocol import UserError
+from varvite.spark_integration.messages.worker_figures import AttemptFigures, UploadFigures
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

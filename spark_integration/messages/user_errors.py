@@ -14,10 +14,10 @@ from typing import Final
 
 from pyspark import cloudpickle
 
-from varve.spark_integration.messages.protocol import UserError
-from varve.spark_integration.processes import end_if_forked
-from varve.storage import errors
-from varve.storage.errors import CONTEXT_FIELDS, IncompatibleError, UserFunctionError, VarveError
+from varvite.spark_integration.messages.protocol import UserError
+from varvite.spark_integration.processes import end_if_forked
+from varvite.storage import errors
+from varvite.storage.errors import CONTEXT_FIELDS, IncompatibleError, UserFunctionError, VarviteError
 
 
 def user_code_raises() -> tuple[type[BaseException], ...]:
@@ -26,7 +26,7 @@ def user_code_raises() -> tuple[type[BaseException], ...]:
     `sys.exit()` is neither our process's end nor tried again, and classes like that of a panic in a library in Rust, or
     of a timeout in gevent, are no `Exception`s. A `GeneratorExit` is what closes a generator of ours; and a
     `KeyboardInterrupt` is the function's only where no key can have made it: not in the user's own process
-    (`varve.testing`).
+    (`varvite.testing`).
     """
     error = sys.exception()
     is_key = isinstance(error, KeyboardInterrupt) and signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
@@ -112,12 +112,13 @@ TRIED_AGAIN: Final = (
 )
 """What becomes of a task without its state worker, and what to do; nothing was changed."""
 _RAISED: Final = re.compile(
-    rf"^(?:.*: )?varve\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$", re.MULTILINE
+    rf"^(?:.*: )?varvite\.storage\.errors\.(\w+): (.*?)(?: \[((?:{'|'.join(CONTEXT_FIELDS)})=[^\]\n]*)\])?$",
+    re.MULTILINE,
 )
 _NUMBERS: Final = frozenset({"partition", "batch", "epoch"})
 
 
-def task_error(failure: Exception) -> VarveError | None:
+def task_error(failure: Exception) -> VarviteError | None:
     """The error that a task raised, with what it knew of its context; None if it was none of ours."""
     text = str(failure).partition(f"\n{WORKER_NOTE}\n")[0]
     found = list(_RAISED.finditer(text))
@@ -125,7 +126,7 @@ def task_error(failure: Exception) -> VarveError | None:
         return None
     name, message, context = found[-1].groups()  # the last one of a chain of causes is what was raised
     kind = getattr(errors, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, VarveError)):
+    if not (isinstance(kind, type) and issubclass(kind, VarviteError)):
         return None
     return kind(message).with_context(**_context(context or ""))
 

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varve.changelog.working_stores.contract import StoreSize
-from varve.storage.transfer.upload import UploadEnd
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.storage.transfer.upload import UploadEnd
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,7 +25,7 @@ SAMPLES_MAX: Final = 256
 """Uploads of one summary of which size, attempts and latency are told; further ones are only counted."""
 
 
-# `gc=False` as in `varve.storage.format.records`: each of thousands of summaries has them.
+# `gc=False` as in `varvite.storage.format.records`: each of thousands of summaries has them.
 class UploadFigures(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """The uploads of a worker since its last summary."""
 

@@ -1,6 +1,6 @@
 """`CheckpointConfig`: the checkpoint settings of an environment, with PyFlink's names.
 
-A checkpoint of varve is the end of a micro-batch: there is one at a time, it is exactly-once, and it cannot time out
+A checkpoint of varvite is the end of a micro-batch: there is one at a time, it is exactly-once, and it cannot time out
 by itself. Setters of what that already promises do nothing, those of what it cannot do warn or raise.
 """
 
@@ -9,13 +9,13 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.options.checkpoint_storage import (
+from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
     warn_useless,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,20 +30,20 @@ class CheckpointingMode(Enum):
     """How often a row may change state when something fails; PyFlink's numbers."""
 
     EXACTLY_ONCE = 0
-    """Once: what varve always does."""
+    """Once: what varvite always does."""
     AT_LEAST_ONCE = 1
-    """Once or more; not weaker in varve."""
+    """Once or more; not weaker in varvite."""
 
 
 class ExternalizedCheckpointRetention(Enum):
     """What happens to checkpoints when a query is stopped; PyFlink's numbers."""
 
     DELETE_ON_CANCELLATION = 0
-    """They are deleted; varve does not do that."""
+    """They are deleted; varvite does not do that."""
     RETAIN_ON_CANCELLATION = 1
-    """They stay: what varve always does."""
+    """They stay: what varvite always does."""
     NO_EXTERNALIZED_CHECKPOINTS = 2
-    """They are deleted; varve does not do that."""
+    """They are deleted; varvite does not do that."""
 
 
 class CheckpointConfig:

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from os import PathLike
@@ -44,7 +44,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     def __post_init__(self) -> None:
         given: Any = self.checkpoint_path
         if given is None or not str(given):
-            raise InvalidRequestError("FileSystemCheckpointStorage needs a path or URL, such as 's3://bucket/varve'")
+            raise InvalidRequestError("FileSystemCheckpointStorage needs a path or URL, such as 's3://bucket/varvite'")
         if self.file_state_size_threshold is not None:
             warn_useless("file_state_size_threshold", "set the option checkpoint.inline-size-max", stacklevel=4)
         if self.write_buffer_size != -1:
@@ -103,11 +103,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
 def temporary_directory() -> str:
     """A new directory on this machine for state that ends with the driver's Python process, which deletes it."""
-    directory = tempfile.mkdtemp(prefix="varve-")
+    directory = tempfile.mkdtemp(prefix="varvite-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def warn_useless(name: str, advice: str, stacklevel: int = 3) -> None:
     """Say that a setting of PyFlink's has no effect, at the caller's caller's line."""
-    warnings.warn(f"{name} has no effect in varve; {advice}", UserWarning, stacklevel=stacklevel)
+    warnings.warn(f"{name} has no effect in varvite; {advice}", UserWarning, stacklevel=stacklevel)

@@ -6,8 +6,8 @@ import enum
 import logging
 from typing import Any, Final
 
-from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
-from varve.spark_integration.options.types import CONF_PREFIX
+from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
+from varvite.spark_integration.options.types import CONF_PREFIX
 
 _log: Final = logging.getLogger(__name__)
 _OF_FLINK_ONLY: Final = (
@@ -15,12 +15,11 @@ _OF_FLINK_ONLY: Final = (
     "metrics.", "pekko.", "pipeline.classpaths", "pipeline.jars", "python.", "rest.", "restart-strategy.",
     "taskmanager.", "yarn.",
 )  # fmt: skip
-"""Keys of Flink's runtime, but for those that varve has too. They mean nothing here, and a program that sets them still
-runs."""
+"""Keys of Flink's runtime that varvite has not. They mean nothing here, and a program that sets them still runs."""
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """How a job is executed; varve has micro-batches only."""
+    """How a job is executed; varvite has micro-batches only."""
 
     STREAMING = 0
     BATCH = 1
@@ -82,7 +81,7 @@ class Configuration:
         """Key → value."""
         return dict(self._settings)
 
-    def of_varve(self) -> dict[str, Any]:
+    def of_varvite(self) -> dict[str, Any]:
         """The settings without those of Flink's runtime, which are logged."""
         useless = sorted(key for key in self._settings if _is_of_flink_only(key.removeprefix(CONF_PREFIX)))
         if useless:

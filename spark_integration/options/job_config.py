@@ -6,28 +6,28 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from varve.changelog.commit.gathered_segments import share_bytes
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.restore.local import LocalRecovery
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.spark_integration.options.executor_share import workers_per_executor
-from varve.spark_integration.options.job_options import JOB_OPTIONS, ROCKSDB_OPTIONS
-from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
-from varve.spark_integration.options.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import LogLocation
-from varve.storage.job.log_store import FILESYSTEM
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.open import absolute_url, open_store
-from varve.storage.transfer.download import DownloadPolicy
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.changelog.commit.gathered_segments import share_bytes
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.spark_integration.options.executor_share import workers_per_executor
+from varvite.spark_integration.options.job_options import JOB_OPTIONS, ROCKSDB_OPTIONS
+from varvite.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
+from varvite.spark_integration.options.rocksdb_config import MemoryBudget, memory_budget, rocksdb_options
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import LogLocation
+from varvite.storage.job.log_store import FILESYSTEM
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.open import absolute_url, open_store
+from varvite.storage.transfer.download import DownloadPolicy
+from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-    from varve.spark_integration.options.levels import OptionLevel
-    from varve.spark_integration.options.types import ConfigOption
+    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.spark_integration.options.levels import OptionLevel
+    from varvite.spark_integration.options.types import ConfigOption
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,7 +92,7 @@ class JobConfig:
     a partition above its share uploads an object of its own."""
     restore: str | int | None
     """Explicit start from `"latest"`, from the checkpoint with this seq, or from the state at a location (see
-    `varve.materializer.restore.origin`); None: an ordinary start."""
+    `varvite.materializer.restore.origin`); None: an ordinary start."""
     claim_mode: str
     """NO_CLAIM or CLONE: whether the job copies the state that it starts from elsewhere, or shares it."""
     ignore_unclaimed_state: bool
@@ -249,7 +249,7 @@ def resolve(levels: Sequence[OptionLevel]) -> JobConfig:
         raise InvalidRequestError(
             "execution.checkpointing.dir is not set: say where checkpoints are kept, for example with "
             "env.get_checkpoint_config().set_checkpoint_storage('file:///...'), or --conf "
-            "spark.varve.execution.checkpointing.dir=..."
+            "spark.varvite.execution.checkpointing.dir=..."
         )
     # Here, on the driver: state workers have working directories of their own.
     fields["storage_url"] = absolute_url(fields["storage_url"])

@@ -1,6 +1,6 @@
-"""All configuration options of varve, some kinds of which are in modules of their own; nothing else defines one.
+"""All configuration options of varvite, some kinds of which are in modules of their own; nothing else defines one.
 
-In Spark's configuration every key has the prefix `spark.varve.`. `job_config.resolve` turns given options into a
+In Spark's configuration every key has the prefix `spark.varvite.`. `job_config.resolve` turns given options into a
 `JobConfig`; `docs/configuration.md` is made from this module (`options_page`).
 """
 
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.commit.batch_result import INLINE_BYTES_MAX
-from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
-from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
-from varve.materializer.restore.origin import NO_CLAIM
-from varve.spark_integration.options.materializer_options import MATERIALIZER_DEFAULTS, MATERIALIZER_OPTIONS
-from varve.spark_integration.options.recovery_options import RECOVERY_OPTIONS
-from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
-from varve.spark_integration.options.types import (
+from varvite.changelog.commit.batch_result import INLINE_BYTES_MAX
+from varvite.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
+from varvite.changelog.commit.state import RETAINED_MIN, CommitPolicy
+from varvite.materializer.restore.origin import NO_CLAIM
+from varvite.spark_integration.options.materializer_options import MATERIALIZER_DEFAULTS, MATERIALIZER_OPTIONS
+from varvite.spark_integration.options.recovery_options import RECOVERY_OPTIONS
+from varvite.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
+from varvite.spark_integration.options.types import (
     BACKEND,
     BOOLEAN,
     CLAIM_MODE,
@@ -32,8 +32,8 @@ from varve.spark_integration.options.types import (
     ConfigOption,
     choice,
 )
-from varve.storage.job.log_store import FILESYSTEM
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.storage.job.log_store import FILESYSTEM
+from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -316,8 +316,8 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         type=choice("sidecar", "embedded", "off"),
         default="sidecar",
         field="materializer_mode",
-        description="Who materializes: a process that you start beside the job (`varve materialize`), a child process "
-        "that the driver starts and ends with the query, or nobody.",
+        description="Who materializes: a process that you start beside the job (`varvite materialize`), a child "
+        "process that the driver starts and ends with the query, or nobody.",
     ),
     ConfigOption(
         key="state.worker.idle-timeout",

@@ -1,4 +1,4 @@
-"""From given keys and values to typed options: which keys are varve's, aliases, precedence, and errors that help.
+"""From given keys and values to typed options: which keys are varvite's, aliases, precedence, and errors that help.
 
 Levels, strongest first: code, query option, session conf. A key that a level does not set falls through to the next;
 that makes booleans tri-state, as in Flink.
@@ -11,16 +11,16 @@ import logging
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
-from varve.spark_integration.options.types import CONF_PREFIX
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.open import read_storage_option
+from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
+from varvite.spark_integration.options.types import CONF_PREFIX
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.open import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _log: Final = logging.getLogger(__name__)
-_SHORT_PREFIX: Final = "varve."
+_SHORT_PREFIX: Final = "varvite."
 _SECTIONS: Final = frozenset(key.partition(".")[0] for key in [*OPTIONS, *CURRENT_KEYS, STORAGE_OPTION_PREFIX])
 _SUGGESTED: Final = 0.7
 """How like an unknown key a known one must be to be suggested."""
@@ -44,7 +44,7 @@ def read_level(name: str, given: Mapping[str, Any], shown_prefix: str = "") -> O
 
     Args:
         name: For people.
-        given: Keys without `spark.varve.`; None as a value means not set.
+        given: Keys without `spark.varvite.`; None as a value means not set.
         shown_prefix: What the user wrote before each key.
 
     Raises:
@@ -75,7 +75,7 @@ def unknown_option(key: str, shown_prefix: str = "") -> InvalidRequestError:
     if near is None and key.startswith(STORAGE_OPTION_PREFIX.rstrip(".")):
         near = STORAGE_OPTION_PREFIX + "<name>"
     advice = f"did you mean {shown_prefix}{near}?" if near else "docs/configuration.md lists all options"
-    return InvalidRequestError(f"{shown_prefix}{key} is no option of varve; {advice}")
+    return InvalidRequestError(f"{shown_prefix}{key} is no option of varvite; {advice}")
 
 
 def _nearest(key: str, at_least: float) -> str | None:
@@ -90,7 +90,7 @@ def _nearest(key: str, at_least: float) -> str | None:
 
 
 def session_level(conf: Mapping[str, str]) -> OptionLevel:
-    """The `spark.varve.*` keys of a Spark configuration; other keys are not varve's."""
+    """The `spark.varvite.*` keys of a Spark configuration; other keys are not varvite's."""
     given = {key.removeprefix(CONF_PREFIX): value for key, value in conf.items() if key.startswith(CONF_PREFIX)}
     return read_level("session conf", given, CONF_PREFIX)
 
@@ -98,8 +98,9 @@ def session_level(conf: Mapping[str, str]) -> OptionLevel:
 def own_key(key: str) -> str | None:
     """The option that a query option's key means, without prefix; None if it is one of the sink's.
 
-    Varve's are keys with `spark.varve.` or `varve.` before them, and keys that begin with one of the sections of
-    varve's keys (`state.`, `execution.`, ...). Any other dotted key that is nearly one of varve's is taken for a slip.
+    Varvite's are keys with `spark.varvite.` or `varvite.` before them, and keys that begin with one of the sections of
+    varvite's keys (`state.`, `execution.`, ...). Any other dotted key that is nearly one of varvite's is taken for a
+    slip.
 
     Raises:
         InvalidRequestError: Such a slip.

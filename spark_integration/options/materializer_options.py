@@ -5,8 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, Final
 
-from varve.materializer.options.materializer_config import FOLLOWER_MEMORY_MIN_BYTES, PORT_MAX, MaterializerConfig
-from varve.spark_integration.options.types import (
+from varvite.materializer.options.materializer_config import FOLLOWER_MEMORY_MIN_BYTES, PORT_MAX, MaterializerConfig
+from varvite.spark_integration.options.types import (
     BOOLEAN,
     DURATION,
     INTEGER,

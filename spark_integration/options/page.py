@@ -1,6 +1,6 @@
 """The page `docs/configuration.md`, made from the options.
 
-`python -m varve.spark_integration.options.page > docs/configuration.md`
+`python -m varvite.spark_integration.options.page > docs/configuration.md`
 """
 
 from __future__ import annotations
@@ -8,31 +8,31 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.options.job_options import JOB_OPTIONS, STORAGE_OPTION_PREFIX
-from varve.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
-from varve.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
+from varvite.spark_integration.options.job_options import JOB_OPTIONS, STORAGE_OPTION_PREFIX
+from varvite.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
+from varvite.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.options.types import ConfigOption
+    from varvite.spark_integration.options.types import ConfigOption
 
 _HEAD: Final = f"""# Configuration
 
-<!-- Made by `python -m varve.spark_integration.options.page`; do not edit. -->
+<!-- Made by `python -m varvite.spark_integration.options.page`; do not edit. -->
 
-In Spark's configuration every key has the prefix `spark.varve.`, for example
-`spark-submit --conf spark.varve.state.changelog.enabled=true`. In code it is `env.configure(key, value)`, and for one
+In Spark's configuration every key has the prefix `spark.varvite.`, for example
+`spark-submit --conf spark.varvite.state.changelog.enabled=true`. In code it is `env.configure(key, value)`, and for one
 query `.option(key, value)` on its writer, both without the prefix.
 
 * Code wins over a query option, a query option over the session's configuration. What a level does not set falls
   through to the next, and in the end to the default.
-* Keys are Flink's where Flink has the option. An unknown `spark.varve.*` key is an error that names the nearest one.
+* Keys are Flink's where Flink has the option. An unknown `spark.varvite.*` key is an error that names the nearest one.
 * Durations: `10 min`, `30s`, `500 ms`, or a bare number of milliseconds. Sizes: `64 mb`, or a bare number of bytes;
   1 kb is 1024 bytes.
 * `{STORAGE_OPTION_PREFIX}<name>` goes to fsspec as option `<name>` of the storage's filesystem, for example
   `{STORAGE_OPTION_PREFIX}endpoint_url`, `{STORAGE_OPTION_PREFIX}key`, `{STORAGE_OPTION_PREFIX}secret`. `true` and
-  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varve prints none of
+  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varvite prints none of
   them. Spark's own web page shows the session's configuration; it hides only keys that match
   `spark.redaction.regex`, so give secrets in code, in environment variables or as roles of the machine.
 """

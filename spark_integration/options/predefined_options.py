@@ -15,7 +15,7 @@ _MIB: Final = 1 << 20
 class PredefinedOptions(Enum):
     """Settings of RocksDB for a kind of disk; an option that is set by itself (`state.backend.rocksdb.*`) wins.
 
-    Level compaction with dynamic level sizes, which two of Flink's sets choose, is what varve always uses.
+    Level compaction with dynamic level sizes, which two of Flink's sets choose, is what varvite always uses.
     """
 
     DEFAULT = 0

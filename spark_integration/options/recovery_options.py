@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from varve.changelog.restore.local import LocalRecovery
-from varve.spark_integration.options.types import BOOLEAN, DIRECTORIES, DURATION, INTEGER, MEMORY_SIZE, ConfigOption
-from varve.storage.transfer.download import DownloadPolicy
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.spark_integration.options.types import BOOLEAN, DIRECTORIES, DURATION, INTEGER, MEMORY_SIZE, ConfigOption
+from varvite.storage.transfer.download import DownloadPolicy
 
 _DOWNLOADS: Final = DownloadPolicy()
 _LOCAL: Final = LocalRecovery()

@@ -10,10 +10,10 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.spark_integration.options.executor_share import workers_per_executor
-from varve.spark_integration.options.rocksdb_options import (
+from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.spark_integration.options.executor_share import workers_per_executor
+from varvite.spark_integration.options.rocksdb_options import (
     MANAGED,
     PER_EXECUTOR,
     PER_WORKER,
@@ -21,13 +21,13 @@ from varve.spark_integration.options.rocksdb_options import (
     ROCKSDB_OPTIONS,
     WRITE_BUFFER_RATIO,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.options.levels import OptionLevel
-    from varve.spark_integration.options.types import ConfigOption
+    from varvite.spark_integration.options.levels import OptionLevel
+    from varvite.spark_integration.options.types import ConfigOption
 
 _log: Final = logging.getLogger(__name__)
 SIZES_OF_A_STORE: Final = tuple(

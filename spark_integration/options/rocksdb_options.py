@@ -9,9 +9,9 @@ from __future__ import annotations
 import dataclasses
 from typing import Final
 
-from varve.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.spark_integration.options.types import (
+from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.spark_integration.options.types import (
     BOOLEAN,
     FRACTION,
     INTEGER,

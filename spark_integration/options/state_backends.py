@@ -11,21 +11,21 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.options.checkpoint_storage import (
+from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
     warn_useless,
 )
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.storage.errors import InvalidRequestError
-from varve.storage.named_objects import QUALIFIED_NAME
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.named_objects import QUALIFIED_NAME
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from os import PathLike
 
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 
 class StateBackend(ABC):
@@ -60,7 +60,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         enable_incremental_checkpointing: None or True; only there for PyFlink's signature.
 
     Raises:
-        InvalidRequestError: `enable_incremental_checkpointing` is False: every snapshot of varve is incremental.
+        InvalidRequestError: `enable_incremental_checkpointing` is False: every snapshot of varvite is incremental.
     """
 
     enable_incremental_checkpointing: bool | None = None
@@ -70,8 +70,8 @@ class EmbeddedRocksDBStateBackend(StateBackend):
     def __post_init__(self) -> None:
         if self.enable_incremental_checkpointing not in (None, True):
             raise InvalidRequestError(
-                f"enable_incremental_checkpointing={self.enable_incremental_checkpointing!r} is not possible: varve's "
-                "snapshots always reuse the files of the one before; leave the argument out"
+                f"enable_incremental_checkpointing={self.enable_incremental_checkpointing!r} is not possible: "
+                "varvite's snapshots always reuse the files of the one before; leave the argument out"
             )
 
     def configuration(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             InvalidRequestError: Always; it says which options to use.
         """
         raise InvalidRequestError(
-            f"a RocksDB options factory ({options_factory_class_name}) is a Java class, which varve cannot use; set "
+            f"a RocksDB options factory ({options_factory_class_name}) is a Java class, which varvite cannot use; set "
             "the options state.backend.rocksdb.* or predefined options"
         )
 

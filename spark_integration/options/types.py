@@ -13,20 +13,20 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.materializer.options.materializer_config import PORT_MAX
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
-from varve.materializer.restore.origin import CLONE, NO_CLAIM
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.layout import LATEST, is_savepoint_name
-from varve.storage.job.log_store import FILESYSTEM
-from varve.storage.named_objects import QUALIFIED_NAME
-from varve.storage.object_stores.encrypted.keys import ENVIRONMENT
+from varvite.materializer.options.materializer_config import PORT_MAX
+from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varvite.materializer.restore.origin import CLONE, NO_CLAIM
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.layout import LATEST, is_savepoint_name
+from varvite.storage.job.log_store import FILESYSTEM
+from varvite.storage.named_objects import QUALIFIED_NAME
+from varvite.storage.object_stores.encrypted.keys import ENVIRONMENT
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-CONF_PREFIX: Final = "spark.varve."
+CONF_PREFIX: Final = "spark.varvite."
 """What stands before an option's key in Spark's configuration."""
 _SIZES: Final = ((1 << 30, "gb"), (1 << 20, "mb"), (1 << 10, "kb"))
 _BACKENDS: Final = ("hashmap", "rocksdb")
@@ -50,7 +50,7 @@ class ConfigOption:
     """One option.
 
     Attributes:
-        key: Without `spark.varve.`; Flink's name where Flink has the option.
+        key: Without `spark.varvite.`; Flink's name where Flink has the option.
         type: How its value is read.
         default: Typed value; None: not set.
         description: What it does and what a larger or smaller value costs; one or two sentences.
@@ -196,7 +196,7 @@ def _claim_mode(given: Any) -> str:
         return mode
     if mode in ("CLAIM", "LEGACY"):
         raise InvalidRequestError(
-            f"{given!r} would let the job delete what it starts from; varve copies the state and owns no source: "
+            f"{given!r} would let the job delete what it starts from; varvite copies the state and owns no source: "
             f"use {NO_CLAIM}, and delete the savepoint yourself when nobody needs it"
         )
     raise InvalidRequestError(f"{given!r} is unknown; use {NO_CLAIM} or {CLONE}")

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.elements.side_by_side import ConnectedElements
-from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
-from varve.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
-from varve.spark_integration.plan.input_watermarks import InputDelay
-from varve.spark_integration.plan.transformations import (
+from varvite.spark_integration.elements.side_by_side import ConnectedElements
+from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varvite.spark_integration.plan.input_branches import BranchedPreparation, InputBranch
+from varvite.spark_integration.plan.input_watermarks import InputDelay
+from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
     KeyedTransformation,
@@ -18,12 +18,12 @@ from varve.spark_integration.plan.transformations import (
     Transformation,
     UnionTransformation,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.spark_integration.plan.transformations import GraphSettings
+    from varvite.spark_integration.plan.transformations import GraphSettings
 
 Source = DataFrameSource | CollectionSource
 Way = tuple[Source, tuple[StepTransformation, ...]]

@@ -19,19 +19,19 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from varve.spark_integration.elements.arrow_rows import quoted
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
+from varvite.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 
 if TYPE_CHECKING:
-    from varve.spark_integration.driver.placement.anchor import Anchor
+    from varvite.spark_integration.driver.placement.anchor import Anchor
 
 
 OWN: Final = 0
 """Number of the stream that is divided over the partitions."""
 BROADCAST: Final = 1
 """Number of the broadcast stream."""
-_PLACE_COLUMN: Final = "__varve_place"
+_PLACE_COLUMN: Final = "__varvite_place"
 """int64, before the pump only: the row's place in the input; negative in broadcast rows."""
 _BEFORE_ALL: Final = -(1 << 62)
 """Added to the places of broadcast rows: they come first, as long as an input has less than 2**29 partitions."""

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pyspark import cloudpickle
 
-from varve.changelog.api.functions import Function
-from varve.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
-from varve.spark_integration.functions.stateless import (
+from varvite.changelog.api.functions import Function
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK, NoKeyedState, OperatorRuntimeContext
+from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -25,16 +25,16 @@ from varve.spark_integration.functions.stateless import (
     ProcessFunction,
     method_of,
 )
-from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     import pyarrow as pa
 
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
 
 StepKind = Literal["map", "flat_map", "filter", "process", "timestamps"]
 Stamps = list[int | None] | None

@@ -17,12 +17,12 @@ from pyspark.accumulators import AccumulatorParam
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from varve.spark_integration.elements.arrow_task import map_in_arrow, promptly
-from varve.spark_integration.elements.row_values import event_times_ms
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
-from varve.spark_integration.messages.user_errors import UserErrorRaised, user_error
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_task import map_in_arrow, promptly
+from varvite.spark_integration.elements.row_values import event_times_ms
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
+from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.plan.input_branches import BranchedPreparation
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.input_branches import BranchedPreparation
 
 StepFailure = tuple[int, UserError]
 """Partition and what was raised there."""
@@ -182,7 +182,7 @@ def without_failures(rows: DataFrame) -> DataFrame:
     """What a job without operators gives its sink; reading it fails where a function has raised."""
     if FAILURE_COLUMN not in rows.columns:
         return rows
-    lost = "varve: cached rows were lost, and when they were made anew a function raised "
+    lost = "varvite: cached rows were lost, and when they were made anew a function raised "
     text = f"concat('{lost}', {FAILURE_COLUMN}, '; restart the query to redo the batch')"
     condition = f"CASE WHEN {FAILURE_COLUMN} IS NULL THEN true ELSE CAST(raise_error({text}) AS BOOLEAN) END"
     return rows.where(condition).drop(FAILURE_COLUMN)

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from varve.spark_integration.elements.side_by_side import with_side_outputs
-from varve.spark_integration.functions.output_tag import is_tagged, untagged
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step
+from varvite.spark_integration.elements.side_by_side import with_side_outputs
+from varvite.spark_integration.functions.output_tag import is_tagged, untagged
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step
 
 if TYPE_CHECKING:
-    from varve.spark_integration.elements.arrow_rows import RowReader
-    from varve.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
-    from varve.spark_integration.elements.types import ElementReader, ElementType
+    from varvite.spark_integration.elements.arrow_rows import RowReader
+    from varvite.spark_integration.elements.side_by_side import ConnectedElements, ConnectedReader
+    from varvite.spark_integration.elements.types import ElementReader, ElementType
 
 
 @dataclass(frozen=True, slots=True)

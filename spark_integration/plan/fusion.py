@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.plan.chain import KeyStep, Step
-from varve.spark_integration.plan.chain_task import CHANGING
+from varvite.spark_integration.plan.chain import KeyStep, Step
+from varvite.spark_integration.plan.chain_task import CHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.spark_integration.functions.shipment import PickledFunction
-    from varve.spark_integration.plan.transformations import GraphSettings, KeyFunction, StepTransformation
+    from varvite.spark_integration.functions.shipment import PickledFunction
+    from varvite.spark_integration.plan.transformations import GraphSettings, KeyFunction, StepTransformation
 
 
 def step_name(node: StepTransformation, settings: GraphSettings) -> str:

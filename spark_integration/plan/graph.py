@@ -16,16 +16,16 @@ from pyspark import SparkContext
 from pyspark.sql.pandas.types import from_arrow_type
 from pyspark.sql.types import StructField, StructType
 
-from varve.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.plan.branches import plan_branches
-from varve.spark_integration.plan.chain_task import Preparation
-from varve.spark_integration.plan.element_operator import ElementOperator, SideOutput
-from varve.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
-from varve.spark_integration.plan.job import EventTime
-from varve.spark_integration.plan.transformations import (
+from varvite.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varvite.spark_integration.plan.branches import plan_branches
+from varvite.spark_integration.plan.chain_task import Preparation
+from varvite.spark_integration.plan.element_operator import ElementOperator, SideOutput
+from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
+from varvite.spark_integration.plan.job import EventTime
+from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
     GraphSettings,
@@ -37,16 +37,16 @@ from varve.spark_integration.plan.transformations import (
     operator_uids,
     sources_of,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.plan.chain import KeyStep, Step
-    from varve.spark_integration.plan.input_branches import BranchedPreparation
-    from varve.spark_integration.plan.input_watermarks import InputDelay
-    from varve.spark_integration.plan.operator import OperatorPlan
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.chain import KeyStep, Step
+    from varvite.spark_integration.plan.input_branches import BranchedPreparation
+    from varvite.spark_integration.plan.input_watermarks import InputDelay
+    from varvite.spark_integration.plan.operator import OperatorPlan
 
 _Head = DataFrameSource | CollectionSource | UnionTransformation | KeyedTransformation
 

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame, GroupedData
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.elements.arrow_rows import quoted
-from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN
-from varve.spark_integration.plan.operator import check_columns, key_type_of
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN
+from varvite.spark_integration.plan.operator import check_columns, key_type_of
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,10 +13,10 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import LongType, StructField, StructType
 
-from varve.spark_integration.elements.side_by_side import ConnectedElements, split
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
-from varve.spark_integration.plan.chain_task import ChainTask, applied, changes_elements, event_times
+from varvite.spark_integration.elements.side_by_side import ConnectedElements, split
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
+from varvite.spark_integration.plan.chain_task import ChainTask, applied, changes_elements, event_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
     from pyspark.sql import DataFrame
 
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.plan.chain_task import StepFailure
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.plan.chain_task import StepFailure
 
 
 _nulls: Any = pa.nulls

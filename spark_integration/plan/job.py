@@ -6,22 +6,22 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.options.types import DURATION
-from varve.spark_integration.plan.operator import check_columns, timestamp_column_of
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.layout import check_job_name
+from varvite.spark_integration.options.types import DURATION
+from varvite.spark_integration.plan.operator import check_columns, timestamp_column_of
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.layout import check_job_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-    from varve.materializer.options.materializer_config import MaterializerConfig
-    from varve.spark_integration.options.job_config import JobConfig
-    from varve.spark_integration.plan.chain_task import Preparation
-    from varve.spark_integration.plan.input_branches import BranchedPreparation
-    from varve.spark_integration.plan.input_watermarks import InputDelay
-    from varve.spark_integration.plan.operator import OperatorPlan
-    from varve.storage.transfer.upload import UploadPolicy
+    from varvite.materializer.options.materializer_config import MaterializerConfig
+    from varvite.spark_integration.options.job_config import JobConfig
+    from varvite.spark_integration.plan.chain_task import Preparation
+    from varvite.spark_integration.plan.input_branches import BranchedPreparation
+    from varvite.spark_integration.plan.input_watermarks import InputDelay
+    from varvite.spark_integration.plan.operator import OperatorPlan
+    from varvite.storage.transfer.upload import UploadPolicy
 
 WATERMARK_DELAY: str = "spark.watermarkDelayMs"
 """Spark's mark, in a column's metadata, of `DataFrame.withWatermark`."""

@@ -14,40 +14,40 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
 from pyspark.sql.utils import is_remote
 
-from varve.changelog.schema.pickled import OPTION, is_generic
-from varve.changelog.types.basic import FloatingType
-from varve.changelog.types.collections import ListType, MapType
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.columns import value_column
-from varve.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
-from varve.spark_integration.functions.kept_state import KeepsState, KeptState
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
-from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
-from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varve.spark_integration.plan.transformations import CollectionSource
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.schema.pickled import OPTION, is_generic
+from varvite.changelog.types.basic import FloatingType
+from varvite.changelog.types.collections import ListType, MapType
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.columns import value_column
+from varvite.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
+from varvite.spark_integration.functions.kept_state import KeepsState, KeptState
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.plan.transformations import CollectionSource
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pyarrow as pa
 
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
-    from varve.spark_integration.plan.broadcast_input import BroadcastInput
-    from varve.spark_integration.plan.initial_state import InitialState
-    from varve.spark_integration.plan.transformations import DataFrameSource
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
+    from varvite.spark_integration.plan.broadcast_input import BroadcastInput
+    from varvite.spark_integration.plan.initial_state import InitialState
+    from varvite.spark_integration.plan.transformations import DataFrameSource
 
 _log = logging.getLogger(__name__)
 
 PROCESS_FUNCTIONS: Final = (KeyedProcessFunction, VectorizedProcessFunction)
 UNNAMED: Final = "unnamed"
 """Stands for the uid in a plan until the job starts."""
-RESERVED_PREFIX: Final = "__varve_"
-"""Columns with such names are varve's own."""
+RESERVED_PREFIX: Final = "__varvite_"
+"""Columns with such names are varvite's own."""
 _UID_BYTES_MAX: Final = 200
 """A uid becomes one path segment; local file systems take 255 bytes."""
 
@@ -116,7 +116,7 @@ def check_columns(schema: StructType, what: str) -> None:
     reserved = [name for name in names if name.startswith(RESERVED_PREFIX)]
     if reserved:
         raise InvalidRequestError(
-            f"{what} has columns {reserved}; names with {RESERVED_PREFIX} are varve's: rename them"
+            f"{what} has columns {reserved}; names with {RESERVED_PREFIX} are varvite's: rename them"
         )
 
 

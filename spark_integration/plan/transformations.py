@@ -10,8 +10,8 @@ import hashlib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.functions.shipment import PickledFunction
-    from varve.spark_integration.plan.chain import StepKind
-    from varve.spark_integration.plan.job import EventTime
-    from varve.spark_integration.plan.operator import OperatorPlan
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.shipment import PickledFunction
+    from varvite.spark_integration.plan.chain import StepKind
+    from varvite.spark_integration.plan.job import EventTime
+    from varvite.spark_integration.plan.operator import OperatorPlan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -14,15 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from varve.spark_integration.transport.home import WorkerHome, connect, worker_name, worker_socket
-from varve.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.transport.home import WorkerHome, connect, worker_name, worker_socket
+from varvite.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.storage.format.records import Link
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.storage.format.records import Link
 
 
 def confirm(summaries: Sequence[OperatorSummaries], job_id: str, base: Link) -> None:

@@ -12,10 +12,10 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.messages.protocol import Ready
-from varve.spark_integration.messages.user_errors import TRIED_AGAIN
-from varve.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
-from varve.spark_integration.transport.home import (
+from varvite.spark_integration.messages.protocol import Ready
+from varvite.spark_integration.messages.user_errors import TRIED_AGAIN
+from varvite.spark_integration.transport.executor_jvm import ProcessWatch, find_jvm
+from varvite.spark_integration.transport.home import (
     PARENT_SOCKET,
     WorkerHome,
     connect,
@@ -25,19 +25,19 @@ from varve.spark_integration.transport.home import (
     worker_name,
     worker_socket,
 )
-from varve.spark_integration.transport.probe import log_tail
-from varve.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
-from varve.storage.clock import SystemClock
-from varve.storage.errors import DidNotHappenError
-from varve.storage.object_stores.backoff import Backoff
+from varvite.spark_integration.transport.probe import log_tail
+from varvite.spark_integration.transport.wire import Channel, Opening, ParentReport, PeerLostError, StartWorker
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import DidNotHappenError
+from varvite.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
     import socket
     from collections.abc import Callable
 
-    from varve.storage.clock import Clock
+    from varvite.storage.clock import Clock
 
-_PARENT: Final = "varve.spark_integration.worker.process.parent"
+_PARENT: Final = "varvite.spark_integration.worker.process.parent"
 _SINGLE_THREAD: Final = {
     # Both start threads at import, which a process that forks must not have. Arrow's default pool is not jemalloc.
     "OPENBLAS_NUM_THREADS": "1",
@@ -51,7 +51,7 @@ _SECRETS: Final = "PYTHON_WORKER_FACTORY_"
 class WorkerLaunch:
     """How workers are made."""
 
-    factory: str = "varve.spark_integration.worker.state_worker:StateWorker"
+    factory: str = "varvite.spark_integration.worker.state_worker:StateWorker"
     """`module:qualified.name` of a `StateWorkerFactory`."""
     backoff: Backoff = field(default_factory=lambda: Backoff(attempts=12, initial_s=0.01, maximum_s=1.0))
     """For reaching a worker that has just ended, or is just ending."""

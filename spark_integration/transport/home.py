@@ -1,10 +1,10 @@
 """The directory of an executor's state workers: names in it, and thin I/O on its lock and sockets (design 5).
 
 It lies in the executor's own block-manager directory, so it vanishes with it (I9). One directory, and so one parent
-process, serves one Python environment: workers of another interpreter or another varve must not be shared.
+process, serves one Python environment: workers of another interpreter or another varvite must not be shared.
 
 ```
-<block manager directory>/varve-<hash>/
+<block manager directory>/varvite-<hash>/
   lock                 held (flock) by whoever looks for, or starts, the parent
   parent.sock          the parent
   w-<worker>.sock      one state worker; <worker> is <job id>-<partition>
@@ -29,13 +29,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
-from varve.spark_integration.processes import keep_from_forks
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.processes import keep_from_forks
+from varvite.storage.errors import InvalidRequestError
 
 try:
     import fcntl
 except ImportError as error:
-    raise ImportError("varve's state workers need fork, flock and Unix sockets: run executors on Linux") from error
+    raise ImportError("varvite's state workers need fork, flock and Unix sockets: run executors on Linux") from error
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
@@ -103,7 +103,7 @@ def executor_home(environment: Mapping[str, str]) -> WorkerHome:
             "SPARK_LOCAL_DIRS is not set, so this is not a Python worker of a Spark executor; "
             "call this in a Spark task, or pass a WorkerHome"
         )
-    return WorkerHome(Path(directories[0]) / f"varve-{_environment_hash()}")
+    return WorkerHome(Path(directories[0]) / f"varvite-{_environment_hash()}")
 
 
 def import_path(entries: Iterable[str]) -> tuple[str, ...]:

@@ -6,9 +6,9 @@ import os
 import signal
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.transport.home import PARENT_SOCKET, WorkerHome, connect
-from varve.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, PeerLostError
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.transport.home import PARENT_SOCKET, WorkerHome, connect
+from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, PeerLostError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -44,7 +44,7 @@ def log_tail(home: WorkerHome, size_bytes: int = _TAIL_BYTES) -> str:
 
 def homes(local_directory: Path) -> list[WorkerHome]:
     """The homes below a `spark.local.dir`, whatever executor they belong to."""
-    return [WorkerHome(path) for path in sorted(local_directory.glob("**/blockmgr-*/varve-*")) if path.is_dir()]
+    return [WorkerHome(path) for path in sorted(local_directory.glob("**/blockmgr-*/varvite-*")) if path.is_dir()]
 
 
 def kill_worker(home: WorkerHome, worker: str, number: signal.Signals = signal.SIGKILL) -> int:

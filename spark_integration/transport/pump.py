@@ -24,30 +24,30 @@ import pyarrow.compute
 from pyspark import SparkFiles, TaskContext
 from pyspark.accumulators import AccumulatorParam
 
-from varve.spark_integration.elements.arrow_task import freeze_modules, promptly
-from varve.spark_integration.messages.protocol import (
+from varvite.spark_integration.elements.arrow_task import freeze_modules, promptly
+from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
     BatchRequest,
     TaskRequest,
     decode_message,
 )
-from varve.spark_integration.messages.user_errors import TRIED_AGAIN, WORKER_NOTE
-from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.transport.home import executor_home, import_path
-from varve.spark_integration.transport.wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarveError
-from varve.storage.object_stores.local.errors import happened_not
+from varvite.spark_integration.messages.user_errors import TRIED_AGAIN, WORKER_NOTE
+from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
+from varvite.spark_integration.transport.home import executor_home, import_path
+from varvite.spark_integration.transport.wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarviteError
+from varvite.storage.object_stores.local.errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from pyspark.accumulators import Accumulator
 
-    from varve.spark_integration.functions.shipment import ShippedFunction
-    from varve.spark_integration.transport.wire import WorkerFailure
-    from varve.storage.clock import TokenSource
+    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.transport.wire import WorkerFailure
+    from varvite.storage.clock import TokenSource
 
 # Arrow makes these functions at import, so type checkers do not see them.
 _compute: Any = pyarrow.compute
@@ -83,7 +83,7 @@ def make_pump(
         request: The encoded `BatchRequest`.
         function: The user's function; its bytes are read only if a worker lacks them.
         executions: Gets an `ExecutionNote` for each execution, if given.
-        launch: How workers are made; by default varve's state workers.
+        launch: How workers are made; by default varvite's state workers.
     """
     return Pump(request, function, executions, launch or WorkerLaunch())
 
@@ -136,7 +136,7 @@ def stream(
 
     Raises:
         DidNotHappenError: the worker ended, or refused the request as late; the attempt has no effect.
-        VarveError: what the worker raised, with its traceback as a note.
+        VarviteError: what the worker raised, with its traceback as a note.
         Exception: what the input raised.
     """
     task = opening.task
@@ -176,7 +176,7 @@ class Feeder:
         self._channel = channel
         self._batches = batches
         self._task = task
-        self._thread = threading.Thread(target=self._run, name="varve-feeder", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="varvite-feeder", daemon=True)
         self.error: BaseException | None = None
         """What the input raised; set before the worker learns that the input has ended."""
 
@@ -232,7 +232,7 @@ def own_rows(batch: pa.RecordBatch, task: TaskRequest) -> pa.RecordBatch:
     return batch
 
 
-def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarveError:
+def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarviteError:
     """What the state worker raised, with its traceback as a note."""
     error: Any = None
     if failure.pickled is not None:
@@ -242,7 +242,7 @@ def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarveError:
             error = None
     if isinstance(error, OSError) and error.errno:
         error = happened_not(error, "the state worker")
-    if not isinstance(error, VarveError):
+    if not isinstance(error, VarviteError):
         error = DidNotHappenError(f"the state worker failed: {failure.exception_type}: {failure.message}")
     error.add_note(f"{WORKER_NOTE}\n{failure.traceback}")
     return error.with_context(**_context(task))

@@ -22,13 +22,13 @@ from typing import TYPE_CHECKING, Final, Self
 
 import msgspec
 
-from varve.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
-from varve.spark_integration.transport.home import WorkerHome, connect, listen
-from varve.spark_integration.transport.wire import Channel, PeerLostError
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.changelog.commit.gathered_segments import GATHERED_BYTES_MAX
+from varvite.spark_integration.transport.home import WorkerHome, connect, listen
+from varvite.spark_integration.transport.wire import Channel, PeerLostError
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
-    from varve.spark_integration.messages.summary import Summary
+    from varvite.spark_integration.messages.summary import Summary
 
 _log: Final = logging.getLogger(__name__)
 HELD_BYTES_MAX: Final = 2 * GATHERED_BYTES_MAX
@@ -66,13 +66,13 @@ class SegmentInbox:
         Raises:
             OSError, InvalidRequestError: No socket can be made there.
         """
-        self._directory = tempfile.TemporaryDirectory(prefix="varve-inbox-", dir=within, ignore_cleanup_errors=True)
+        self._directory = tempfile.TemporaryDirectory(prefix="varvite-inbox-", dir=within, ignore_cleanup_errors=True)
         self._held_bytes_max = held_bytes_max
         self._lock = threading.Lock()
         self._segments: dict[str, bytes] = {}
         self._held_bytes = 0
         self._server = listen(WorkerHome(Path(self.path)), _SOCKET)
-        threading.Thread(target=self._accept, name="varve-inbox", daemon=True).start()
+        threading.Thread(target=self._accept, name="varvite-inbox", daemon=True).start()
 
     @classmethod
     def open(cls, within: str | None) -> Self | None:
@@ -120,7 +120,7 @@ class SegmentInbox:
                     continue
                 except OSError:  # closed, or no descriptors are left
                     return
-                receive = threading.Thread(target=self._receive, args=(connection,), name="varve-inbox-worker")
+                receive = threading.Thread(target=self._receive, args=(connection,), name="varvite-inbox-worker")
                 receive.daemon = True
                 receive.start()
 

@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 import pyarrow as pa
 
-from varve.spark_integration.messages.protocol import TaskRequest, decode_message, encode_message
-from varve.spark_integration.processes import end_if_forked
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import Link
+from varvite.spark_integration.messages.protocol import TaskRequest, decode_message, encode_message
+from varvite.spark_integration.processes import end_if_forked
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -113,7 +113,7 @@ class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     traceback: str
     pickled: bytes | None = None
-    """The exception, if it is a `VarveError`."""
+    """The exception, if it is a `VarviteError`."""
 
 
 class Channel:
@@ -214,7 +214,7 @@ class Channel:
         self._fill(memoryview(header))
         number, length = _HEADER.unpack(header)
         if number not in _KINDS or length > FRAME_BYTES_MAX:
-            raise InvariantError(f"not a frame of varve: kind {number}, {length} bytes")
+            raise InvariantError(f"not a frame of varvite: kind {number}, {length} bytes")
         payload = pa.allocate_buffer(length)
         self._fill(memoryview(payload))
         if number == FrameKind.FAILURE:

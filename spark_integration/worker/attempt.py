@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segments.segment import SegmentHeader
-from varve.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
-from varve.spark_integration.messages.worker_figures import AttemptFigures
-from varve.spark_integration.transport.segment_inbox import hand_over, is_near
-from varve.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
-from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
-from varve.spark_integration.worker.state.snapshot import CheckpointSnapshot
-from varve.storage.errors import InvalidRequestError
-from varve.storage.fail_point import fail_point
-from varve.storage.format.records import Link, StateSchema, Tile
+from varvite.changelog.segments.segment import SegmentHeader
+from varvite.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
+from varvite.spark_integration.messages.worker_figures import AttemptFigures
+from varvite.spark_integration.transport.segment_inbox import hand_over, is_near
+from varvite.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
+from varvite.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
+from varvite.spark_integration.worker.state.snapshot import CheckpointSnapshot
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format.records import Link, StateSchema, Tile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.changelog.operator_state.section import StateSection
-    from varve.spark_integration.messages.protocol import TaskRequest, UserError
-    from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
-    from varve.spark_integration.worker.state_worker import OperatorState
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.operator_state.section import StateSection
+    from varvite.spark_integration.messages.protocol import TaskRequest, UserError
+    from varvite.spark_integration.worker.runners.vectorized import VectorizedRunner
+    from varvite.spark_integration.worker.state_worker import OperatorState
 
 FIRED_ROW_BYTES: Final = 64
 """What a row that a timer yields counts as, where early upload goes by the input that was processed."""

@@ -16,41 +16,41 @@ import logging
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.restore.files import FileChecksums
-from varve.changelog.restore.local import CopyRange
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.factory import parse_type_string
-from varve.spark_integration.messages.requested_store import requested_store
-from varve.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
-from varve.spark_integration.transport.home import executor_key
-from varve.spark_integration.worker.attempt import Attempt, VectorizedAttempt
-from varve.spark_integration.worker.runners.broadcast import BroadcastRunner
-from varve.spark_integration.worker.runners.operator import OperatorRunner
-from varve.spark_integration.worker.runners.vectorized import VectorizedRunner
-from varve.spark_integration.worker.state.base_restore import BaseRestorer
-from varve.spark_integration.worker.state.local_place import LocalPlace
-from varve.spark_integration.worker.state.non_keyed import NonKeyedState
-from varve.spark_integration.worker.state.part_decision import ChangeSizes
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvariantError, VarveError
-from varve.storage.fail_point import fail_point
-from varve.storage.format.records import ORIGIN
-from varve.storage.transfer.upload import Uploader, UploadRoom
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.restore.files import FileChecksums
+from varvite.changelog.restore.local import CopyRange
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.factory import parse_type_string
+from varvite.spark_integration.messages.requested_store import requested_store
+from varvite.spark_integration.messages.worker_figures import NOTHING_READ, UploadRecorder
+from varvite.spark_integration.transport.home import executor_key
+from varvite.spark_integration.worker.attempt import Attempt, VectorizedAttempt
+from varvite.spark_integration.worker.runners.broadcast import BroadcastRunner
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.spark_integration.worker.runners.vectorized import VectorizedRunner
+from varvite.spark_integration.worker.state.base_restore import BaseRestorer
+from varvite.spark_integration.worker.state.local_place import LocalPlace
+from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
+from varvite.spark_integration.worker.state.part_decision import ChangeSizes
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvariantError, VarviteError
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.transfer.upload import Uploader, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
-    from varve.changelog.working_stores.contract import StoreSize, WorkingStore
-    from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
-    from varve.spark_integration.transport.home import WorkerHome
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Link, Tile
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+    from varvite.changelog.working_stores.contract import StoreSize, WorkingStore
+    from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
+    from varvite.spark_integration.transport.home import WorkerHome
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Link, Tile
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _log: Final = logging.getLogger(__name__)
 _GC_THRESHOLDS: Final = (200_000, 50, 1_000)
@@ -91,7 +91,7 @@ class StateWorker:
         """Bring the operator's state to the task's base and start an attempt.
 
         Raises:
-            VarveError: the base cannot be restored; the state of this operator is dropped, a later request restores.
+            VarviteError: the base cannot be restored; the state of this operator is dropped, a later request restores.
         """
         request = task.batch.operator
         state = self._operators.get(request.operator)
@@ -113,7 +113,7 @@ class StateWorker:
         return state.begin(task, function)
 
     def idle(self) -> None:
-        """See `varve.spark_integration.worker.process.session.StateWorker`."""
+        """See `varvite.spark_integration.worker.process.session.StateWorker`."""
         fail_point("worker.after_summary")
         for state in self._operators.values():
             state.prepare()
@@ -121,7 +121,7 @@ class StateWorker:
         gc.collect(2 if self._batches % _FULL_COLLECTION_BATCHES == 0 else 0)
 
     def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
-        """See `varve.spark_integration.worker.process.session.StateWorker`."""
+        """See `varvite.spark_integration.worker.process.session.StateWorker`."""
         fail_point("worker.before_confirmation")
         for operator, tag in winners.items():
             state = self._operators.get(operator)
@@ -251,7 +251,7 @@ class OperatorState:
         """Fold the pending attempt while nobody waits, if it is the one that has won at `base`; else do nothing."""
         try:
             self._fold_winner(base, tag)
-        except VarveError:
+        except VarviteError:
             _log.exception("operator %s: the state is dropped, the next request restores it", self.request.operator)
             self._drop_state()
 

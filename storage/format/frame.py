@@ -1,4 +1,4 @@
-r"""One container for every object that varve writes: magic, kind, version, checksums, a JSON header and a blob.
+r"""One container for every object that varvite writes: magic, kind, version, checksums, a JSON header and a blob.
 
 ```
 offset  size  field
@@ -24,7 +24,7 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.errors import CorruptDataError, IncompatibleError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -96,7 +96,8 @@ def unframe(
         raise CorruptDataError(f"expected an object of kind {kind!r}, found {prefix.kind!r}", object_name=name)
     if prefix.version > version_max:
         raise IncompatibleError(
-            f"format version {prefix.version} is newer than {version_max}, the newest this varve reads; upgrade varve",
+            f"format version {prefix.version} is newer than {version_max}, the newest that this varvite reads; "
+            "upgrade varvite",
             object_name=name,
         )
     if prefix.length != len(data):
@@ -105,7 +106,7 @@ def unframe(
     header = bytes(view[PREFIX_BYTES : PREFIX_BYTES + prefix.header_length])
     blob = view[PREFIX_BYTES + prefix.header_length :]
     if zlib.crc32(header) != prefix.header_crc or not (blob_is_verified or zlib.crc32(blob) == prefix.blob_crc):
-        raise CorruptDataError("checksum mismatch; see `varve verify JOB --repair`", object_name=name)
+        raise CorruptDataError("checksum mismatch; see `varvite verify JOB --repair`", object_name=name)
     return Frame(prefix.version, header, blob)
 
 
@@ -127,7 +128,7 @@ def _read_prefix(data: bytes | memoryview, name: str) -> _Prefix:
     if len(view) < PREFIX_BYTES:
         raise CorruptDataError(f"object has only {len(view)} bytes: truncated", object_name=name)
     if bytes(view[: len(MAGIC)]) != MAGIC:
-        raise CorruptDataError("not a varve object (wrong magic)", object_name=name)
+        raise CorruptDataError("not a varvite object (wrong magic)", object_name=name)
     if _CRC.unpack_from(view, _PREFIX.size)[0] != zlib.crc32(view[: _PREFIX.size]):
         raise CorruptDataError("checksum mismatch in the frame's prefix", object_name=name)
     return _Prefix(*_PREFIX.unpack_from(view)[1:])

@@ -12,7 +12,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 from urllib.parse import quote, unquote
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 DIGITS: Final = 20
 SEQ_MAX: Final = 10**DIGITS - 1
@@ -121,7 +121,7 @@ _OURS: Final = {area: re.compile(form, re.ASCII) for area, form in _FORMS.items(
 
 
 def is_foreign(name: str) -> bool:
-    """Whether an object lies in an area of a job but has no name that varve gives there: somebody else's file."""
+    """Whether an object lies in an area of a job but has no name that varvite gives there: somebody else's file."""
     area, slash, rest = name.partition("/")
     form = _OURS.get(area + slash)
     return form is not None and form.fullmatch(rest) is None

@@ -4,7 +4,7 @@ A commit's `parent` is always the commit it was executed on (its *base*), never 
 entry that was the head when the fence was written. So the line of a commit holds just what its state is made of.
 
 Invariants: I2 (a commit names one tag per partition), I8 (every record is framed and verified). Each encoded record
-contains its writer's token verbatim, which is what `varve.storage.transfer.claim` looks for.
+contains its writer's token verbatim, which is what `varvite.storage.transfer.claim` looks for.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar
 
 import msgspec
 
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.frame import frame, unframe
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import frame, unframe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,9 +24,9 @@ VERSION: Final = 1
 ENTRY_VERSION: Final = 2
 """Of chain entries. Version 2 has images of non-keyed state; an entry without images is written as version 1."""
 JOB_VERSION: Final = 2
-"""Of a `JobRecord` whose chain does not begin at 1: an older varve would begin it there."""
+"""Of a `JobRecord` whose chain does not begin at 1: an older varvite would begin it there."""
 JOB_STORAGE_VERSION: Final = 3
-"""Of a `JobRecord` with `storage`: an older varve would read what is encrypted, and write what is not."""
+"""Of a `JobRecord` with `storage`: an older varvite would read what is encrypted, and write what is not."""
 KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
 
 
@@ -77,11 +77,13 @@ class StateSchema(Record, frozen=True, kw_only=True, gc=False):
     kind: str
     """value, list, map, reducing, aggregating or timers."""
     value_type: str
-    """Type string (`varve.changelog.types.factory`) of the value, element, map value or accumulator; of a timer's time."""
+    """Type string (`varvite.changelog.types.factory`) of the value, element, map value or accumulator; of a timer's
+    time.
+    """
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None
-    """What `varve.changelog.schema.ttl` keeps of a state that has or had TTL."""
+    """What `varvite.changelog.schema.ttl` keeps of a state that has or had TTL."""
     version: int = 0
     """Counts the changes of the value schema; stored with every value, modulo 128."""
     defaults: dict[str, bytes] | None = None
@@ -207,7 +209,7 @@ class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     restore: int | None = None
     """Seq of the commit that the operator explicitly chose to start a new query from."""
     chosen_ahead: bool = False
-    """`restore` was chosen for whichever run comes next (`varve restore`): it holds until there is a new commit."""
+    """`restore` was chosen for whichever run comes next (`varvite restore`): it holds until there is a new commit."""
 
     @property
     def epoch(self) -> int:
@@ -276,7 +278,7 @@ Entry = Fence | Commit
 
 
 class JobEncryption(Record, frozen=True, kw_only=True):
-    """All objects of the job but `job.json` are encrypted (`varve.storage.object_stores.encrypted.sealed_object`)."""
+    """All objects of the job but `job.json` are encrypted (`varvite.storage.object_stores.encrypted.sealed_object`)."""
 
     key_id: str
     """The key when the job was made; each object names its own."""
@@ -285,7 +287,7 @@ class JobEncryption(Record, frozen=True, kw_only=True):
 
 
 class LogLocation(Record, frozen=True, kw_only=True):
-    """Where the job's log data is (`varve.storage.job.log_store`), if it is not beside the chain."""
+    """Where the job's log data is (`varvite.storage.job.log_store`), if it is not beside the chain."""
 
     type: str
     """`filesystem`, or `module:qualified.name` of a factory of log stores."""

@@ -8,17 +8,17 @@ from __future__ import annotations
 import difflib
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.format import layout
-from varve.storage.job.record import find_job
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.open import local_directory
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.job.record import find_job
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.open import local_directory
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.format.records import JobRecord
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import JobRecord
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class OpenJob(NamedTuple):
@@ -74,17 +74,17 @@ def open_job(root: ObjectStore, job: str) -> OpenJob:
     Raises:
         InvalidRequestError: there is none; the message says which there are.
         MissingObjectError: its `job.json` is gone, and other objects of it are there.
-        VarveError: `job.json` cannot be read.
+        VarviteError: `job.json` cannot be read.
     """
     store = JobStore(root, layout.check_job_name(job))
     try:
         record = find_job(store)
-    except VarveError as error:
+    except VarviteError as error:
         error.with_context(job=job)
         raise
     if record is None:
         like = _known(root, job)
-        raise InvalidRequestError(f"there is no job {job!r} in {root.url}{like}, see `varve jobs`", job=job)
+        raise InvalidRequestError(f"there is no job {job!r} in {root.url}{like}, see `varvite jobs`", job=job)
     return OpenJob(store, record)
 
 
@@ -92,6 +92,6 @@ def _known(root: ObjectStore, wanted: str) -> str:
     """A name like the wanted one, for a message; nothing if there is none, or the storage does not tell."""
     try:
         close = difflib.get_close_matches(wanted, job_names(root), 1)
-    except VarveError:
+    except VarviteError:
         return ""
     return f"; did you mean {close[0]!r}?" if close else ""

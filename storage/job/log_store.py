@@ -19,23 +19,23 @@ import os
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, cast, runtime_checkable
 
-from varve.storage.errors import InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.named_objects import call_named
-from varve.storage.object_stores.open import open_like
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.whole_objects import WholeObjects
+from varvite.storage.errors import InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.named_objects import call_named
+from varvite.storage.object_stores.open import open_like
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.format.records import LogLocation
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.format.records import LogLocation
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
 
 FILESYSTEM: Final = "filesystem"
 """The log is in an object store: that of the job, or another one."""
-STORAGE_VARIABLE: Final = "VARVE_CHANGELOG_STORAGE"
+STORAGE_VARIABLE: Final = "VARVITE_CHANGELOG_STORAGE"
 """Names the one factory of a user's that tools may use."""
 AREAS: Final = (layout.SEGMENTS, layout.PACKS)
 _METHODS: Final = ("get", "get_range", "put", "list", "delete", "put_file", "get_file")
@@ -133,7 +133,7 @@ def open_log(root: ObjectStore, location: LogLocation, target: LogTarget, truste
         root: The job's storage; another object store is opened with its options where they fit.
         location: Where the log is, as `job.json` says.
         target: Whose.
-        trusted: The factory that the job's configuration names; None: what `VARVE_CHANGELOG_STORAGE` says. What
+        trusted: The factory that the job's configuration names; None: what `VARVITE_CHANGELOG_STORAGE` says. What
             `job.json` names is never imported on its own word: whoever can write it could have any code run.
 
     Raises `InvalidRequestError` if the log cannot be opened, or its factory is not the trusted one.
@@ -159,7 +159,7 @@ def open_custom_log(name: str, target: LogTarget) -> LogStore:
     if missing or not hasattr(made, "url"):
         raise InvalidRequestError(
             f"the log storage factory {name!r} made a {type(made).__name__}, which is no LogStore: it lacks "
-            f"{', '.join(missing or ['url'])}; varve.storage.job.log_store.SimpleLogStore is a base class"
+            f"{', '.join(missing or ['url'])}; varvite.storage.job.log_store.SimpleLogStore is a base class"
         )
     return cast("LogStore", made)
 

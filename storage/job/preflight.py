@@ -10,22 +10,22 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.errors import (
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,
     MissingObjectError,
     RetryableError,
-    VarveError,
+    VarviteError,
 )
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.claim import claim
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.object_stores.contract import ObjectStore
 
 PREFLIGHT: Final = "preflight/"
 """Where the check writes, under the store's root; what a killed check leaves there may be deleted at any time."""
@@ -62,8 +62,8 @@ def _check(store: ObjectStore, tokens: TokenSource, clock: Clock) -> None:
         _check_read(store, name, first)
         _check_list(store, name)
         _check_race(store, raced, [tokens.token() for _ in range(_RACERS)], clock)
-    except VarveError:
-        with suppress(VarveError):
+    except VarviteError:
+        with suppress(VarviteError):
             store.delete([name, raced])
         raise
     _check_delete(store, [name, raced])
@@ -104,7 +104,7 @@ def _check_race(store: ObjectStore, name: str, tokens: Sequence[str], clock: Clo
     def wins(token: str) -> bool:
         return claim(store, name, token.encode(), token, clock, _BACKOFF).won
 
-    with ThreadPoolExecutor(len(tokens), "varve-preflight") as racers:
+    with ThreadPoolExecutor(len(tokens), "varvite-preflight") as racers:
         winners = sum(racers.map(wins, tokens))
     if winners != 1:
         raise _refused(store, f"let {winners} of {len(tokens)} threads create the same object (it is not atomic)")

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import KEY_HASH, JobRecord, decode_record, encode_record
-from varve.storage.transfer.claim import claim
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import KEY_HASH, JobRecord, decode_record, encode_record
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
-    from varve.storage.clock import Clock, TokenSource
-    from varve.storage.format.records import JobStorage
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock, TokenSource
+    from varvite.storage.format.records import JobStorage
+    from varvite.storage.object_stores.contract import ObjectStore
 
 MAX_PARALLELISM_MAX = 32768
 """Key groups are stored in two bytes."""
@@ -26,7 +26,7 @@ def read_job(store: ObjectStore) -> JobRecord:
     record = decode_record(store.get(layout.JOB), JobRecord, layout.JOB)
     if record.key_hash != KEY_HASH:
         raise IncompatibleError(
-            f"the job's keys are hashed by {record.key_hash!r}, this varve hashes by {KEY_HASH!r}; use the version "
+            f"the job's keys are hashed by {record.key_hash!r}, this varvite hashes by {KEY_HASH!r}; use the version "
             "that made the job",
             job=record.name,
             object_name=layout.JOB,

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varve.storage.errors import IncompatibleError
-from varve.storage.format import layout
-from varve.storage.format.records import JobEncryption, JobStorage
-from varve.storage.object_stores.encrypted.keys import open_keyring
+from varvite.storage.errors import IncompatibleError
+from varvite.storage.format import layout
+from varvite.storage.format.records import JobEncryption, JobStorage
+from varvite.storage.object_stores.encrypted.keys import open_keyring
 
 if TYPE_CHECKING:
-    from varve.storage.format.records import JobRecord, LogLocation
-    from varve.storage.object_stores.encrypted.keys import Keyring
+    from varvite.storage.format.records import JobRecord, LogLocation
+    from varvite.storage.object_stores.encrypted.keys import Keyring
 
 
 def new_job_storage(key_provider: str | None = None, log: LogLocation | None = None) -> JobStorage | None:

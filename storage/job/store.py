@@ -9,7 +9,7 @@ Objects that a clone shares with its source have names that lead out of the job 
 the source's `job.json` says, but neither listed nor written nor deleted, so a clone cannot harm its source (I7).
 
 Nor is what somebody else has put among the objects (`layout.is_foreign`): it can be nothing that is needed, and it is
-not varve's to delete.
+not varvite's to delete.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import IncompatibleError, MissingObjectError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import JobRecord, decode_record
-from varve.storage.job.log_store import AREAS, LogTarget, is_log, open_log
-from varve.storage.job.preflight import PREFLIGHT
-from varve.storage.job.storage_choice import check_keys
-from varve.storage.object_stores.contract import is_reusable
-from varve.storage.object_stores.encrypted.keys import open_keyring
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.names import check_name
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.prepared_object import prepare
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import IncompatibleError, MissingObjectError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import JobRecord, decode_record
+from varvite.storage.job.log_store import AREAS, LogTarget, is_log, open_log
+from varvite.storage.job.preflight import PREFLIGHT
+from varvite.storage.job.storage_choice import check_keys
+from varvite.storage.object_stores.contract import is_reusable
+from varvite.storage.object_stores.encrypted.keys import open_keyring
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.names import check_name
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.clock import TokenSource
-    from varve.storage.format.records import JobStorage
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varve.storage.object_stores.prepared_object import PreparedObject
+    from varvite.storage.clock import TokenSource
+    from varvite.storage.format.records import JobStorage
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.prepared_object import PreparedObject
 
 
 class KnownJob(NamedTuple):
@@ -232,7 +232,7 @@ def _own_names(name: str) -> Generator[None]:
         return
     try:
         yield
-    except VarveError as error:
+    except VarviteError as error:
         named = error.context.get("object_name")
         if isinstance(named, str):
             error.context["object_name"] = layout.shared(layout.name_in_storage(name).partition("/")[0], named)

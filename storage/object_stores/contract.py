@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple, Protocol, cast, runtime_checkable
 
-from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,7 +63,7 @@ class ObjectStore(Protocol):
         """Store `data` only if nothing is there: True if this call created the object, False if one existed.
 
         A retry inside the client may meet this call's own earlier success and answer False: callers that must know
-        put a token into the body and read back (`varve.storage.transfer.claim`).
+        put a token into the body and read back (`varvite.storage.transfer.claim`).
         """
         ...
 
@@ -115,7 +115,7 @@ def cut_off(name: str, offset: int, length: int, found: int) -> CorruptDataError
     """The error of an object that ends before the range does, after `found` of the range's bytes."""
     return CorruptDataError(
         f"only {found} of the {length} bytes from byte {offset} exist; "
-        "the object is cut off or the reference to it is wrong, see `varve verify JOB --repair`",
+        "the object is cut off or the reference to it is wrong, see `varvite verify JOB --repair`",
         object_name=name,
     )
 

@@ -1,4 +1,4 @@
-"""A store that fails on purpose, for tests of varve and of jobs that use it.
+"""A store that fails on purpose, for tests of varvite and of jobs that use it.
 
 Faults come from a seeded `random.Random`, so that a run can be repeated exactly:
 
@@ -22,15 +22,15 @@ import threading
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 
 if TYPE_CHECKING:
     import random  # noqa: TID251 - a type only: the caller seeds it
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
 
 Operation = Literal["get", "get_range", "put", "put_if_absent", "list", "delete", "put_file", "get_file", "link_file"]
 Phase = Literal["before", "after"]

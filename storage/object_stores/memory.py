@@ -10,16 +10,16 @@ import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakValueDictionary
 
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.object_stores.names import check_name, check_prefix
-from varve.storage.object_stores.whole_objects import WholeObjects
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError, MissingObjectError
+from varvite.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.names import check_name, check_prefix
+from varvite.storage.object_stores.whole_objects import WholeObjects
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.storage.clock import Clock
+    from varvite.storage.clock import Clock
 
 
 class _Object(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 NAME_MAX_BYTES: Final = 900
 """Longest name in UTF-8 bytes: S3 allows 1024 for the root's own path and the name together."""

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import shared_memory_store
-from varve.storage.object_stores.prefixed import substore
-from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import shared_memory_store
+from varvite.storage.object_stores.prefixed import substore
+from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _SCHEME: Final = re.compile(r"(file(?=:)|[a-z][a-z0-9+.-]*(?=://)):(.*)", re.DOTALL | re.IGNORECASE)
 _SUGGESTED: Final = ("file", "s3", "s3a", "memory")
@@ -89,7 +89,7 @@ def _kind(url: str) -> str:
 
 def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     # Imported here: workers with a local store need neither fsspec nor what it loads.
-    from varve.storage.object_stores.remote.store import FsspecStore, known_protocols
+    from varvite.storage.object_stores.remote.store import FsspecStore, known_protocols
 
     known = known_protocols()
     if scheme not in known:
@@ -124,7 +124,7 @@ def _refuse_almost_url(path: str) -> None:
     scheme, colon, rest = path.partition(":")
     if colon and "/" not in scheme and len(scheme) > 1:
         # Imported here, see `_open_fsspec`.
-        from varve.storage.object_stores.remote.store import known_protocols
+        from varvite.storage.object_stores.remote.store import known_protocols
 
         if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:
             shown, rest = _without_secrets(path), rest.rpartition("@")[2].lstrip("/")

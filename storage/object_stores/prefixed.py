@@ -5,16 +5,16 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from varve.storage.errors import VarveError
-from varve.storage.object_stores.names import check_name, check_prefix
-from varve.storage.object_stores.prepared_object import prepare
+from varvite.storage.errors import VarviteError
+from varvite.storage.object_stores.names import check_name, check_prefix
+from varvite.storage.object_stores.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varve.storage.object_stores.prepared_object import PreparedObject
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.prepared_object import PreparedObject
 
 
 class PrefixedStore:
@@ -91,7 +91,7 @@ class PrefixedStore:
         """Errors of the inner store name the object as this store does: nobody above can tell which name it is."""
         try:
             yield
-        except VarveError as error:
+        except VarviteError as error:
             named = error.context.get("object_name")
             if isinstance(named, str):
                 error.context["object_name"] = named.removeprefix(self._prefix)

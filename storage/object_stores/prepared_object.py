@@ -2,7 +2,7 @@
 
 A store that changes what it is given, as encryption does under a random salt, would do so anew for each attempt of an
 upload or of a claim. But a name is never written again with other bytes, which log stores may count on
-(`varve.storage.job.log_store`); and the work would be done once more for a hedge that often loses.
+(`varvite.storage.job.log_store`); and the work would be done once more for a hedge that often loses.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, cast
 
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 def _keep_nothing() -> None:
@@ -71,7 +71,7 @@ def prepare(store: ObjectStore, name: str, content: bytes | Path) -> PreparedObj
         content: Its bytes, or the file that has them, which must not be written any more.
 
     Raises:
-        VarveError: As `ObjectStore.put`.
+        VarviteError: As `ObjectStore.put`.
     """
     # Not isinstance: on a protocol it takes longer than all the rest of a claim in memory.
     if hasattr(store, "prepare"):

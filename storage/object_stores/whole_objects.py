@@ -5,9 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from varve.storage.object_stores.contract import check_range, cut_off
-from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.object_stores.local.files import check_source, complete_or_absent
+from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -12,7 +12,7 @@ from collections import deque
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from varve.storage.errors import DidNotHappenError
+from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,7 +36,7 @@ class AttemptThreads:
     Threads do not survive a fork: make it in the process that uses it.
     """
 
-    def __init__(self, limit: int, name: str = "varve-upload-attempt") -> None:
+    def __init__(self, limit: int, name: str = "varvite-upload-attempt") -> None:
         self.limit = limit
         self._name = name
         self._changed = threading.Condition()

@@ -13,21 +13,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from varve.storage.errors import (
+from varvite.storage.errors import (
     DidNotHappenError,
     InvalidRequestError,
     MayHaveHappenedError,
     MissingObjectError,
     RetryableError,
 )
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.prepared_object import Preparation
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.prepared_object import Preparation
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _Answer = TypeVar("_Answer")
 

@@ -17,17 +17,17 @@ from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError, InvalidRequestError
-from varve.storage.object_stores.local.direct_write import prepare_direct_write, write_at
-from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.transfer.page_cache import available_bytes, warm_page_cache
-from varve.storage.transfer.write_times import PartTime, WriteTimes
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.storage.object_stores.local.direct_write import prepare_direct_write, write_at
+from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.transfer.page_cache import available_bytes, warm_page_cache
+from varvite.storage.transfer.write_times import PartTime, WriteTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 _POLYNOMIAL: Final = 0xEDB88320
 """That of CRC-32, without its x^32; the highest bit is the coefficient of x^0."""
@@ -117,7 +117,7 @@ def download(store: ObjectStore, wanted: Sequence[WantedFile], policy: DownloadP
         MissingObjectError, CorruptDataError: names the object; nothing more is begun, and the files are of no use.
     """
     times = WriteTimes() if policy.direct_io else None
-    with ThreadPoolExecutor(policy.parts_at_once, "varve-download") as pool:
+    with ThreadPoolExecutor(policy.parts_at_once, "varvite-download") as pool:
         try:
             linked = pool.map(partial(_link, store), wanted)
             absent = [file for file, is_there in zip(wanted, linked, strict=True) if not is_there]
@@ -224,6 +224,6 @@ class _Parts:
 def _damaged(file: WantedFile, size_bytes: int) -> CorruptDataError:
     return CorruptDataError(
         f"the file {file.path.name} has {size_bytes} bytes and another checksum than the {file.size_bytes} bytes that "
-        "were uploaded; see `varve verify JOB --repair`",
+        "were uploaded; see `varvite verify JOB --repair`",
         object_name=file.name,
     )

@@ -27,19 +27,19 @@ from collections import deque
 from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import MayHaveHappenedError, RetryableError
-from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS
-from varve.storage.transfer.attempt_threads import AttemptThreads
-from varve.storage.transfer.claim import CLAIM_BACKOFF, ClaimRequest
+from varvite.storage.errors import MayHaveHappenedError, RetryableError
+from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS
+from varvite.storage.transfer.attempt_threads import AttemptThreads
+from varvite.storage.transfer.claim import CLAIM_BACKOFF, ClaimRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from concurrent.futures import Future
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.backoff import Backoff
-    from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.transfer.claim import Claim
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.backoff import Backoff
+    from varvite.storage.object_stores.contract import ObjectStore
+    from varvite.storage.transfer.claim import Claim
 
 _log: Final = logging.getLogger(__name__)
 HEDGE_MIN_S: Final = 0.5
@@ -89,11 +89,11 @@ class HedgedClaims:
         self._store = store
         self._clock = clock
         self._backoff = backoff
-        self._threads = AttemptThreads(2, "varve-claim")
+        self._threads = AttemptThreads(2, "varvite-claim")
         self._latencies_s: deque[float] = deque(maxlen=LATENCIES_MAX)
 
     def claim(self, name: str, body: bytes, token: str) -> Claim:
-        """As `varve.storage.transfer.claim.claim`; a request that is still under way then may have its effect later."""
+        """As `varvite.storage.transfer.claim.claim`; a request still under way then may have its effect later."""
         request = ClaimRequest(self._store, name, body, token)
         try:
             settled = self._first(request)

@@ -46,7 +46,7 @@ def warm_page_cache(paths: Iterable[Path], bytes_max: int) -> threading.Thread |
             _log.debug("%s is not read into the page cache: %s", path, error)
     if not files:
         return None
-    thread = threading.Thread(target=_read_all, args=(files, bytes_max), name="varve-warm", daemon=True)
+    thread = threading.Thread(target=_read_all, args=(files, bytes_max), name="varvite-warm", daemon=True)
     thread.start()
     return thread
 

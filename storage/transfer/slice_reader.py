@@ -8,13 +8,13 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from varve.storage.format.records import ObjectSlice
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import ObjectSlice
+    from varvite.storage.object_stores.contract import ObjectStore
 
 READ_BYTES_MAX: Final = 32 << 20
 """Neighbouring slices are joined into reads of up to this many bytes; a single larger slice is read whole."""
@@ -77,6 +77,6 @@ def _verify(wanted: ObjectSlice, data: bytes | memoryview) -> None:
     if len(data) != wanted.length or zlib.crc32(data) != wanted.crc32:
         raise CorruptDataError(
             f"bytes {wanted.offset}-{wanted.offset + wanted.length} do not match their checksum; see "
-            "`varve verify JOB --repair`",
+            "`varvite verify JOB --repair`",
             object_name=wanted.name,
         )

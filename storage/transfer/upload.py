@@ -12,20 +12,20 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, cast
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.local.files import check_source
-from varve.storage.object_stores.prepared_object import Preparation
-from varve.storage.transfer.attempt_threads import AttemptThreads, no_thread
-from varve.storage.transfer.byte_budget import ByteBudget
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.local.files import check_source
+from varvite.storage.object_stores.prepared_object import Preparation
+from varvite.storage.transfer.attempt_threads import AttemptThreads, no_thread
+from varvite.storage.transfer.byte_budget import ByteBudget
 
 if TYPE_CHECKING:
     from pathlib import Path
     from types import TracebackType
     from typing import Self
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectStore
 
 ATTEMPTS_AT_ONCE: Final = 2
 """Attempts of one upload that run at the same time: the first and its hedge."""
@@ -118,7 +118,7 @@ class Uploader:
         self._clock = clock
         self._observer = observer
         self._policy = policy or UploadPolicy()
-        self._uploads = ThreadPoolExecutor(self._policy.uploads, "varve-upload")
+        self._uploads = ThreadPoolExecutor(self._policy.uploads, "varvite-upload")
         self._own_room = None if room else UploadRoom(self._policy)
         self._room = room or cast("UploadRoom", self._own_room)
         self._closed = threading.Event()

@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 import pytest
 
 from examples.sqlite_log import open_log as open_sqlite_log
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.job.log_store import LogObjects, LogStore, LogTarget, SimpleLogStore, check_log
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.job.log_store import LogObjects, LogStore, LogTarget, SimpleLogStore, check_log
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectMeta
+    from varvite.storage.object_stores.contract import ObjectMeta
 
 JOB_ID = "0123456789abcdef0123456789abcdef"
 NAMES = tuple(layout.segment(slot, "op/ä", 1, "f" * 32, 0) for slot in (3, 4, 11))

@@ -9,17 +9,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import substore
-from varve.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import substore
+from varvite.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -7,18 +7,18 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.working_stores import KINDS, open_snapshot, open_store
-from varve.changelog.schema.history import change
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.columns import type_of
-from varve.storage.errors import IncompatibleError
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.schema.history import change
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.columns import type_of
+from varvite.storage.errors import IncompatibleError
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 OLD = StateSchema(name="orders", kind="value", value_type="1:row<a:int>")
 NEW = change(

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.working_stores import KINDS, contents, open_snapshot, open_store
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
-from varve.storage.format.records import ORIGIN, Link, StateSchema
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, InvariantError
+from varvite.storage.format.records import ORIGIN, Link, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 COUNT = StateSchema(name="count", kind="value", value_type="1:long")
 SUM = StateSchema(name="sum", kind="reducing", value_type="1:tuple<long,double>")

@@ -15,30 +15,30 @@ from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from tests.scripted_store import ScriptedStore
 from tests.write_once_store import WriteOnceStore
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.materializer.resources.bandwidth import ThrottledReads, TokenBucket
-from varve.materializer.resources.interruptible_store import InterruptibleStore
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.job.record import open_or_create_job
-from varve.storage.job.storage_choice import new_job_storage
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.prepared_object import prepare
-from varve.storage.transfer.claim import claim
-from varve.storage.transfer.upload import Uploader, UploadPolicy
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.materializer.resources.bandwidth import ThrottledReads, TokenBucket
+from varvite.materializer.resources.interruptible_store import InterruptibleStore
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.job.record import open_or_create_job
+from varvite.storage.job.storage_choice import new_job_storage
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.prepared_object import prepare
+from varvite.storage.transfer.claim import claim
+from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 KEY = "ab" * 32
 NAME = layout.segment(3, "op", 0, "f" * 32, 0)

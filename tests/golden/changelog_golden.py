@@ -13,14 +13,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.row import make_row, row_class
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.segment import SegmentHeader, encode_segment
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.restore.files import describe_snapshot
+from varvite.changelog.row import make_row, row_class
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.segment import SegmentHeader, encode_segment
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link, StateSchema
 
 DATA = Path(__file__).parent / "data"
 SEGMENT = DATA / "segment-v1.bin"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from varve.storage.object_stores.encrypted.keys import EncryptionKey
-from varve.storage.object_stores.encrypted.sealed_object import ObjectCipher, new_header
+from varvite.storage.object_stores.encrypted.keys import EncryptionKey
+from varvite.storage.object_stores.encrypted.sealed_object import ObjectCipher, new_header
 
 FILE = Path(__file__).parent / "data" / "encrypted-object-v1.bin"
 KEY = EncryptionKey("key-of-2026", bytes(range(32)))

@@ -6,10 +6,10 @@ As with the other golden files: it is never written again. (Run as a program it 
 from __future__ import annotations
 
 from tests.golden.changelog_golden import DATA
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.image import Image, encode_image
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.operator_state.image import Image, encode_image
+from varvite.changelog.types.factory import Types
 
 FILE = DATA / "operator-state-v1.bin"
 OPERATOR = "per-plane/ä"

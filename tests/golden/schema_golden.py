@@ -11,13 +11,13 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from tests.golden.changelog_golden import DATA
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.columns import type_of
-from varve.changelog.segments.segment import SegmentHeader, encode_segment
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link, StateSchema, ValueVersion
+from varvite.changelog.restore.files import describe_snapshot
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.segments.segment import SegmentHeader, encode_segment
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link, StateSchema, ValueVersion
 
 SEGMENT = DATA / "segment-v1-evolved.bin"
 SNAPSHOT = DATA / "rocksdb-v1-evolved"

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import msgspec
 
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.changelog.retention.savepoints import bare
-from varve.storage.format import layout
-from varve.storage.format.frame import frame
-from varve.storage.format.records import (
+from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varvite.changelog.retention.savepoints import bare
+from varvite.storage.format import layout
+from varvite.storage.format.frame import frame
+from varvite.storage.format.records import (
     BlobSlice,
     Commit,
     Entry,

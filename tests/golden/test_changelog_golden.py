@@ -29,11 +29,11 @@ from tests.golden.changelog_golden import (
     stored_values,
     timer_changes,
 )
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.frame import unframe
-from varve.storage.format.records import StateSchema
+from varvite.changelog.segments.segment import decode_segment, encode_segment
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.frame import unframe
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tests.golden.encrypted_golden import FILE, JOB_ID, KEY, NAME, PLAIN, encoded
-from varve.storage.clock import SystemTokens
-from varve.storage.object_stores.encrypted.keys import EncryptionKey, Keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.object_stores.encrypted.keys import EncryptionKey, Keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 
 class OneKey:

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from varve.materializer.monitoring.events import (
+from varvite.materializer.monitoring.events import (
     Adopted,
     Collected,
     Event,
@@ -20,11 +20,11 @@ from varve.materializer.monitoring.events import (
     decode_event,
     encode_event,
 )
-from varve.materializer.service.demand import encode_request
-from varve.materializer.service.sharing import decode_heartbeat, encode_heartbeat
-from varve.materializer.standby.record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.frame import unframe
+from varvite.materializer.service.demand import encode_request
+from varvite.materializer.service.sharing import decode_heartbeat, encode_heartbeat
+from varvite.materializer.standby.record import OperatorCopies, StandbyRecord, decode_standby, encode_standby
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.frame import unframe
 
 DATA = Path(__file__).parent / "data"
 LOG = LogSize(batches=3, segments=2, bytes=100)

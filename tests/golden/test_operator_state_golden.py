@@ -8,10 +8,10 @@ import zlib
 import pytest
 
 from tests.golden.operator_state_golden import FILE, JOB_ID, OFFSETS, OPERATOR, RULES, WAITING, image, main
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.image import KIND, VERSION, decode_image, encode_image
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.frame import PREFIX_BYTES, frame
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.operator_state.image import KIND, VERSION, decode_image, encode_image
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.frame import PREFIX_BYTES, frame
 
 NAME = "some/object"
 
@@ -58,7 +58,7 @@ def test_a_newer_version_is_refused_with_what_to_do() -> None:
     data = bytearray(FILE.read_bytes())
     struct.pack_into(">H", data, 10, 2)
     struct.pack_into(">I", data, PREFIX_BYTES - 4, zlib.crc32(data[: PREFIX_BYTES - 4]))
-    with pytest.raises(IncompatibleError, match="upgrade varve") as caught:
+    with pytest.raises(IncompatibleError, match="upgrade varvite") as caught:
         decode_image(bytes(data), NAME)
     assert caught.value.context["object_name"] == NAME
 

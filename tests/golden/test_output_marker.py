@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.connectors.file_sink import (
+from varvite.spark_integration.connectors.file_sink import (
     OutputCommit,
     OutputOwner,
     commit_name,
@@ -14,7 +14,7 @@ from varve.spark_integration.connectors.file_sink import (
     decode_marker,
     encode_marker,
 )
-from varve.storage.errors import CorruptDataError
+from varvite.storage.errors import CorruptDataError
 
 DATA = Path(__file__).parent / "data"
 GOLDEN = {
@@ -46,6 +46,6 @@ def test_one_kind_of_marker_is_not_taken_for_the_other() -> None:
 
 
 def test_commit_names_carry_their_seq() -> None:
-    assert commit_name(12) == "_varve/commit-00000000000000000012"
+    assert commit_name(12) == "_varvite/commit-00000000000000000012"
     assert commit_seq("commit-00000000000000000012") == 12
     assert [commit_seq(n) for n in ("owner", "commit-12", "commit-00000000000000000012.tmp")] == [None, None, None]

@@ -22,9 +22,9 @@ from tests.golden.schema_golden import (
     THIRD,
     main,
 )
-from varve.changelog.segments.segment import decode_segment
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.frame import unframe
+from varvite.changelog.segments.segment import decode_segment
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.frame import unframe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.connectors.source_marker import QuerySources, decode_sources, encode_sources
-from varve.storage.errors import CorruptDataError
+from varvite.spark_integration.connectors.source_marker import QuerySources, decode_sources, encode_sources
+from varvite.storage.errors import CorruptDataError
 
 GOLDEN = Path(__file__).parent / "data" / "query-sources-v1"
 

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.state_model import FULL, KEY_TYPE, OPERATOR, BatchChanges, cells, link, model_of
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import type_of
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.savepoints.parquet import SCHEMA_KEY, parquet, read_state, write_state
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.savepoints.parquet import SCHEMA_KEY, parquet, read_state, write_state
+from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 DATA = Path(__file__).parent / "data" / "state-rows-v1"
 KEYS = type_of(KEY_TYPE)
@@ -60,7 +60,7 @@ def test_todays_files_have_the_golden_columns_and_schemas(tmp_path: Path) -> Non
 
 
 def test_a_list_that_comes_in_many_parts_keeps_its_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varve.materializer.savepoints.parquet.ROWS", 3)
+    monkeypatch.setattr("varvite.materializer.savepoints.parquet.ROWS", 3)
     batch = BatchChanges(events={key: (False, [f"{key}{i}" for i in range(10)]) for key in ("a", "b", "ab")})
     source, store = filled(tmp_path / "source", batch), filled(tmp_path / "store")
     for schema in source.schemas:

@@ -22,11 +22,11 @@ from tests.golden.storage_golden import (
     golden_pack,
     golden_pack_of_images,
 )
-from varve.changelog.commit.pack import open_pack
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format import records as storage_records
-from varve.storage.format.frame import PREFIX_BYTES, frame, unframe
-from varve.storage.format.records import (
+from varvite.changelog.commit.pack import open_pack
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format import records as storage_records
+from varvite.storage.format.frame import PREFIX_BYTES, frame, unframe
+from varvite.storage.format.records import (
     JobRecord,
     Pin,
     Record,
@@ -155,7 +155,7 @@ def test_a_newer_version_is_refused_with_what_to_do(file: str) -> None:
     data = bytearray((DATA / file).read_bytes())
     struct.pack_into(">H", data, 10, 9)
     struct.pack_into(">I", data, PREFIX_BYTES - 4, zlib.crc32(data[: PREFIX_BYTES - 4]))
-    with pytest.raises(IncompatibleError, match="upgrade varve") as caught:
+    with pytest.raises(IncompatibleError, match="upgrade varvite") as caught:
         reader_of(file)(bytes(data))
     assert caught.value.context["object_name"] == NAME
 

@@ -9,10 +9,10 @@ import pytest
 
 from tests.golden.changelog_golden import AT, HIGH, KEY_TYPE, LOW, OPERATOR, key
 from tests.golden.ttl_golden import EVENTS, NOW, OFF, SEGMENT, SNAPSHOT, TOTAL, VISITS, all_changes, main
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.types.stamped import STAMP_MIN
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.segment import decode_segment, encode_segment
+from varvite.changelog.types.stamped import STAMP_MIN
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 
 def test_the_golden_segment_decodes_to_the_changes() -> None:

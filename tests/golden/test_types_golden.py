@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.row import Row
-from varve.changelog.types.factory import parse_type_string
+from varvite.changelog.row import Row
+from varvite.changelog.types.factory import parse_type_string
 
 FILE = Path(__file__).parent / "data" / "types-v1.json"
 CASES: list[tuple[str, Any]] = [

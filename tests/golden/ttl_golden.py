@@ -12,15 +12,15 @@ from tempfile import TemporaryDirectory
 import msgspec
 
 from tests.golden.changelog_golden import AT, DATA, HEADER, HIGH, KEY_TYPE, LOW, OPERATOR, key
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.schema.history import change
-from varve.changelog.schema.ttl import CleanupSettings, IncrementalSettings, SweepSettings, TtlSettings, with_ttl
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import Op, StateChanges, empty_changes
-from varve.changelog.segments.segment import encode_segment
-from varve.changelog.working_stores.contract import StateActivity
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.restore.files import describe_snapshot
+from varvite.changelog.schema.history import change
+from varvite.changelog.schema.ttl import CleanupSettings, IncrementalSettings, SweepSettings, TtlSettings, with_ttl
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import Op, StateChanges, empty_changes
+from varvite.changelog.segments.segment import encode_segment
+from varvite.changelog.working_stores.contract import StateActivity
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link, StateSchema
 
 SEGMENT = DATA / "segment-v1-ttl.bin"
 SNAPSHOT = DATA / "rocksdb-v1-ttl"

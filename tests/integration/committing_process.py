@@ -11,14 +11,14 @@ import sys
 import time
 from pathlib import Path
 
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import FencedError
-from varve.storage.format.records import OperatorLayout
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import FencedError
+from varvite.storage.format.records import OperatorLayout
+from varvite.storage.object_stores.local.store import LocalStore
 
 FENCED = 3
 PAUSE_S = 0.02

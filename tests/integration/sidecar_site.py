@@ -11,10 +11,10 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from tests.committing_job import CommittingJob, random_batch, restored_cells
-from varve.materializer.monitoring.events import Event, decode_event
-from varve.storage.clock import SystemClock
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.materializer.monitoring.events import Event, decode_event
+from varvite.storage.clock import SystemClock
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,7 +37,7 @@ class Site:
         self._checks = 0
 
     def sidecar(self, *options: str, name: str = "sidecar", environment: dict[str, str] | None = None) -> Sidecar:
-        command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{self.storage}", *QUICK]
+        command = [sys.executable, "-m", "varvite.materializer", "--storage", f"file://{self.storage}", *QUICK]
         command += ["--working-directory", str(self.directory / "work"), "--json", *options]
         output = self.directory / f"{name}-{len(self.processes)}.jsonl"
         with output.open("wb") as stdout, output.with_suffix(".log").open("wb") as stderr:

@@ -40,6 +40,6 @@ def test_a_fold_is_measured(tmp_path: Path) -> None:
 @pytest.mark.s3
 @pytest.mark.skipif(bool(missing_programs()), reason="Ceph is not installed")
 def test_requests_are_counted(tmp_path: Path) -> None:
-    small, large = tiny_cases_of("requests_and_bill", tmp_path, "--only", "system=varve")
+    small, large = tiny_cases_of("requests_and_bill", tmp_path, "--only", "system=varvite")
     assert small["parts"]["job"]["requests"]["PUT"] >= 1
     assert large["parts"]["job"]["requests"]["PUT"] > small["parts"]["job"]["requests"]["PUT"]

@@ -21,21 +21,21 @@ from tests.committing_job import CommittingJob, random_batch
 from tests.lossy_proxy import CALM, LossyProxy, Weather
 from tests.materializer_world import World
 from tests.s3_servers import BUCKET, skip_without_ceph
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.reading.checkpoints import line_commits
-from varve.materializer.verify.verifier import verify
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import RetryableError
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.remote.store import FsspecStore
-from varve.storage.transfer.claim import claim
-from varve.storage.transfer.upload import Uploader, UploadPolicy
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.reading.checkpoints import line_commits
+from varvite.materializer.verify.verifier import verify
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import RetryableError
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.transfer.claim import claim
+from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from varve.storage.format.records import Link
+    from varvite.storage.format.records import Link
 
 pytestmark = [pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 

@@ -10,12 +10,12 @@ import pytest
 from tests.state_worker_setup import rows, split
 from tests.summaries import grouped, summary
 from tests.summing_worker import SummingWorker, run, summing_worker
-from varve.changelog.working_stores.rocksdb.database import Database
-from varve.spark_integration.transport.confirmation import confirm
-from varve.spark_integration.transport.home import WorkerHome, listen, worker_name, worker_socket
-from varve.spark_integration.worker.attempt import Attempt
-from varve.storage.errors import MayHaveHappenedError
-from varve.storage.format.records import Link
+from varvite.changelog.working_stores.rocksdb.database import Database
+from varvite.spark_integration.transport.confirmation import confirm
+from varvite.spark_integration.transport.home import WorkerHome, listen, worker_name, worker_socket
+from varvite.spark_integration.worker.attempt import Attempt
+from varvite.storage.errors import MayHaveHappenedError
+from varvite.storage.format.records import Link
 
 WON = Link(2, "t")
 

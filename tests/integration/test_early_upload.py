@@ -10,10 +10,10 @@ import pytest
 
 from tests.state_worker_setup import eventually, rows
 from tests.summing_worker import SummingWorker, run, summing_worker
-from varve.spark_integration.worker.attempt import Attempt
-from varve.storage.format.records import Link
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.spark_integration.worker.attempt import Attempt
+from varvite.storage.format.records import Link
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 
 @pytest.fixture(params=["hashmap", "rocksdb"])
@@ -29,7 +29,7 @@ def uploaded(worker: SummingWorker, attempt: Attempt) -> list[str]:
 
 
 def no_upload_thread() -> bool:
-    return not any(thread.name.startswith("varve-upload") for thread in threading.enumerate())
+    return not any(thread.name.startswith("varvite-upload") for thread in threading.enumerate())
 
 
 def test_an_attempt_that_wins_has_all_its_parts_in_the_next_batch(worker: SummingWorker) -> None:

@@ -13,10 +13,10 @@ from pyspark import cloudpickle
 
 from tests.echo_state_worker import facts_of
 from tests.state_worker_setup import Executor, alive, eventually
-from varve.spark_integration.functions.shipment import ShippedFunction
-from varve.spark_integration.processes import EXIT_FORKED
-from varve.spark_integration.transport.probe import kill_worker
-from varve.storage.errors import DidNotHappenError
+from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.processes import EXIT_FORKED
+from varvite.spark_integration.transport.probe import kill_worker
+from varvite.storage.errors import DidNotHappenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -20,24 +20,24 @@ from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
 from tests.small_disk import SmallDisk, small_disk
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.materializer.monitoring.events import Failed
-from varve.materializer.verify.verifier import verify
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, RetryableError, VarveError
-from varve.storage.job.preflight import check_store
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.remote.store import FsspecStore
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.materializer.monitoring.events import Failed
+from varvite.materializer.verify.verifier import verify
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, RetryableError, VarviteError
+from varvite.storage.job.preflight import check_store
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.s3_servers import S3Server
-    from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.storage.object_stores.contract import ObjectStore
 
 NO_ROOM = "the storage is full: free space or raise the quota"
 FULL, READ_ONLY = "disk is full: free space", "read-only: mount it writable"
@@ -220,7 +220,7 @@ def test_a_worker_whose_local_disk_is_full_fails_its_batch_and_goes_on_when_it_i
     job.lose_worker(0)
     shutil.rmtree(disk.path / "home" / "state")  # what it has there already would be made room of
     disk.fill()
-    with pytest.raises(VarveError, match=FULL) as raised:
+    with pytest.raises(VarviteError, match=FULL) as raised:
         job.attempt(0, kept(5))
     assert isinstance(raised.value, RetryableError)
     disk.free()

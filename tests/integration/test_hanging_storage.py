@@ -14,15 +14,15 @@ from pyspark import cloudpickle
 
 from tests.state_worker_setup import eventually
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.messages import requested_store
-from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
-from varve.storage.format import layout
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.transfer import attempt_threads
-from varve.storage.transfer.upload import ATTEMPTS_AT_ONCE, UploadPolicy
+from varvite.changelog.api.descriptors import ListStateDescriptor
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.messages import requested_store
+from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, RetryableError
+from varvite.storage.format import layout
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.transfer import attempt_threads
+from varvite.storage.transfer.upload import ATTEMPTS_AT_ONCE, UploadPolicy
 
 PATIENT = UploadPolicy(
     uploads=2, in_flight_bytes=1 << 20, hedge_after_s=60.0, deadline_s=60.0, backoff=Backoff(3, 0.001, 0.002)
@@ -96,7 +96,7 @@ def fail(job: WorkerJob, store: Unsteady, mode: str = "hangs") -> RetryableError
 
 
 def hung_threads() -> int:
-    return sum(thread.name == "varve-upload-attempt" for thread in threading.enumerate())
+    return sum(thread.name == "varvite-upload-attempt" for thread in threading.enumerate())
 
 
 @pytest.mark.parametrize("mode", ["hangs", "fails", "loses replies"])

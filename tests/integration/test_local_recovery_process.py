@@ -18,23 +18,23 @@ from pyspark import cloudpickle
 from tests.materializer_world import Events
 from tests.state_worker_setup import Executor, alive, eventually, split
 from tests.worker_job import Operation, WorkerJob, element_rows
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.plan import Adoption
-from varve.changelog.restore.local import LocalRecovery
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.types.factory import Types
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.loop import run_materializer
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.functions.shipment import ShippedFunction
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.transport.connection import WorkerLaunch
-from varve.spark_integration.transport.probe import kill_worker, probe
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotFloor
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.plan import Adoption
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.types.factory import Types
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.service.loop import run_materializer
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.transport.connection import WorkerLaunch
+from varvite.spark_integration.transport.probe import kill_worker, probe
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotFloor
 
 FACTORY = WorkerLaunch().factory
 ONE: Sequence[Operation] = (Operation("add", 1),)
@@ -212,7 +212,7 @@ def test_two_executors_never_use_one_directory(job: ProcessJob, hosts: Hosts) ->
 def test_an_executor_on_another_host_takes_over_what_a_standby_has_followed(job: ProcessJob, hosts: Hosts) -> None:
     other_host = job.directory / "other host"
     command = ["standby", "job", "--storage", str(job.directory / "state"), "--directory", str(other_host)]
-    program = "from varve.materializer.commands.cli import main; main()"
+    program = "from varvite.materializer.commands.cli import main; main()"
     standby = subprocess.Popen(
         [sys.executable, "-c", program, *command, "--poll", "100 ms", "--json"], stdout=subprocess.PIPE, text=True
     )

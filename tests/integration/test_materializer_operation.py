@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, Sidecar, Site
-from varve.materializer.monitoring.events import Adopted, Materialized, Waiting
-from varve.storage.format import layout
+from varvite.materializer.monitoring.events import Adopted, Materialized, Waiting
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -57,8 +57,8 @@ def test_monitoring_sees_what_the_sidecar_does(site: Site) -> None:
     wait_for(lambda: get(port, "/readyz")[0] == 200, site)
     assert get(port, "/healthz") == (200, '{"ok":true,"reasons":[]}\n')
     text = get(port, "/metrics")[1]
-    assert 'varve_adopted_snapshots_total{job="flights",key_groups="0-3",operator="flights"}' in text
-    assert 'varve_log_batches{job="flights",key_groups="4-7",operator="flights"}' in text
+    assert 'varvite_adopted_snapshots_total{job="flights",key_groups="0-3",operator="flights"}' in text
+    assert 'varvite_log_batches{job="flights",key_groups="4-7",operator="flights"}' in text
     damaged = site.storage / "flights" / site.store.list(layout.CHAIN)[-1].name
     whole = damaged.read_bytes()
     damaged.write_bytes(whole[:-3])
@@ -74,7 +74,7 @@ def test_now_asks_the_materializer_that_runs(site: Site) -> None:
     site.job.start()
     site.commit(5)
     sidecar = site.sidecar("--interval", "10000 d", "--job", "flights")
-    command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{site.storage}", "--job"]
+    command = [sys.executable, "-m", "varvite.materializer", "--storage", f"file://{site.storage}", "--job"]
     done = subprocess.run([*command, "flights", "--now"], check=True, capture_output=True, text=True)
     assert done.stdout == "flights: asked for a materialization\n"
     wait_for(lambda: sidecar.count(Materialized) == 2, site)

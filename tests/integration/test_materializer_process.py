@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, QUICK, Sidecar, Site
-from varve.materializer.monitoring.events import Adopted, Collected, Materialized
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.service.child_process import start_materializer_process
-from varve.materializer.service.sharing import Membership, beat
-from varve.storage import fail_point
-from varve.storage.format import layout
+from varvite.materializer.monitoring.events import Adopted, Collected, Materialized
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.service.child_process import start_materializer_process
+from varvite.materializer.service.sharing import Membership, beat
+from varvite.storage import fail_point
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     pass
@@ -83,7 +83,7 @@ def test_it_goes_on_when_nobody_reads_its_output_any_more(site: Site) -> None:
     site.job.start()
     reading, writing = os.pipe()
     status = site.directory / "status.jsonl"
-    command = [sys.executable, "-m", "varve.materializer", "--storage", f"file://{site.storage}", *QUICK, "--json"]
+    command = [sys.executable, "-m", "varvite.materializer", "--storage", f"file://{site.storage}", *QUICK, "--json"]
     command += ["--working-directory", str(site.directory / "work"), "--status-file", str(status)]
     process = subprocess.Popen(command, stdout=writing, stderr=writing)
     site.processes.append(process)
@@ -180,7 +180,7 @@ def test_an_embedded_materializer_does_what_the_driver_says_whatever_a_sidecar_i
     elsewhere = site.directory / "elsewhere"
     elsewhere.mkdir()
     for name, value in {"STORAGE": str(elsewhere), "JOB": "another", "ONCE": "true", "INTERVAL": "never"}.items():
-        monkeypatch.setenv(f"VARVE_MATERIALIZE_{name}", value)
+        monkeypatch.setenv(f"VARVITE_MATERIALIZE_{name}", value)
     site.job.start()
     log = site.directory / "child.log"
     config = MaterializerConfig(storage_url=str(site.storage), job="flights", interval_ms=100, poll_ms=50)
@@ -196,8 +196,8 @@ def test_an_embedded_materializer_ends_with_its_parent(site: Site) -> None:
     code = (
         "import sys, time\n"
         "from pathlib import Path\n"
-        "from varve.materializer.service.child_process import start_materializer_process\n"
-        "from varve.materializer.options.materializer_config import MaterializerConfig\n"
+        "from varvite.materializer.service.child_process import start_materializer_process\n"
+        "from varvite.materializer.options.materializer_config import MaterializerConfig\n"
         "import threading\n"
         "started = []\n"
         "def start():\n"

@@ -10,11 +10,11 @@ import pytest
 
 from tests.committing_job import CommittingJob, random_batch, restored_cells
 from tests.materializer_world import World
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.service.child_process import start_materializer_process
-from varve.storage.clock import SystemClock
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.service.child_process import start_materializer_process
+from varvite.storage.clock import SystemClock
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path

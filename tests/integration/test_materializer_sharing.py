@@ -9,10 +9,10 @@ import pytest
 
 from tests.integration.sidecar_site import PATIENCE_S, Sidecar, Site
 from tests.state_model import KEY_GROUPS
-from varve.materializer.monitoring.events import Materialized
-from varve.materializer.service.sharing import decode_heartbeat
-from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.format import layout
+from varvite.materializer.monitoring.events import Materialized
+from varvite.materializer.service.sharing import decode_heartbeat
+from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Callable

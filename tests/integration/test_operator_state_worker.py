@@ -13,24 +13,24 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.worker_job import FUNCTION, INSTANCES, Held, Operation, WorkerJob
-from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.changelog.operator_state import image as operator_image
-from varve.spark_integration.functions.checkpointed import (
+from varvite.changelog.api.descriptors import ListStateDescriptor
+from varvite.changelog.operator_state import image as operator_image
+from varvite.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
-from varve.spark_integration.messages import requested_store
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import JobStorage
-from varve.storage.transfer.download import DownloadPolicy
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varvite.spark_integration.messages import requested_store
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import JobStorage
+from varvite.storage.transfer.download import DownloadPolicy
 
 if TYPE_CHECKING:
-    from varve.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.messages.protocol import OperatorRequest
 
 ADD_1, ADD_2 = Operation("add", 1), Operation("add", 2)
 
@@ -341,7 +341,7 @@ class TestLargeState:
         monkeypatch.setattr(operator_image, "IMAGE_BYTES_MAX", 500)
         summary = job.attempt(0, [ADD_1] * 500)
         assert summary.error is not None
-        assert summary.error.exception_type == "varve.storage.errors.InvalidRequestError"
+        assert summary.error.exception_type == "varvite.storage.errors.InvalidRequestError"
         assert "keyed state" in summary.error.message
         job.commit({0: [ADD_1]})
         assert job.held() == job.model

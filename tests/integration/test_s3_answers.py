@@ -19,13 +19,13 @@ from benchmarks.ceph import free_port
 from benchmarks.s3_proxy import Reply, Request, S3Proxy
 from tests.lossy_proxy import BUSY, EXPIRED, FAILED_BUT_DONE, SKEWED, Answer, Fault, LossyProxy
 from tests.manual_clock import ManualClock
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.job.log_store import check_log
-from varve.storage.job.preflight import check_store
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.remote.store import FsspecStore
-from varve.storage.transfer.claim import Claim, claim
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.job.log_store import check_log
+from varvite.storage.job.preflight import check_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,7 +251,7 @@ def test_a_directory_bucket_of_s3_express_is_listed(moto_server: S3Server, monke
     bucket = f"fast-{uuid.uuid4().hex[:8]}--use1-az4--x-s3"
     moto_server.make_bucket(bucket)
     with DirectoryBucket(moto_server.endpoint_url) as proxy:
-        for root in ("", "/varve/log"):
+        for root in ("", "/varvite/log"):
             store = FsspecStore(f"s3://{bucket}{root}", moto_server.storage_options(endpoint_url=proxy.url))
             check(store)
             check_log(store, SystemTokens().token())
@@ -273,7 +273,7 @@ class WholeObjects(S3Proxy):
 
 
 def test_a_storage_that_ignores_ranges_is_refused_before_the_first_batch(moto_server: S3Server) -> None:
-    """It was told as damage: "only 32 of the 16 bytes exist", and `varve verify` was to help."""
+    """It was told as damage: "only 32 of the 16 bytes exist", and `varvite verify` was to help."""
     with WholeObjects(moto_server.endpoint_url) as proxy:
         store = open_at(moto_server, proxy.url)
         with pytest.raises(InvalidRequestError, match="answered 32 bytes to a request for 16"):

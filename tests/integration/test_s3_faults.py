@@ -19,17 +19,17 @@ from tests.committing_job import CommittingJob
 from tests.lossy_proxy import BUSY, Fault, LossyProxy
 from tests.materializer_world import IDLE
 from tests.state_worker_setup import eventually
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.job.preflight import check_store
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.object_stores.remote.store import FsspecStore
-from varve.storage.transfer import hedged_claim
-from varve.storage.transfer.claim import Claim, claim
-from varve.storage.transfer.upload import Uploader, UploadPolicy
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.job.preflight import check_store
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.transfer import hedged_claim
+from varvite.storage.transfer.claim import Claim, claim
+from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,7 +256,7 @@ def test_an_unreachable_endpoint_is_retryable_and_says_where(moto_server: S3Serv
 
 FORKING = """
 import json, os, sys
-from varve.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import FsspecStore
 store = FsspecStore(sys.argv[1], json.loads(sys.argv[2]))
 store.put("parent/before", b"x")                       # the parent's threads and connections exist at the fork
 child = os.fork()

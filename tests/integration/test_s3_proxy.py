@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from benchmarks.s3_proxy import KINDS, S3Proxy, Traffic
-from varve.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from tests.s3_servers import S3Server

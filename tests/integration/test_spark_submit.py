@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 SCRIPT = Path(__file__).resolve().parents[2] / "deploy" / "spark_submit.sh"
-DOCUMENTED = "--storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py"
+DOCUMENTED = "--storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py"
 SPARK = """#!/usr/bin/env bash
 printf '%s\\n' "$@" >"$NOTES/spark.arguments"
 trap 'echo TERM >"$NOTES/spark.signal"; exit 143' TERM
@@ -102,9 +102,9 @@ def submit(tmp_path: Path) -> Iterator[Submit]:
             **os.environ,
             "NOTES": str(notes),
             "SPARK_SUBMIT": program(tmp_path / "spark-submit", SPARK),
-            "VARVE": program(tmp_path / "varve", sidecar),
-            "VARVE_RESTART_S": "0.1",
-            "VARVE_STOP_S": "1",
+            "VARVITE": program(tmp_path / "varvite", sidecar),
+            "VARVITE_RESTART_S": "0.1",
+            "VARVITE_STOP_S": "1",
         }
         process = subprocess.Popen(
             [SCRIPT, *arguments.split()], env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -123,12 +123,12 @@ def test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it(submit: Submit) ->
     submission.await_note("sidecar.pids", 1)
     spark = submission.await_note("spark.arguments", 10)
     assert submission.await_note("sidecar.arguments", 5) == [
-        "materialize", "--storage", "s3://bucket/varve", "--job", "orders"
+        "materialize", "--storage", "s3://bucket/varvite", "--job", "orders"
     ]  # fmt: skip
-    assert "spark.varve.state.changelog.enabled=true" in spark
-    assert "spark.varve.execution.checkpointing.dir=s3://bucket/varve" in spark
-    assert "spark.varve.materializer.mode=sidecar" in spark
-    assert spark[-5:] == ["--master", "yarn", "--py-files", "varve.zip", "orders.py"]
+    assert "spark.varvite.state.changelog.enabled=true" in spark
+    assert "spark.varvite.execution.checkpointing.dir=s3://bucket/varvite" in spark
+    assert "spark.varvite.materializer.mode=sidecar" in spark
+    assert spark[-5:] == ["--master", "yarn", "--py-files", "varvite.zip", "orders.py"]
     assert submission.sidecar_lives()
     assert submission.let_spark_end(7) == 7
     assert (submission.notes / "sidecar.ended").exists()

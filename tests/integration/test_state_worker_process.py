@@ -19,15 +19,15 @@ import pytest
 
 from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import Executor, alive, eventually, opening, rows, split
-from varve.spark_integration.functions.shipment import ShippedFunction
-from varve.spark_integration.messages.protocol import Ready, row_tag
-from varve.spark_integration.transport.executor_jvm import find_jvm
-from varve.spark_integration.transport.home import PARENT_SOCKET, connect, worker_socket
-from varve.spark_integration.transport.probe import homes, kill_worker, log_tail, probe
-from varve.spark_integration.transport.wire import Channel, PeerLostError
-from varve.spark_integration.worker.process import parent as worker_parent
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError
+from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.messages.protocol import Ready, row_tag
+from varvite.spark_integration.transport.executor_jvm import find_jvm
+from varvite.spark_integration.transport.home import PARENT_SOCKET, connect, worker_socket
+from varvite.spark_integration.transport.probe import homes, kill_worker, log_tail, probe
+from varvite.spark_integration.transport.wire import Channel, PeerLostError
+from varvite.spark_integration.worker.process import parent as worker_parent
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -109,8 +109,8 @@ import sys
 from pathlib import Path
 from tests.echo_state_worker import FACTORY
 from tests.state_worker_setup import opening, task_request
-from varve.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
-from varve.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.transport.connection import WorkerConnector, WorkerLaunch
+from varvite.spark_integration.transport.home import WorkerHome
 home, launch = WorkerHome(Path(sys.argv[1])), WorkerLaunch(factory=FACTORY)
 connector = WorkerConnector(home, launch, jvm=lambda _: int(sys.argv[2]))
 print("ready", flush=True)
@@ -313,7 +313,7 @@ def test_an_error_of_the_input_reaches_the_task_and_aborts_the_attempt(executor:
     assert facts_of(executor.run(executor.task(task_attempt=1))[1])["aborted"] == 1
 
 
-def test_a_varve_error_of_the_worker_arrives_as_itself(executor: Executor) -> None:
+def test_a_varvite_error_of_the_worker_arrives_as_itself(executor: Executor) -> None:
     with pytest.raises(CorruptDataError, match="the base is damaged") as caught:
         executor.run(executor.task(backend_options={"fail": "begin"}))
     assert caught.value.context["object_name"] == "chain/7"

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.state_worker_setup import alive, eventually
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.service.supervisor import SupervisedMaterializer, ending
-from varve.storage.object_stores.backoff import Backoff
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.service.supervisor import SupervisedMaterializer, ending
+from varvite.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -17,15 +17,15 @@ from tests.operator_stage import Stage
 from tests.property.test_windows import ASSIGNERS, BATCHES, LATE, TRIGGERS, Model
 from tests.window_job import Element, window_operator
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.keyed import MIN_WATERMARK
-from varve.spark_integration.functions.window import WindowFunction
-from varve.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
-from varve.spark_integration.operators.windows.builtin_triggers import PurgingTrigger
-from varve.spark_integration.operators.windows.contents import ListedContents
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK
+from varvite.spark_integration.functions.window import WindowFunction
+from varvite.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
+from varvite.spark_integration.operators.windows.builtin_triggers import PurgingTrigger
+from varvite.spark_integration.operators.windows.contents import ListedContents
 
 if TYPE_CHECKING:
-    from varve.spark_integration.operators.windows.operator import WindowOperator
+    from varvite.spark_integration.operators.windows.operator import WindowOperator
 
 
 class Last(WindowFunction[Any, Any, str, Any]):

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pyspark.sql import Row as SparkRow
 
 from tests.strategies import ZONES
-from varve.changelog.row import Row, make_row, row_class
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.types.wire import end_of
-from varve.storage.errors import CorruptDataError, InvalidRequestError, VarveError
+from varvite.changelog.row import Row, make_row, row_class
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.types.wire import end_of
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, VarviteError
 
 KIND = DynamicKeyType()
 SIMPLE = (
@@ -107,10 +107,10 @@ def test_damaged_keys_are_errors(key: Any, data: st.DataObject) -> None:
 
 
 @given(st.binary(max_size=24))
-def test_any_bytes_are_a_key_or_an_error_of_varve(data: bytes) -> None:
+def test_any_bytes_are_a_key_or_an_error_of_varvite(data: bytes) -> None:
     try:
         KIND.thaw(data)
-    except VarveError:
+    except VarviteError:
         return
 
 

@@ -14,10 +14,10 @@ from pyspark.sql.pandas.types import to_arrow_type
 
 from tests.property.test_types import plain
 from tests.strategies import any_types, typed_columns
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.wire import WireType
-from varve.spark_integration.elements.columns import value_column
-from varve.spark_integration.elements.types import TypedElements
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.wire import WireType
+from varvite.spark_integration.elements.columns import value_column
+from varvite.spark_integration.elements.types import TypedElements
 
 
 def kept(kind: WireType, values: list[Any]) -> list[str]:

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import CorruptDataError
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
-from varve.storage.object_stores.encrypted.store import EncryptedStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, open_keyring
+from varvite.storage.object_stores.encrypted.store import EncryptedStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 KEYS = open_keyring("environment", {KEY_VARIABLE: "cd" * 32})
 RANGES = st.lists(st.tuples(st.integers(0, 120), st.integers(0, 120)), max_size=6)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from tests.counting_harness import BACKENDS
 from tests.working_stores import quick_directory
-from varve import KeyedProcessFunction, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor, Types
-from varve.datastream import DataStream, RuntimeContext
-from varve.testing import OperatorHarness
+from varvite import KeyedProcessFunction, ListStateDescriptor, MapStateDescriptor, ReducingStateDescriptor, Types
+from varvite.datastream import DataStream, RuntimeContext
+from varvite.testing import OperatorHarness
 
 KEYS = ["a", "b", "c", None]
 ELEMENTS = st.lists(st.tuples(st.sampled_from(KEYS), st.integers(0, 9)), max_size=6)

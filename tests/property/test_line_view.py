@@ -12,17 +12,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, ranges
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.base_decision import Execute
-from varve.changelog.commit.batch_result import PartitionResult, files_to_rewrite
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.changelog.commit.plan import Adoption
-from varve.changelog.commit.state import ChainState, CommitPolicy
-from varve.storage.format import layout
-from varve.storage.format.layout import object_slot
-from varve.storage.format.records import Commit, Link, ObjectSlice, SegmentRef, SnapshotFile, SnapshotFloor, Tile
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.base_decision import Execute
+from varvite.changelog.commit.batch_result import PartitionResult, files_to_rewrite
+from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varvite.changelog.commit.plan import Adoption
+from varvite.changelog.commit.state import ChainState, CommitPolicy
+from varvite.storage.format import layout
+from varvite.storage.format.layout import object_slot
+from varvite.storage.format.records import Commit, Link, ObjectSlice, SegmentRef, SnapshotFile, SnapshotFloor, Tile
+from varvite.storage.transfer.slice_reader import read_slice
 
 Mutation = tuple[int, int]
 """(seq, number) of one mutation."""

@@ -14,8 +14,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from tests.batch_keys import by_key, in_order_of, keys_of
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.types.factory import Types
 
 ALL_KEYS = [None, "a", "ab", "b", "ключ"]
 KEYS = st.sampled_from(ALL_KEYS)

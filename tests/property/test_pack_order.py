@@ -8,10 +8,10 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from varve.changelog.commit import pack as pack_module
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice, SegmentRef
+from varvite.changelog.commit import pack as pack_module
+from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="t", slot=99)
 KEY_GROUPS = 8

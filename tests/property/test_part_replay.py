@@ -11,15 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges, batches, cells, key_group, link, segment_of
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.restore import part_replay
-from varve.changelog.restore.part_replay import replay_by_part
-from varve.changelog.segments import replay as replay_module
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.replay import FlooredSegment, replay
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.restore import part_replay
+from varvite.changelog.restore.part_replay import replay_by_part
+from varvite.changelog.segments import replay as replay_module
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.replay import FlooredSegment, replay
+from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 OPTIONS = RocksDBOptions(write_buffer_size_bytes=1 << 16)
 

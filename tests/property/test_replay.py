@@ -28,22 +28,22 @@ from tests.state_model import (
     segment_of,
 )
 from tests.strategies import any_types, hashable_types, typed_columns, values_of
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.segments import replay as replay_module
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.replay import FlooredSegment, replay
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import ORIGIN, StateSchema
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.restore.clip import SnapshotSource, open_clipped
+from varvite.changelog.segments import replay as replay_module
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.replay import FlooredSegment, replay
+from varvite.changelog.segments.segment import decode_segment, encode_segment
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import ORIGIN, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.segments.segment import Segment
+    from varvite.changelog.segments.segment import Segment
 
 Range = tuple[int, int]
 # Small, so that flushes, caches that overflow and several files happen.

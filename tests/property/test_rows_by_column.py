@@ -12,21 +12,21 @@ from hypothesis import strategies as st
 from tests.simulation.system.database import SimulatedBatch
 from tests.state_model import KEY_GROUPS, segment_header
 from tests.strategies import any_types, hashable_types, values_of
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.columns import LIST, MAP, TIME_TYPE, TIMERS, type_of
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.types.stamped import StampedType
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varve.changelog.working_stores.rocksdb.batch import RowBuilder, StateForm
-from varve.changelog.working_stores.rocksdb.columns import states_by_column
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.columns import LIST, MAP, TIME_TYPE, TIMERS, type_of
+from varvite.changelog.segments.segment import decode_segment, encode_segment
+from varvite.changelog.types.stamped import StampedType
+from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varvite.changelog.working_stores.rocksdb.batch import RowBuilder, StateForm
+from varvite.changelog.working_stores.rocksdb.columns import states_by_column
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 STATE_ID = 3
 PIECE_BYTES = 40

@@ -17,25 +17,25 @@ from hypothesis import strategies as st
 from tests.keyed_job import MAX_PARALLELISM, KeyedJob
 from tests.strategies import hashable_types, values_of
 from tests.working_stores import KINDS, OPERATOR, contents, open_snapshot, quick_directory
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.row import make_row, row_class
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.segment import decode_segment
-from varve.changelog.types import basic, decimals
-from varve.changelog.types.collections import ListType, MapType, SequenceType
-from varve.changelog.types.composites import CompositeType, RowType, TupleType, quote_name
-from varve.changelog.types.evolution import Incompatible, evolve
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.types.wire import WireType
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import Link
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.row import make_row, row_class
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.segment import decode_segment
+from varvite.changelog.types import basic, decimals
+from varvite.changelog.types.collections import ListType, MapType, SequenceType
+from varvite.changelog.types.composites import CompositeType, RowType, TupleType, quote_name
+from varvite.changelog.types.evolution import Incompatible, evolve
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.types.key_wire import key_writer
+from varvite.changelog.types.wire import WireType
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import Link
 
 if TYPE_CHECKING:
     from pathlib import Path

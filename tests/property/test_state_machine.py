@@ -16,15 +16,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.functions import AggregateFunction
-from varve.changelog.types.factory import Types
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.changelog.types.factory import Types
 
 KEYS = st.sampled_from([None, "a", "ab", "ключ"])
 """Few keys, so that most accesses meet what earlier ones left."""

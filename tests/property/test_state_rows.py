@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 from tests.state_model import KEY_GROUPS, OPERATOR, link
 from tests.strategies import any_types, hashable_types, typed_columns
 from tests.working_stores import contents
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.columns import type_of
-from varve.changelog.types.stamped import StampedType
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.materializer.savepoints.parquet import read_state, write_state
-from varve.storage.format.records import StateSchema
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.columns import type_of
+from varvite.changelog.types.stamped import StampedType
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.materializer.savepoints.parquet import read_state, write_state
+from varvite.storage.format.records import StateSchema
 
 Typed = tuple[Any, list[Any]]
 

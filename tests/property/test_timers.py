@@ -12,10 +12,10 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from tests.keyed_job import MAX_PARALLELISM, Changelog, KeyedJob
 from tests.working_stores import KINDS, OPERATOR, open_snapshot, quick_directory
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.types.key_wire import key_writer
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.restore.clip import SnapshotSource, open_clipped
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.types.key_wire import key_writer
 
 KEYS = st.sampled_from([None, "", "a", "ab", "ключ", "z"])
 TIMES = st.integers(-4, 12) | st.sampled_from([-(2**63), 2**63 - 1])

@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 from tests.keyed_job import Changelog, KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.descriptors import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.changelog.api.descriptors import ListStateDescriptor, ReducingStateDescriptor, ValueStateDescriptor
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.window import ProcessWindowFunction
+from varvite.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
     GlobalWindows,
@@ -34,7 +34,7 @@ from varve.spark_integration.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import (
+from varvite.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -42,8 +42,8 @@ from varve.spark_integration.operators.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varvite.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 TIME_MAX_MS = (1 << 63) - 1

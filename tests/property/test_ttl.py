@@ -16,13 +16,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 
 KEYS = st.sampled_from(["a", "ab", "c"])
 MAP_KEYS = st.sampled_from(["x", "xy"])

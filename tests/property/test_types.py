@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_columns, typed_values, values_of
-from varve.changelog.schema.pickled import is_generic
-from varve.changelog.types import collections as collection
-from varve.changelog.types.composites import TupleType
-from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.changelog.types.stamped import STAMP_MAX, STAMP_MIN, StampedType
-from varve.changelog.types.wire import WireType, end_of
-from varve.storage.errors import CorruptDataError, VarveError
+from varvite.changelog.schema.pickled import is_generic
+from varvite.changelog.types import collections as collection
+from varvite.changelog.types.composites import TupleType
+from varvite.changelog.types.factory import Types, as_type, parse_type_string
+from varvite.changelog.types.stamped import STAMP_MAX, STAMP_MIN, StampedType
+from varvite.changelog.types.wire import WireType, end_of
+from varvite.storage.errors import CorruptDataError, VarviteError
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911 - one case each
@@ -180,10 +180,10 @@ def test_damaged_wire_forms_are_errors(typed: tuple[WireType, Any], data: st.Dat
 
 
 @given(any_types(), st.binary(max_size=20))
-def test_any_bytes_are_a_value_or_an_error_of_varve(kind: WireType, data: bytes) -> None:
+def test_any_bytes_are_a_value_or_an_error_of_varvite(kind: WireType, data: bytes) -> None:
     try:
         kind.thaw(kind.from_wire(data))
-    except VarveError:
+    except VarviteError:
         return
 
 

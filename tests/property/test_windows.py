@@ -12,19 +12,19 @@ from hypothesis import strategies as st
 from tests.keyed_job import Changelog, KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
 from tests.working_stores import KINDS, quick_directory
-from varve.changelog.api.functions import AggregateFunction
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.window import WindowFunction
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.window import WindowFunction
+from varvite.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     SessionWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import EventTimeTrigger, PurgingTrigger
-from varve.spark_integration.operators.windows.contents import (
+from varvite.spark_integration.operators.windows.builtin_triggers import EventTimeTrigger, PurgingTrigger
+from varvite.spark_integration.operators.windows.contents import (
     AggregatedContents,
     ContentsPlan,
     ListedContents,

@@ -15,13 +15,13 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from tests.batch_keys import keys_of
 from tests.keyed_job import MAX_PARALLELISM
 from tests.working_stores import OPERATOR, quick_directory
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.types.factory import Types, parse_type_string
-from varve.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import ORIGIN, Link, StateSchema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.types.factory import Types, parse_type_string
+from varvite.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import ORIGIN, Link, StateSchema
 
 ALL_KEYS = [None, "a", "ab", "b", "ключ"]
 LONG, STRING = Types.LONG().type_string(), Types.STRING().type_string()

@@ -15,26 +15,26 @@ from typing import Any
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, CountingTokens, layout_of, ranges
 from tests.manual_clock import ManualClock
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.base_decision import Adopt, SinkCommit, SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.changelog.commit.plan import CommitPlan, plan_commit
-from varve.changelog.commit.state import ChainState, CommitPolicy
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.snapshots import SnapshotReader, list_snapshots, next_number, publish
-from varve.storage.errors import CorruptDataError, InvariantError, StartError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import ORIGIN, Link, ObjectSlice, SnapshotDescriptor, SnapshotFile
-from varve.storage.job.record import open_or_create_job
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer.slice_reader import read_slice, read_slices
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.base_decision import Adopt, SinkCommit, SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
+from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varvite.changelog.commit.plan import CommitPlan, plan_commit
+from varvite.changelog.commit.state import ChainState, CommitPolicy
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.snapshots import SnapshotReader, list_snapshots, next_number, publish
+from varvite.storage.errors import CorruptDataError, InvariantError, StartError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import ORIGIN, Link, ObjectSlice, SnapshotDescriptor, SnapshotFile
+from varvite.storage.job.record import open_or_create_job
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer.slice_reader import read_slice, read_slices
 
 History = tuple[tuple[int, int], ...]
 """(batch, number) of the mutations of a key group, in order."""
@@ -332,7 +332,7 @@ class MaterializerRun:
             actor.pause()
             try:
                 self._materialize(store)
-            except VarveError:
+            except VarviteError:
                 continue  # it was overtaken by a collector, or the storage failed: begin again
 
     def _materialize(self, store: ObjectStore) -> None:
@@ -396,5 +396,5 @@ class CollectorRun:
                 while True:
                     actor.pause()
                     collector.collect()
-            except VarveError:
+            except VarviteError:
                 continue

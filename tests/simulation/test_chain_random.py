@@ -1,6 +1,6 @@
 """Seeded random simulation of the chain beyond the size of the model check, with storage faults.
 
-A failure names its seed; `VARVE_SEED=<seed>` runs that one alone, step for step the same.
+A failure names its seed; `VARVITE_SEED=<seed>` runs that one alone, step for step the same.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from tests.simulation.chain_actors import (
     World,
     restore,
 )
-from varve.changelog.chain import reader as chain_reader
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.base_decision import Adopt, Execute
-from varve.changelog.commit.ownership import Chain, base_link
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.storage.errors import VarveError
+from varvite.changelog.chain import reader as chain_reader
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.base_decision import Adopt, Execute
+from varvite.changelog.commit.ownership import Chain, base_link
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.storage.errors import VarviteError
 
-SEEDS = [int(os.environ["VARVE_SEED"])] if "VARVE_SEED" in os.environ else list(range(40))
+SEEDS = [int(os.environ["VARVITE_SEED"])] if "VARVITE_SEED" in os.environ else list(range(40))
 STEPS = 1500
 DRIVERS_MAX = 6
 
@@ -81,7 +81,7 @@ class Simulation:
     def _note(self, actor: Actor) -> None:
         if actor.is_over and actor.failure is not None:
             self.failures.append(actor.failure)
-            if not isinstance(actor.failure, (VarveError, Killed)):
+            if not isinstance(actor.failure, (VarviteError, Killed)):
                 raise actor.failure
 
 
@@ -107,7 +107,7 @@ def one_reading_thread(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_whatever_happens_the_acknowledged_state_is_there(seed: int) -> None:
-    print(f"VARVE_SEED={seed}")  # noqa: T201
+    print(f"VARVITE_SEED={seed}")  # noqa: T201
     simulation = Simulation(seed)
     simulation.run(STEPS)
     finish(simulation.world)

@@ -11,13 +11,13 @@ import pytest
 from tests.committing_job import random_batch
 from tests.materializer_world import CONFIG, IDLE, World
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, origin_of
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
-from varve.materializer.restore.origin import StateOrigin
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
+from varvite.materializer.restore.origin import StateOrigin
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,21 +11,21 @@ from click.testing import CliRunner
 
 from tests.materializer_world import CONFIG, IDLE, World
 from tests.started_job import MAKERS, Started, fill, origin_of
-from varve.changelog.reading.reader import open_state
-from varve.materializer.commands.cli import main
-from varve.materializer.monitoring.events import JobFailed
-from varve.storage.errors import MissingKeyError
-from varve.storage.job.storage_choice import new_job_storage
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.reading.reader import open_state
+from varvite.materializer.commands.cli import main
+from varvite.materializer.monitoring.events import JobFailed
+from varvite.storage.errors import MissingKeyError
+from varvite.storage.job.storage_choice import new_job_storage
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 

@@ -12,19 +12,19 @@ from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from tests.started_job import Started, fill, origin_of
 from tests.state_model import KEY_GROUPS
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult
-from varve.changelog.commit.gathered_segments import share_bytes
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.collector import Collector
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError
-from varve.storage.format import layout
-from varve.storage.format.records import OperatorLayout
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer.slice_reader import read_slice
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult
+from varvite.changelog.commit.gathered_segments import share_bytes
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.collector import Collector
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import DidNotHappenError
+from varvite.storage.format import layout
+from varvite.storage.format.records import OperatorLayout
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer.slice_reader import read_slice
+from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,12 +11,12 @@ import pytest
 from tests.committing_job import CommittingJob
 from tests.materializer_world import CONFIG, Sidecar, World
 from tests.state_model import KEY_GROUPS, OPERATOR
-from varve.changelog.restore.local import LocalRecovery
-from varve.materializer.service.sharing import HEARTBEAT_MS
-from varve.materializer.standby.follower import Standby
-from varve.materializer.standby.record import read_standbys
-from varve.storage.errors import LineageError, MissingObjectError
-from varve.storage.format import layout
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.materializer.service.sharing import HEARTBEAT_MS
+from varvite.materializer.standby.follower import Standby
+from varvite.materializer.standby.record import read_standbys
+from varvite.storage.errors import LineageError, MissingObjectError
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,9 +49,9 @@ def followed(sidecar: Sidecar) -> dict[str, float | None]:
     sample = sidecar.given.metrics.registry.get_sample_value
     of_range = {"job": "job", "operator": OPERATOR, "key_groups": f"0-{KEY_GROUPS - 1}"}
     return {
-        "seq": sample("varve_checkpoint_seq", {"job": "job"}),
-        "log": sample("varve_log_batches", of_range),
-        "failing": sample("varve_failing", of_range),
+        "seq": sample("varvite_checkpoint_seq", {"job": "job"}),
+        "log": sample("varvite_log_batches", of_range),
+        "failing": sample("varvite_failing", of_range),
     }
 
 

@@ -13,22 +13,22 @@ from tests.materializer_world import World
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
 from tests.state_worker_setup import filled
 from tests.working_stores import quick_directory
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
-from varve.changelog.working_stores.contract import WorkingStore
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.service.sharing import HEARTBEAT_MS
-from varve.materializer.standby.follower import Standby, StandbyLine
-from varve.materializer.standby.record import read_standbys
-from varve.spark_integration.messages.protocol import OperatorRequest
-from varve.spark_integration.worker.state.base_restore import BaseRestorer, Reached
-from varve.spark_integration.worker.state.local_place import BRIEF_WAIT_S, LOCK_WAIT_S, LocalPlace
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.errors import DidNotHappenError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
+from varvite.changelog.working_stores.contract import WorkingStore
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.service.sharing import HEARTBEAT_MS
+from varvite.materializer.standby.follower import Standby, StandbyLine
+from varvite.materializer.standby.record import read_standbys
+from varvite.spark_integration.messages.protocol import OperatorRequest
+from varvite.spark_integration.worker.state.base_restore import BaseRestorer, Reached
+from varvite.spark_integration.worker.state.local_place import BRIEF_WAIT_S, LOCK_WAIT_S, LocalPlace
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.storage.errors import DidNotHappenError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 RETAINED = 4
 

@@ -10,19 +10,19 @@ from click.testing import CliRunner
 
 from tests.materializer_world import World
 from tests.started_job import MAKERS, Started, fill, origin_of
-from varve.changelog.reading.reader import open_state
-from varve.materializer.commands.cli import main
-from varve.materializer.monitoring.events import JobFailed
-from varve.storage.errors import IncompatibleError, InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import LogLocation
-from varve.storage.job.log_store import STORAGE_VARIABLE, LogTarget, open_custom_log
-from varve.storage.job.record import read_job
-from varve.storage.job.storage_choice import check_job_storage, new_job_storage
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.reading.reader import open_state
+from varvite.materializer.commands.cli import main
+from varvite.materializer.monitoring.events import JobFailed
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import LogLocation
+from varvite.storage.job.log_store import STORAGE_VARIABLE, LogTarget, open_custom_log
+from varvite.storage.job.record import read_job
+from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

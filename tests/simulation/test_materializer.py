@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.materializer.monitoring.events import Adopted, Collected, Waiting
-from varve.storage.format import layout
-from varve.storage.format.records import Commit
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.materializer.monitoring.events import Adopted, Collected, Waiting
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path

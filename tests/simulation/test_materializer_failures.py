@@ -15,20 +15,20 @@ from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.state_model import KEY_TYPE, OPERATOR, BatchChanges, Model
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.snapshots import list_snapshots, publish
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.monitoring.events import Failed, JobFailed
-from varve.storage.format import layout
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.snapshots import list_snapshots, publish
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.monitoring.events import Failed, JobFailed
+from varvite.storage.format import layout
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.materializer_world import Sidecar
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 def held_up(world: World, meanwhile: Callable[[], None]) -> Sidecar:

@@ -1,4 +1,4 @@
-"""A base that was written as a whole, as by an earlier varve, is later rewritten some of it at a time."""
+"""A base that was written as a whole, as by an earlier varvite, is later rewritten some of it at a time."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from tests.materializer_world import CONFIG, World
 from tests.state_model import BatchChanges, random_text
-from varve.materializer.fold import parts as fold_parts
-from varve.materializer.options.materializer_config import DEFAULT_SPACE_RATIO
+from varvite.materializer.fold import parts as fold_parts
+from varvite.materializer.options.materializer_config import DEFAULT_SPACE_RATIO
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,20 +13,20 @@ from prometheus_client import CollectorRegistry
 from tests.manual_clock import ManualClock
 from tests.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
 from tests.state_model import BatchChanges
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.pins import create_pin, list_pins
-from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Overdue
-from varve.materializer.service.demand import LOOK_MS, ask
-from varve.materializer.service.retention import HOLDER, STEPS
-from varve.materializer.service.sharing import HEARTBEAT_MS
-from varve.storage.format import layout
-from varve.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.pins import create_pin, list_pins
+from varvite.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, Overdue
+from varvite.materializer.service.demand import LOOK_MS, ask
+from varvite.materializer.service.retention import HOLDER, STEPS
+from varvite.materializer.service.sharing import HEARTBEAT_MS
+from varvite.storage.format import layout
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.materializer.fold.policy import RangeKey
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.fold.policy import RangeKey
+    from varvite.storage.object_stores.contract import ObjectStore
 
 PATIENCE_S = 60
 QUIET = replace(CONFIG, interval_ms=None, collect_ms=1_000)
@@ -118,7 +118,7 @@ def test_the_loop_goes_on_while_a_range_is_slow(world: World) -> None:
     for _ in range(5):
         world.clock.advance(HEARTBEAT_MS / 1_000)
         sidecar.service.step(wait_for_ranges=False)
-    assert metric(sidecar, "varve_started_materialization_total") == 2
+    assert metric(sidecar, "varvite_started_materialization_total") == 2
     before = [world.store.get(name) for name in world.names(layout.MEMBERS)]
     world.clock.advance(HEARTBEAT_MS / 1_000)
     sidecar.service.step(wait_for_ranges=False)
@@ -190,8 +190,8 @@ def test_local_copies_stay_below_their_limit_and_are_made_anew(world: World) -> 
     assert list((world.directory / "work/0/ranges").glob("*/*/*")) == []
     world.commit(3)
     assert sidecar.fold()
-    assert metric(sidecar, "varve_local_copy_misses_total") == 4
-    assert metric(sidecar, "varve_local_copy_hits_total") == 0
+    assert metric(sidecar, "varvite_local_copy_misses_total") == 4
+    assert metric(sidecar, "varvite_local_copy_hits_total") == 0
     world.commit(2)
     world.check()
 
@@ -202,7 +202,7 @@ def test_bytes_are_paid_for(world: World) -> None:
     began_s = world.clock.monotonic_s()
     assert slow.fold()
     took_s = world.clock.monotonic_s() - began_s
-    moved = metric(slow, "varve_uploaded_bytes_total") + metric(slow, "varve_replayed_bytes_total")
+    moved = metric(slow, "varvite_uploaded_bytes_total") + metric(slow, "varvite_replayed_bytes_total")
     assert moved > 2_000
     assert took_s >= moved / 1_000 - 1.001
     world.commit(2)
@@ -217,24 +217,24 @@ def test_what_it_did_is_counted(world: World) -> None:
     sidecar.fold()
     sidecar.fold()
     counted = {
-        name: metric(sidecar, f"varve_{name}_total")
+        name: metric(sidecar, f"varvite_{name}_total")
         for name in ("started_materialization", "completed_materialization", "failed_materialization")
     }
     assert counted["started_materialization"] == counted["completed_materialization"] == len(sidecar.materialized)
     assert counted["failed_materialization"] == 0
-    assert metric(sidecar, "varve_adopted_snapshots_total") == len(sidecar.events.of(Adopted)) > 0
-    assert metric(sidecar, "varve_checkpoint_seq") == world.newest().seq
-    assert world.newest().keep_from < world.newest().retained_from == metric(sidecar, "varve_retained_from_seq")
-    assert metric(sidecar, "varve_replayed_mutations_total") == sum(e.mutations for e in sidecar.materialized)
+    assert metric(sidecar, "varvite_adopted_snapshots_total") == len(sidecar.events.of(Adopted)) > 0
+    assert metric(sidecar, "varvite_checkpoint_seq") == world.newest().seq
+    assert world.newest().keep_from < world.newest().retained_from == metric(sidecar, "varvite_retained_from_seq")
+    assert metric(sidecar, "varvite_replayed_mutations_total") == sum(e.mutations for e in sidecar.materialized)
     bases = [
         world.descriptor(layout.SnapshotName("flights", t.low, t.high, t.snapshot or 0))
         for t in world.job.adopted[-1].tiles
     ]
-    assert metric(sidecar, "varve_base_bytes") == sum(f.size_bytes for d in bases for f in d.files)
+    assert metric(sidecar, "varvite_base_bytes") == sum(f.size_bytes for d in bases for f in d.files)
     own = world.log_length()
-    assert metric(sidecar, "varve_log_segments") == own
-    assert metric(sidecar, "varve_upload_queue_size") == 0
-    assert metric(sidecar, "varve_number_of_upload_requests_total") == sum(
+    assert metric(sidecar, "varvite_log_segments") == own
+    assert metric(sidecar, "varvite_upload_queue_size") == 0
+    assert metric(sidecar, "varvite_number_of_upload_requests_total") == sum(
         e.uploaded_files for e in sidecar.materialized
     )
 
@@ -253,14 +253,14 @@ def test_the_watchdog_complains_once_and_readiness_with_it(world: World) -> None
     ready = sidecar.given.health.ready(sidecar.given.now_ms())
     assert not ready.ok
     assert "overdue" in ready.reasons[0]
-    assert metric(sidecar, "varve_overdue") == 2
+    assert metric(sidecar, "varvite_overdue") == 2
     gate.open.set()
     for _ in range(3):
         sidecar.poll()
         world.commit(1)
     sidecar.poll()
     assert sidecar.given.health.ready(sidecar.given.now_ms()).ok, sidecar.given.health.ready(0)
-    assert metric(sidecar, "varve_overdue") == 0
+    assert metric(sidecar, "varvite_overdue") == 0
 
 
 def test_failing_ranges_make_it_not_ready(world: World) -> None:
@@ -276,12 +276,14 @@ def test_failing_ranges_make_it_not_ready(world: World) -> None:
     sidecar.fold()
     [reason] = sidecar.given.health.ready(sidecar.given.now_ms()).reasons
     assert "2 failed materializations in a row" in reason
-    assert metric(sidecar, "varve_failing") == 1
-    assert metric(sidecar, "varve_consecutive_failures") == metric(sidecar, "varve_failed_materialization_total") == 2
+    assert metric(sidecar, "varvite_failing") == 1
+    assert (
+        metric(sidecar, "varvite_consecutive_failures") == metric(sidecar, "varvite_failed_materialization_total") == 2
+    )
     world.store.put(name, whole)
     sidecar.fold()
     assert sidecar.given.health.ready(sidecar.given.now_ms()).ok
-    assert metric(sidecar, "varve_failing") == 0
+    assert metric(sidecar, "varvite_failing") == 0
 
 
 RETENTION_MS = 80_000
@@ -424,7 +426,7 @@ def test_a_scrape_during_a_fold_sees_how_far_it_is_and_one_after_it_what_was_ski
 
     def scraped(job: str, key: RangeKey, part: float | None) -> None:
         replaying(job, key, part)
-        seen.setdefault(key.low, []).append(metric(sidecar, "varve_replay_progress_ratio"))
+        seen.setdefault(key.low, []).append(metric(sidecar, "varvite_replay_progress_ratio"))
 
     monkeypatch.setattr(metrics, "replaying", scraped)
     assert sidecar.fold()
@@ -432,9 +434,9 @@ def test_a_scrape_during_a_fold_sees_how_far_it_is_and_one_after_it_what_was_ski
     for parts in seen.values():
         assert parts[:-1] == sorted(parts[:-1])
         assert any(0 < part < 1 for part in parts)
-    before = metric(sidecar, "varve_skipped_materialization_total")
+    before = metric(sidecar, "varvite_skipped_materialization_total")
     assert sidecar.fold()
-    assert metric(sidecar, "varve_skipped_materialization_total") >= before + 2
+    assert metric(sidecar, "varvite_skipped_materialization_total") >= before + 2
     world.check()
 
 
@@ -450,13 +452,13 @@ def test_of_a_job_that_was_deleted_nothing_is_kept(world: World) -> None:
     sidecar = world.sidecar(QUIET, root=root)
     assert sidecar.fold()
     copies = sidecar.workspace.directory / "ranges"
-    assert metric(sidecar, "varve_checkpoint_seq") > 0
+    assert metric(sidecar, "varvite_checkpoint_seq") > 0
     assert list(copies.glob("*/*/*"))
     world.root.delete([meta.name for meta in world.root.list("")])
     for _ in range(2):  # the job is found to be empty, then not to be among the jobs
         world.clock.advance(QUIET.discovery_ms / 1000)
         sidecar.poll()
-    assert metric(sidecar, "varve_checkpoint_seq") == metric(sidecar, "varve_base_bytes") == 0
+    assert metric(sidecar, "varvite_checkpoint_seq") == metric(sidecar, "varvite_base_bytes") == 0
     assert not list(copies.glob("*/*/*"))
     asked.clear()
     sidecar.poll()

@@ -11,13 +11,13 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, BatchChanges, Model, key_group
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.schema.ttl import wanted_settings, with_ttl
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import StateChanges
-from varve.storage.format.records import StateSchema
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.schema.ttl import wanted_settings, with_ttl
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import StateChanges
+from varvite.storage.format.records import StateSchema
 
 TTL_MS = 5 * 60_000
 PLAIN = StateSchema(name="seen", kind="value", value_type="1:long")

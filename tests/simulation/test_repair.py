@@ -12,24 +12,24 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from tests.state_model import OPERATOR
-from varve.changelog.commit.state import CommitPolicy
-from varve.materializer.commands.cli import main
-from varve.materializer.commands.repair_report import advice
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.materializer.service.job import AWAITED_COMMITS_MAX
-from varve.materializer.verify.repair import Repair, rebuildable
-from varve.materializer.verify.verifier import Verification, verify
-from varve.storage.errors import InvalidRequestError, VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import Commit, Fence
-from varve.storage.job.record import read_job
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.materializer.commands.cli import main
+from varvite.materializer.commands.repair_report import advice
+from varvite.materializer.savepoints.canonical import CanonicalSavepoints
+from varvite.materializer.service.job import AWAITED_COMMITS_MAX
+from varvite.materializer.verify.repair import Repair, rebuildable
+from varvite.materializer.verify.verifier import Verification, verify
+from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit, Fence
+from varvite.storage.job.record import read_job
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.materializer.verify.health import CheckpointHealth
+    from varvite.materializer.verify.health import CheckpointHealth
 
 POLICY = CommitPolicy(retained=8, full_every=3)
 HOW = ("flipped", "truncated", "gone")
@@ -223,7 +223,7 @@ def test_what_is_lost_is_said_and_never_written(tmp_path: Path) -> None:
     before = {meta.name: world.store.get(meta.name) for meta in world.store.list("")}
     with pytest.raises(InvalidRequestError, match="lost"):
         repair.write_entry(repair.checkpoints[0])
-    with pytest.raises(VarveError):
+    with pytest.raises(VarviteError):
         repair.publish_snapshots()
     assert {meta.name: world.store.get(meta.name) for meta in world.store.list("")} == before
     world.close()
@@ -239,7 +239,7 @@ def test_a_damaged_head_is_named_and_nothing_is_put_behind_it(world: World) -> N
     assert target is not None
     assert target.link == newest.parent
     assert any("move it" in text for text in advice(found, repair.checkpoints))
-    with pytest.raises(VarveError):
+    with pytest.raises(VarviteError):
         repair.write_entry(target)
     world.store.delete([layout.chain(newest.seq)])
     _, repair = examined(world)
@@ -290,7 +290,7 @@ def test_a_damaged_savepoint_is_found_and_its_checkpoint_is_named(world: World) 
 
 
 class TestCommand:
-    """`varve verify --repair`, over a storage on disk."""
+    """`varvite verify --repair`, over a storage on disk."""
 
     @pytest.fixture(params=NAMES)
     def site(self, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[World]:
@@ -367,7 +367,7 @@ class TestCommand:
             assert told["done"] is False
         done = self.run(tmp_path, site.job.name, "--repair", "--apply", "--stopped", "--checkpoint", "3")
         assert done.exit_code == 1
-        assert f"varve restore {site.job.name} --checkpoint 3" in done.output
+        assert f"varvite restore {site.job.name} --checkpoint 3" in done.output
         assert {meta.name: site.store.get(meta.name) for meta in site.store.list("")} == before
 
     @pytest.mark.parametrize(

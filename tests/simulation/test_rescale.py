@@ -12,14 +12,14 @@ from tests.materializer_world import World
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
 from tests.state_worker_setup import filled
 from tests.working_stores import quick_directory
-from varve.spark_integration.messages.protocol import OperatorRequest
-from varve.spark_integration.worker.state.base_restore import BaseRestorer
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.format import layout
+from varvite.spark_integration.messages.protocol import OperatorRequest
+from varvite.spark_integration.worker.state.base_restore import BaseRestorer
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.working_stores.contract import WorkingStore
 
 SEQUENCE = (2, 3, 8, 1)
 

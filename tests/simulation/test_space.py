@@ -15,14 +15,14 @@ import pytest
 
 from tests.materializer_world import CONFIG, World
 from tests.state_model import BatchChanges, random_text
-from varve.changelog.commit.state import CommitPolicy
-from varve.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
-from varve.storage.format.layout import SnapshotName
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
+from varvite.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.format.records import SnapshotDescriptor
+    from varvite.storage.format.records import SnapshotDescriptor
 
 KEYS = 5_000
 VALUE_BYTES = 1_000

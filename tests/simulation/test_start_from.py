@@ -12,33 +12,33 @@ from tests.materializer_world import CONFIG, World
 from tests.raw_image import raw_image
 from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.state_model import KEY_GROUPS, BatchChanges
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.commit.run import JobRun
-from varve.changelog.reading.checkpoints import complete_checkpoints
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.pins import list_pins, release_pin
-from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
-from varve.materializer.restore.decision import Wanted
-from varve.materializer.restore.job import JobRestore
-from varve.materializer.restore.origin import StateOrigin, find_origin, find_start
-from varve.materializer.savepoints.canonical import CanonicalSavepoints
-from varve.storage.errors import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.reading.checkpoints import complete_checkpoints
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.pins import list_pins, release_pin
+from varvite.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
+from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.job import JobRestore
+from varvite.materializer.restore.origin import StateOrigin, find_origin, find_start
+from varvite.materializer.savepoints.canonical import CanonicalSavepoints
+from varvite.storage.errors import (
     CorruptDataError,
     IncompatibleError,
     InvalidRequestError,
     LineageError,
     StateMissingError,
 )
-from varve.storage.format import layout
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.storage.format import layout
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.format.records import Commit
+    from varvite.storage.format.records import Commit
 
 
 @pytest.mark.parametrize("kind", MAKERS)
@@ -191,7 +191,7 @@ def test_a_start_that_was_interrupted_is_done_again_from_what_is_newest_then(wor
 def test_a_start_whose_savepoint_is_gone_says_that_the_state_is_there_already(world: World) -> None:
     fill(world)
     origin = origin_of(world, native(world))
-    with pytest.raises(InvalidRequestError, match=r"no savepoint 'gone'[^;]*; see `varve savepoint list`"):
+    with pytest.raises(InvalidRequestError, match=r"no savepoint 'gone'[^;]*; see `varvite savepoint list`"):
         find_start("gone", world.store, None)
     other = Started(world, origin)
     imported = other.job.run.state.base if other.job.run else None
@@ -203,7 +203,7 @@ def test_a_start_whose_savepoint_is_gone_says_that_the_state_is_there_already(wo
     other.job.close()
 
 
-def test_what_varve_restore_chose_needs_no_savepoint_that_an_option_still_names(world: World) -> None:
+def test_what_varvite_restore_chose_needs_no_savepoint_that_an_option_still_names(world: World) -> None:
     """The choice wins over the option, so a query with a new checkpoint location must be able to start."""
     fill(world)
     other = Started(world, origin_of(world, native(world)))
@@ -257,7 +257,7 @@ def kept_by_retention(world: World) -> Commit:
 
 
 def test_a_job_goes_back_to_a_checkpoint_that_only_the_retention_keeps(world: World) -> None:
-    """`varve checkpoints` listed it, and `varve restore` refused it: it is below the cut, which never falls."""
+    """`varvite checkpoints` listed it, and `varvite restore` refused it: it is below the cut, which never falls."""
     kept = kept_by_retention(world)
     head, model, reader = world.newest(), world.job.models[kept.link], world.reader
     given = {"clock": world.clock, "tokens": TOKENS}

@@ -1,5 +1,5 @@
 """The whole system but Spark, seeded: drivers that take over from one another and come back late, materializers,
-collectors, and a storage that fails, loses replies and is slow. `VARVE_SEED=n` replays one seed.
+collectors, and a storage that fails, loses replies and is slow. `VARVITE_SEED=n` replays one seed.
 
 Checked along the way: the newest commit and its parent restore to exactly what the model says (I5, I7), an acknowledged
 batch never disappears (I1), a driver that was replaced never writes again (I6).
@@ -15,15 +15,15 @@ import pytest
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.materializer_world import INTERVAL_MS, Sidecar, World
-from varve.storage.errors import FencedError, RetryableError
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.errors import FencedError, RetryableError
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-SEEDS = [int(os.environ["VARVE_SEED"])] if "VARVE_SEED" in os.environ else list(range(24))
+SEEDS = [int(os.environ["VARVITE_SEED"])] if "VARVITE_SEED" in os.environ else list(range(24))
 STEPS = 40
 FAULTS = Faults(before=0.02, after=0.02, torn=0.01, delay=0.05, delay_max_s=8.0)
 QUIET = Faults()
@@ -135,7 +135,7 @@ def test_the_system_keeps_its_promises(tmp_path: Path, seed: int) -> None:
     try:
         simulation.run()
     except BaseException as error:
-        error.add_note("\n".join([*simulation.trace, f"seed {seed}: again with VARVE_SEED={seed}"]))
+        error.add_note("\n".join([*simulation.trace, f"seed {seed}: again with VARVITE_SEED={seed}"]))
         raise
     finally:
         simulation.close()

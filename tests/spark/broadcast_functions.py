@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from varve.common import Types
-from varve.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag, RuntimeContext
-from varve.datastream.state import MapStateDescriptor, ValueStateDescriptor
+from varvite.common import Types
+from varvite.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, OutputTag, RuntimeContext
+from varvite.datastream.state import MapStateDescriptor, ValueStateDescriptor
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 """Name → limit, and `*` → how often a rule has come so far."""

@@ -25,10 +25,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, Sums
-from varve import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
-from varve.spark_integration.driver import coordinator
-from varve.spark_integration.driver.placement.live_executors import LiveExecutors
-from varve.spark_integration.driver.placement.standbys import StandbyWatch
+from varvite import KeyedProcessFunction, RuntimeContext, StreamExecutionEnvironment, Types, ValueStateDescriptor
+from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 
 PLACED = f"{OUTPUT}, partition int, executor string"
 TWICE = f"{PLACED}, times long"
@@ -137,7 +137,7 @@ def wait_while(condition: Callable[[], bool], meanwhile: Callable[[], None] = la
 
 def main(directory: Path, master: str, executors: str, *settings: str) -> None:
     """Process everything in `directory/input`."""
-    builder = SparkSession.builder.master(master).appName("varve-cluster")
+    builder = SparkSession.builder.master(master).appName("varvite-cluster")
     own = {"spark.local.dir": str(directory / "local"), "spark.executorEnv.PYTHONPATH": os.environ["PYTHONPATH"]}
     for key, value in (SETTINGS | own | dict(setting.split("=", 1) for setting in settings)).items():
         builder = builder.config(key, value)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from varve.common import Types
-from varve.datastream import (
+from varvite.common import Types
+from varvite.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
     KeyedCoProcessFunction,
@@ -14,7 +14,7 @@ from varve.datastream import (
     OutputTag,
     RuntimeContext,
 )
-from varve.datastream.state import ListStateDescriptor, ValueStateDescriptor
+from varvite.datastream.state import ListStateDescriptor, ValueStateDescriptor
 
 
 class Sums(CoMapFunction):

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.materialized_batches import materialize_every_other_batch
 from tests.storage_switches import StorageSwitches
 
-CHANGELOG = "spark.varve.state.changelog.enabled"
+CHANGELOG = "spark.varvite.state.changelog.enabled"
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -42,7 +42,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     directory = tmp_path_factory.mktemp("spark")
     # Two slots; a task that fails is tried again, as on a cluster.
-    builder = SparkSession.builder.master("local[2,4]").appName("varve-tests")
+    builder = SparkSession.builder.master("local[2,4]").appName("varvite-tests")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.sql.warehouse.dir", str(directory / "warehouse"))

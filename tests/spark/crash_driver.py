@@ -1,6 +1,6 @@
 """A driver process for crash tests: one run of a job over files, with a file sink; prints nothing when all is well.
 
-`python -m tests.spark.crash_driver <directory>`; `VARVE_FAIL_POINT` says where it dies.
+`python -m tests.spark.crash_driver <directory>`; `VARVITE_FAIL_POINT` says where it dies.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from pyspark.sql import SparkSession
 
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, OUTPUT, UID, Sums
-from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
+from varvite import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
 
 
 def main(directory: Path, master: str) -> None:
     """Process everything in `directory/input`."""
-    builder = SparkSession.builder.master(master).appName("varve-crash")
+    builder = SparkSession.builder.master(master).appName("varvite-crash")
     for key, value in SETTINGS.items():
         builder = builder.config(key, value)
     spark = builder.config("spark.local.dir", str(directory / "local")).getOrCreate()

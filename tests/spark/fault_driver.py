@@ -26,8 +26,8 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.conftest import SETTINGS
 from tests.spark.keyed_jobs import INPUT, UID
 from tests.spark.token_functions import FOLLOWED_OUTPUT, TOKEN_OUTPUT, FollowingTokens, Tokens, note, wait_for
-from varve import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
-from varve.spark_integration.driver.batch_execution import LOST_BLOCK
+from varvite import EmbeddedRocksDBStateBackend, StreamExecutionEnvironment
+from varvite.spark_integration.driver.batch_execution import LOST_BLOCK
 
 FOLLOWING = "following"
 EXECUTOR = "CoarseGrainedExecutorBackend"
@@ -94,7 +94,7 @@ def run_to_the_end(run: Callable[[], None]) -> None:
 
 def main(directory: Path, master: str, scenario: str, conf: dict[str, str]) -> None:
     """Process everything in `directory/input`, a file per batch."""
-    builder = SparkSession.builder.master(master).appName("varve-faults")
+    builder = SparkSession.builder.master(master).appName("varvite-faults")
     events = directory / "events"
     events.mkdir(exist_ok=True)
     log = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": events.as_uri(), "spark.eventLog.compress": "false"}

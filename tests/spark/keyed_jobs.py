@@ -13,7 +13,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from tests.spark.conftest import FileStream
-from varve import (
+from varvite import (
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
     KeyedProcessFunction,
@@ -25,8 +25,8 @@ from varve import (
     Types,
     ValueStateDescriptor,
 )
-from varve.spark_integration.api.query import VarveStreamingQuery
-from varve.spark_integration.transport.probe import homes, probe
+from varvite.spark_integration.api.query import VarviteStreamingQuery
+from varvite.spark_integration.transport.probe import homes, probe
 
 INPUT = "k string, v long"
 OUTPUT = "k string, n long, total long, seen string"
@@ -106,14 +106,14 @@ class KeyedJob:
             env.configure(key, value)
         return env
 
-    def start(self, sink: Callable[[DataFrame, int], None] | None = None) -> VarveStreamingQuery:
+    def start(self, sink: Callable[[DataFrame, int], None] | None = None) -> VarviteStreamingQuery:
         """Start the query; it ends by itself when the input is processed."""
         stream = self.environment().from_dataframe(self.stream.read())
         processed = stream.key_by("k").process(self.function, self.output, uid=UID)
         writer = processed.foreach_batch(sink or self.collect).query_name(self.name).trigger(availableNow=True)
         return writer.option("checkpointLocation", str(self.directory / self.checkpoint)).start()
 
-    def run(self, sink: Callable[[DataFrame, int], None] | None = None) -> VarveStreamingQuery:
+    def run(self, sink: Callable[[DataFrame, int], None] | None = None) -> VarviteStreamingQuery:
         """Start, and wait for the end; raises what the query raised."""
         query = self.start(sink)
         query.awaitTermination()
@@ -133,7 +133,7 @@ class KeyedJob:
         for path in sorted((self.directory / "state" / self.name / "chain").iterdir())[-count:]:
             path.unlink()
 
-    def restored(self, query: VarveStreamingQuery) -> dict[str, int]:
+    def restored(self, query: VarviteStreamingQuery) -> dict[str, int]:
         """How the workers came to the base of the run's first batch."""
         return query.checkpoint_statistics.history()[0].restored
 

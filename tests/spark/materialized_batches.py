@@ -12,12 +12,12 @@ import pytest
 
 from tests.materializer_world import Events
 from tests.storage_switches import MATERIALIZE_EVERY
-from varve.materializer.monitoring.events import Failed, JobFailed
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.loop import run_materializer
-from varve.spark_integration.driver import coordinator
-from varve.spark_integration.driver.coordinator import Coordinator
-from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
+from varvite.materializer.monitoring.events import Failed, JobFailed
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.service.loop import run_materializer
+from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver.coordinator import Coordinator
+from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
 
 WATCH_S = 0.05
 """Batches of tests are short: a driver must look more often than it usually does to adopt anything."""

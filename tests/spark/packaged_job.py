@@ -1,4 +1,4 @@
-"""A job for clusters that have nothing of varve: `spark-submit ... packaged_job.py <directory>`.
+"""A job for clusters that have nothing of varvite: `spark-submit ... packaged_job.py <directory>`.
 
 It stands alone, as a user's program does: executors cannot import anything of the tests.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql import Row, SparkSession
 
-from varve import (
+from varvite import (
     EmbeddedRocksDBStateBackend,
     KeyedProcessFunction,
     RuntimeContext,
@@ -20,7 +20,7 @@ from varve import (
     ValueStateDescriptor,
 )
 
-OUTPUT = "k string, n long, total long, varve string, rocksdict string, prefix string"
+OUTPUT = "k string, n long, total long, varvite string, rocksdict string, prefix string"
 
 
 class Totals(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
@@ -33,11 +33,11 @@ class Totals(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
     def process_element(self, value: Row, ctx: KeyedProcessFunction.Context) -> Iterator[tuple[Any, ...]]:
         import rocksdict
 
-        import varve
+        import varvite
 
         self.n.update((self.n.value() or 0) + 1)
         self.total.update((self.total.value() or 0) + value.v)
-        yield value.k, self.n.value(), self.total.value(), varve.__file__, rocksdict.__file__, sys.prefix
+        yield value.k, self.n.value(), self.total.value(), varvite.__file__, rocksdict.__file__, sys.prefix
 
 
 def main(directory: str) -> None:

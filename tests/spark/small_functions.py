@@ -12,8 +12,8 @@ from typing import Any
 from pyspark.sql import Row
 
 from tests.spark.keyed_jobs import Sums
-from varve import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
-from varve.storage import fail_point
+from varvite import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
+from varvite.storage import fail_point
 
 
 class CountRows(KeyedProcessFunction[str, Row, tuple[Any, ...]]):

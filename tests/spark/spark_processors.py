@@ -1,4 +1,4 @@
-"""Processors written for Spark, which tests run on Spark's engine and on varve; nothing in here knows varve."""
+"""Processors written for Spark, which tests run on Spark's engine and on varvite; nothing in here knows varvite."""
 
 from __future__ import annotations
 

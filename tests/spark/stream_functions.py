@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from varve.common import Types
-from varve.common.watermark_strategy import TimestampAssigner
-from varve.datastream import FilterFunction, FlatMapFunction, KeyedProcessFunction, MapFunction, RuntimeContext
-from varve.datastream.state import ValueStateDescriptor
+from varvite.common import Types
+from varvite.common.watermark_strategy import TimestampAssigner
+from varvite.datastream import FilterFunction, FlatMapFunction, KeyedProcessFunction, MapFunction, RuntimeContext
+from varvite.datastream.state import ValueStateDescriptor
 
 
 class Count(MapFunction):

@@ -22,7 +22,7 @@ from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS
 from tests.spark.test_job import kill_state_workers
 from tests.spark.test_job_faults import newest_commit
-from varve import (
+from varvite import (
     Aggregation,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -32,8 +32,8 @@ from varve import (
     ValueStateDescriptor,
     VectorizedProcessFunction,
 )
-from varve.spark_integration.operators.aggregation.map_side_combine import MapSideCombining, Way
-from varve.storage.errors import UserFunctionError
+from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining, Way
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 pc: Any = pyarrow.compute
@@ -67,7 +67,7 @@ def random_row(rng: random.Random) -> tuple[Any, ...]:
 
 
 Both = dict[str, tuple[Any, Column]]
-"""Output column → the aggregation for varve, and for Spark."""
+"""Output column → the aggregation for varvite, and for Spark."""
 
 
 def combined() -> Both:

@@ -12,16 +12,16 @@ from pyspark.sql import functions as F  # noqa: N812  the name that every PySpar
 
 from tests.spark.keyed_jobs import INPUT, KeyedJob, in_order
 from tests.spark.test_broadcast import RulesJob
-from varve.spark_integration.driver import coordinator
-from varve.spark_integration.driver.batch_execution import keyed_input
-from varve.spark_integration.driver.placement.anchor import Anchor
-from varve.spark_integration.driver.placement.anchors import MERGE_SETTINGS, Anchors
-from varve.spark_integration.driver.placement.decision import Executor, JoinForm
-from varve.spark_integration.driver.placement.live_executors import LiveExecutors
-from varve.spark_integration.driver.placement.standbys import StandbyCopies
-from varve.spark_integration.elements.side_by_side import side_by_side
-from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
-from varve.spark_integration.plan.broadcast_input import BroadcastInput
+from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver.batch_execution import keyed_input
+from varvite.spark_integration.driver.placement.anchor import Anchor
+from varvite.spark_integration.driver.placement.anchors import MERGE_SETTINGS, Anchors
+from varvite.spark_integration.driver.placement.decision import Executor, JoinForm
+from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.standbys import StandbyCopies
+from varvite.spark_integration.elements.side_by_side import side_by_side
+from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
+from varvite.spark_integration.plan.broadcast_input import BroadcastInput
 
 pytestmark = pytest.mark.spark
 PARTITIONS, KEY_GROUPS = 5, 32

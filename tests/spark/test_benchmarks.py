@@ -35,9 +35,9 @@ def tiny_cases_of(module: str, results: Path, *only: str) -> list[dict[str, Any]
 
 def test_a_run_is_resumed(tmp_path: Path) -> None:
     results = tmp_path / "smoke.json"
-    chosen = ("--tiny", "--workload", "map-update", "--system", "varve-rocksdb")
+    chosen = ("--tiny", "--workload", "map-update", "--system", "varvite-rocksdb")
     (first,) = cases_of("smoke", results, *chosen)
-    assert (first["workload"], first["system"], first["batches"]) == ("map-update", "varve-rocksdb", 2)
+    assert (first["workload"], first["system"], first["batches"]) == ("map-update", "varvite-rocksdb", 2)
     assert first["objects_per_checkpoint"] == 1
     assert results.with_suffix(".png").stat().st_size > 0
     more = cases_of("smoke", results, *chosen, "--workload", "list-append", "--resume")
@@ -65,7 +65,7 @@ def test_acknowledgements_are_measured_on_s3(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_trigger_intervals_are_found(tmp_path: Path) -> None:
-    own = ("storage=local", "system=varve-rocksdb")
+    own = ("storage=local", "system=varvite-rocksdb")
     (case,) = tiny_cases_of("trigger_interval", tmp_path, "job=aggregation", *own)
     assert case["tried"][-1]["interval_ms"] == case["interval_ms"] > 0
     peer = ("storage=local", "system=spark-changelog")
@@ -83,7 +83,7 @@ def test_sparks_requests_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.long
 def test_restarts_are_measured(tmp_path: Path) -> None:
-    (case,) = tiny_cases_of("recovery", tmp_path, "system=varve-rocksdb")
+    (case,) = tiny_cases_of("recovery", tmp_path, "system=varvite-rocksdb")
     log, base, *_ = case["restarts"]
     assert (log["mode"], log["how"]) == ("log", "restored")
     assert (base["mode"], base["how"]) == ("base + log", "restored")

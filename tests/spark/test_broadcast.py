@@ -15,11 +15,11 @@ from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.broadcast_functions import ORDER, RULES, SEEN, Checked, InOrder, Spread, order_sum
 from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, kill_state_workers
-from varve.common import Types
-from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
-from varve.spark_integration.plan.broadcast_input import BroadcastInput
+from varvite.common import Types
+from varvite.datastream import DataStream, StreamExecutionEnvironment
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varvite.spark_integration.plan.broadcast_input import BroadcastInput
 
 pytestmark = pytest.mark.spark
 
@@ -164,5 +164,5 @@ def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> No
     assert SparkSession.getActiveSession() is spark, "the programs find the session by themselves"
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks_of("docs/broadcast.md", (ROOT / "docs" / "broadcast.md").read_text()):
-        text = block.text.replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+        text = block.text.replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
         exec(compile(text, block.name, "exec", dont_inherit=True), names)

@@ -12,7 +12,7 @@ from benchmarks.ceph import ACCESS_KEY, SECRET_KEY, running_ceph
 from tests.lossy_proxy import CALM, LossyProxy, Weather
 from tests.s3_servers import BUCKET, S3Server, skip_without_ceph
 from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
-from varve.storage.errors import RetryableError
+from varvite.storage.errors import RetryableError
 
 pytestmark = [pytest.mark.spark, pytest.mark.s3, pytest.mark.slow, pytest.mark.timeout(600)]
 CRASHES = {1: ("radosgw",), 3: ("ceph-osd",), 5: ("radosgw", "ceph-osd", "ceph-mon")}

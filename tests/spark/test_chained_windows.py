@@ -14,14 +14,14 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.test_job import kill_state_workers
-from varve.common import Time
-from varve.datastream import (
+from varvite.common import Time
+from varvite.datastream import (
     KeyedProcessFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     StreamExecutionEnvironment,
 )
-from varve.datastream.window import EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows
+from varvite.datastream.window import EventTimeSessionWindows, EventTimeTrigger, TumblingEventTimeWindows
 
 pytestmark = pytest.mark.spark
 DELAY_MS = 1_000
@@ -62,7 +62,7 @@ class SumsOfAll(ProcessAllWindowFunction[Any, Any, Any]):
 
 
 class Asked(EventTimeTrigger):
-    """A trigger that varve does not know, and so has to ask."""
+    """A trigger that varvite does not know, and so has to ask."""
 
 
 class TellTimers(KeyedProcessFunction):

@@ -12,9 +12,9 @@ from pyspark.sql import SparkSession
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.co_functions import Pairs, Sums, Twice
 from tests.spark.stream_functions import Count, KeyAndTime, Second, Unlucky
-from varve.common import Types, WatermarkStrategy
-from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.storage.errors import UserFunctionError
+from varvite.common import Types, WatermarkStrategy
+from varvite.datastream import DataStream, StreamExecutionEnvironment
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
@@ -42,7 +42,7 @@ def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> No
     assert SparkSession.getActiveSession() is spark, "the programs find the session by themselves"
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks_of("docs/connected-streams.md", (ROOT / "docs" / "connected-streams.md").read_text()):
-        text = block.text.replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+        text = block.text.replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
         exec(compile(text, block.name, "exec", dont_inherit=True), names)
 
 

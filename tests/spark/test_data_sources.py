@@ -1,4 +1,4 @@
-"""`varve-state` and `varve-changelog` in a real session."""
+"""`varvite-state` and `varvite-changelog` in a real session."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as sf
 
-import varve
+import varvite
 from tests.committing_job import CommittingJob, NumberedTokens
 from tests.doc_blocks import ROOT, blocks_of
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
 from tests.started_job import native
 from tests.state_model import KEYS, BatchChanges, key_group
-from varve import register_data_sources
-from varve.changelog.reading.key_hash import key_group_of_text
-from varve.changelog.retention.collector import Collector
-from varve.spark_integration.connectors.state_table.data_sources import PUSHDOWN
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite import register_data_sources
+from varvite.changelog.reading.key_hash import key_group_of_text
+from varvite.changelog.retention.collector import Collector
+from varvite.spark_integration.connectors.state_table.data_sources import PUSHDOWN
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.spark
 
 
 PAGE = "docs/tools.md"
-STORAGE = "file:///var/lib/varve"
+STORAGE = "file:///var/lib/varvite"
 
 
 def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
@@ -42,7 +42,7 @@ def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> No
     for value in (1, 2, 3):
         job.commit(BatchChanges(totals={"a": value, "b": -value}))
     job.close()
-    names = {"spark": spark, "varve": varve}
+    names = {"spark": spark, "varvite": varvite}
     before = spark.conf.get(PUSHDOWN)
     try:
         for block in blocks_of(PAGE, (ROOT / PAGE).read_text()):
@@ -88,7 +88,7 @@ def frame(spark: SparkSession, path: Path, source: str, **options: str) -> DataF
 @pytest.mark.usefixtures("sources")
 def test_state_and_changes_are_data_frames(spark: SparkSession, world: World, tmp_path: Path) -> None:
     world.commit(4)
-    state = frame(spark, tmp_path, "varve-state", operator="flights", state="by_name")
+    state = frame(spark, tmp_path, "varvite-state", operator="flights", state="by_name")
     found: dict[str, dict[str, int | None]] = {}
     for row in state.collect():
         found.setdefault(row["key"], {})[row["map_key"]] = row["value"]
@@ -99,7 +99,7 @@ def test_state_and_changes_are_data_frames(spark: SparkSession, world: World, tm
     assert state.rdd.getNumPartitions() == 2
     filtered = state.where("key_group >= 2 and key_group < 4 and value is not null").select("map_key").count()
     assert filtered == state.where("value is not null").where(sf.col("key_group").isin(2, 3)).count()
-    changes = frame(spark, tmp_path, "varve-changelog", operator="flights", state="total")
+    changes = frame(spark, tmp_path, "varvite-changelog", operator="flights", state="total")
     latest = changes.where("batch >= 2")
     assert {row["batch"] for row in latest.collect()} == {2, 3}
     kept = latest.groupBy("key").agg(sf.max_by(sf.col("value"), sf.col("seq")).alias("value"))
@@ -122,10 +122,10 @@ def test_a_savepoint_is_read_when_its_checkpoint_is_collected(
     Collector(world.reader, world.clock, NumberedTokens("collector")).collect()
     assert world.newest().keep_from > seq
     options = {"state": "total", "checkpoint": "savepoint:before"}
-    state = frame(spark, tmp_path, "varve-state", **options)
+    state = frame(spark, tmp_path, "varvite-state", **options)
     assert {row["key"]: row["value"] for row in state.collect()} == totals
     assert {row["seq"] for row in state.collect()} == {seq}
-    changes = frame(spark, tmp_path, "varve-changelog", **options).collect()
+    changes = frame(spark, tmp_path, "varvite-changelog", **options).collect()
     assert {row["seq"] for row in changes} <= set(range(1, seq + 1))
     last = {row["key"]: row["value"] for row in sorted(changes, key=lambda row: row["seq"]) if row["op"] == "put"}
     assert last.keys() >= totals.keys()
@@ -136,11 +136,11 @@ def test_a_frame_reads_the_checkpoint_of_its_first_query_and_says_so_when_that_i
     spark: SparkSession, world: World, tmp_path: Path
 ) -> None:
     world.job.commit(BatchChanges(totals={"a": 1}))
-    state = frame(spark, tmp_path, "varve-state", state="total")
+    state = frame(spark, tmp_path, "varvite-state", state="total")
     assert [row["value"] for row in state.collect()] == [1]
     world.job.commit(BatchChanges(totals={"a": 2}))
     assert [row["value"] for row in state.collect()] == [1], "Spark keeps the plan"
-    assert [row["value"] for row in frame(spark, tmp_path, "varve-state", state="total").collect()] == [2]
+    assert [row["value"] for row in frame(spark, tmp_path, "varvite-state", state="total").collect()] == [2]
     for _ in range(2):
         world.commit(3)
         world.sidecar().fold()
@@ -153,7 +153,7 @@ def test_a_frame_reads_the_checkpoint_of_its_first_query_and_says_so_when_that_i
 @pytest.mark.usefixtures("sources")
 def test_a_schema_that_is_not_the_state_s_is_told(spark: SparkSession, world: World, tmp_path: Path) -> None:
     world.job.commit(BatchChanges(totals={"a": 1}))
-    source = spark.read.schema("key string, value bigint").format("varve-state").options(job="job", state="total")
+    source = spark.read.schema("key string, value bigint").format("varvite-state").options(job="job", state="total")
     with pytest.raises(PySparkException, match=r"InvalidRequestError: the columns are[^$]*load\(\) it anew, without"):
         source.load(str(tmp_path / "storage")).collect()
 
@@ -175,7 +175,7 @@ def _damage(world: World, part: str) -> None:
 
 
 @pytest.mark.usefixtures("pushing")
-@pytest.mark.parametrize("source", ["varve-state", "varve-changelog"])
+@pytest.mark.parametrize("source", ["varvite-state", "varvite-changelog"])
 def test_filters_of_operator_state_and_key_group_decide_what_is_read(
     spark: SparkSession, world: World, tmp_path: Path, source: str
 ) -> None:
@@ -193,7 +193,7 @@ def test_filters_of_operator_state_and_key_group_decide_what_is_read(
     }  # fmt: skip
     assert {row["operator"] for row in rows()} == {"flights", "second"}
     own = "operator = 'flights' and state in ('total', 'none')"
-    values = {1, 2} if source == "varve-changelog" else {2}
+    values = {1, 2} if source == "varvite-changelog" else {2}
     _damage(world, "/second/")
     assert {(row["operator"], row["state"], int(row["value"])) for row in rows(own)} == {
         ("flights", "total", value) for value in values
@@ -215,9 +215,9 @@ def test_a_filter_of_batches_decides_which_retained_checkpoints_and_changes_are_
 ) -> None:
     for value in (1, 2, 3):
         world.job.commit(BatchChanges(totals={"a": value}), upload=True)
-    state = {"source": "varve-state", "state": "total"}
+    state = {"source": "varvite-state", "state": "total"}
     retained = {**state, "checkpoint": "retained"}
-    changes = {"source": "varve-changelog", "state": "total"}
+    changes = {"source": "varvite-changelog", "state": "total"}
 
     def rows(options: dict[str, str], condition: str = "true") -> list[tuple[int, int]]:
         found = frame(spark, tmp_path, **options).where(condition).collect()
@@ -239,7 +239,7 @@ def test_options_decide_what_is_read_and_a_frame_may_be_used_again(
 ) -> None:
     """Pushed down, the filters of one query were those of the next one, and of both branches of a union."""
     _two_operators(world)
-    state = frame(spark, tmp_path, "varve-state", operator="flights", state="total")
+    state = frame(spark, tmp_path, "varvite-state", operator="flights", state="total")
     one, other = (state.where(sf.col("key_group") == key_group(key)) for key in ("a", "ab"))
     assert {row["key"] for row in one.collect()} & set(KEYS) == {k for k in KEYS if key_group(k) == key_group("a")}
     assert state.select("key").count() == len(KEYS)
@@ -248,15 +248,15 @@ def test_options_decide_what_is_read_and_a_frame_may_be_used_again(
     _damage(world, "/second/")
     _damage(world, "/flights/00001-")
     last = world.job.ranges[0][1] - 1
-    for source, batches in (("varve-state", "0-"), ("varve-changelog", "0-0")):
+    for source, batches in (("varvite-state", "0-"), ("varvite-changelog", "0-0")):
         found = frame(
             spark, tmp_path, source, operator="flights", state="total", keyGroups=f"0-{last}", batches=batches
         ).collect()
         assert {row["key"] for row in found} == {key for key in KEYS if key_group(key) <= last}
-        assert {row["value"] for row in found} == ({2} if source == "varve-state" else {1})
+        assert {row["value"] for row in found} == ({2} if source == "varvite-state" else {1})
     for options in ({"keyGroups": "a"}, {"batches": "3-x"}, {"operator": "nobody"}, {"state": "nothing"}):
         with pytest.raises(PySparkException, match="InvalidRequestError"):
-            frame(spark, tmp_path, "varve-state", **options).collect()
+            frame(spark, tmp_path, "varvite-state", **options).collect()
 
 
 def test_key_groups_that_tools_compute_are_those_of_spark(spark: SparkSession) -> None:

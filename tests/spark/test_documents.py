@@ -19,7 +19,7 @@ ROWS = [("N1", "IAH"), ("N2", "MIA"), ("N1", "BOS")]
 
 
 def environment() -> dict[str, str]:
-    """The environment of a user who has installed varve in this very Python."""
+    """The environment of a user who has installed varvite in this very Python."""
     paths = [str(ROOT), str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]
     own = {"PYTHONPATH": os.pathsep.join(p for p in paths if p), "PYSPARK_PYTHON": sys.executable}
     return {**os.environ, **own, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -50,7 +50,7 @@ def test_the_demo_survives_kills_of_every_kind_of_process() -> None:
 def readme_job(work: Path) -> str:
     """The README's job with the places of this test, and an end."""
     text = next(b.text for b in blocks_of("README.md", (ROOT / "README.md").read_text()) if b.language == "python")
-    text = text.replace("/data/", f"{work}/").replace("file:///var/lib/varve", f"file://{work}/varve")
+    text = text.replace("/data/", f"{work}/").replace("file:///var/lib/varvite", f"file://{work}/varvite")
     return text.replace('writer.start("', 'writer.trigger(availableNow=True).start("')
 
 
@@ -69,13 +69,13 @@ def test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it(tmp_path
     write_flights(tmp_path)
     job = tmp_path / "job.py"
     job.write_text(readme_job(tmp_path))
-    script = ["deploy/spark_submit.sh", "--storage", f"file://{tmp_path}/varve", "--job", "flights", "--"]
+    script = ["deploy/spark_submit.sh", "--storage", f"file://{tmp_path}/varvite", "--job", "flights", "--"]
     conf = ["--master", "local[2]", "--conf", "spark.sql.shuffle.partitions=2", "--conf", "spark.ui.enabled=false"]
-    varve = tmp_path / "varve-command"
-    start = "from varve.materializer.commands.cli import main; main()"
-    varve.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
-    varve.chmod(0o755)
-    done = run([*script, *conf, str(job)], 240, VARVE=str(varve))
+    varvite = tmp_path / "varvite-command"
+    start = "from varvite.materializer.commands.cli import main; main()"
+    varvite.write_text(f'#!/bin/sh\nexec "{sys.executable}" -c "{start}" "$@"\n')
+    varvite.chmod(0o755)
+    done = run([*script, *conf, str(job)], 240, VARVITE=str(varvite))
     assert counts(tmp_path) == [("N1", 1), ("N1", 2), ("N2", 1)]
-    assert (tmp_path / "varve" / "flights" / "chain").is_dir()
+    assert (tmp_path / "varvite" / "flights" / "chain").is_dir()
     assert "flights" in done.stdout + done.stderr, "the sidecar says what it follows"

@@ -35,9 +35,9 @@ def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -
     """One run of the driver; its exit code, negative for a signal."""
     path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
     environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
-    environment.pop("VARVE_FAIL_POINT", None)
+    environment.pop("VARVITE_FAIL_POINT", None)
     if point is not None:
-        environment["VARVE_FAIL_POINT"] = f"{point}:2:{directory / point}"
+        environment["VARVITE_FAIL_POINT"] = f"{point}:2:{directory / point}"
     command = [sys.executable, "-m", "tests.spark.crash_driver", str(directory), master]
     with (directory / "driver.log").open("ab") as log:
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)

@@ -10,10 +10,10 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.stream_functions import KeepBomb
-from varve.common import Types
-from varve.datastream import StreamExecutionEnvironment
-from varve.spark_integration.functions import kept_state
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.common import Types
+from varvite.datastream import StreamExecutionEnvironment
+from varvite.spark_integration.functions import kept_state
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 pytestmark = pytest.mark.spark
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
 from tests.spark.small_functions import CountRows, EventTimes, Failing
-from varve.storage.errors import UserFunctionError
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 
@@ -101,11 +101,11 @@ def test_the_job_adopts_snapshots_of_an_embedded_materializer_and_restores_from_
             number += 1
         page = f"http://127.0.0.1:{query.metrics_port}"
         metrics = _samples(f"{page}/metrics")
-        assert metrics["varve_checkpoints_total"] == len(query.checkpoint_statistics.history())
-        assert metrics["varve_rows_in_total"] == 2 * number
-        assert metrics["varve_adopted_snapshots_total"] >= 1
-        assert metrics["varve_embedded_materializer_starts_total"] == 1
-        assert metrics["varve_last_full_size_of_non_materialization_bytes"] > 0
+        assert metrics["varvite_checkpoints_total"] == len(query.checkpoint_statistics.history())
+        assert metrics["varvite_rows_in_total"] == 2 * number
+        assert metrics["varvite_adopted_snapshots_total"] >= 1
+        assert metrics["varvite_embedded_materializer_starts_total"] == 1
+        assert metrics["varvite_last_full_size_of_non_materialization_bytes"] > 0
         with urlopen(f"{page}/readyz", timeout=30) as answer:
             assert answer.status == 200
     finally:

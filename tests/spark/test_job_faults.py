@@ -12,16 +12,16 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, Sums, in_order, kill_state_workers
 from tests.spark.small_functions import Counting, CountRows, Dying, DyingAt, Failing, Mute
 from tests.state_worker_setup import eventually
-from varve.changelog.chain.reader import ChainReader
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.spark_integration.driver import batch_attempt, coordinator
-from varve.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
-from varve.spark_integration.driver.batch_execution import BatchRedoError, OperatorResult
-from varve.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit
-from varve.storage.object_stores.open import open_store
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.chain.reader import ChainReader
+from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.spark_integration.driver import batch_attempt, coordinator
+from varvite.spark_integration.driver.batch_attempt import BatchAttempt, BatchInput
+from varvite.spark_integration.driver.batch_execution import BatchRedoError, OperatorResult
+from varvite.storage.errors import CorruptDataError, FencedError, MayHaveHappenedError, UserFunctionError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 pytestmark = pytest.mark.spark
 EARLY = "state.changelog.dstl.dfs.preemptive-persist-threshold"
@@ -318,7 +318,7 @@ def test_a_lost_reply_of_the_commit_is_settled_by_reading_back(
 def test_a_driver_that_loses_its_slot_stops_without_calling_the_sink(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from varve.storage.format.records import Fence, encode_entry
+    from varvite.storage.format.records import Fence, encode_entry
 
     job = KeyedJob(spark, tmp_path)
     job.add(("a", 1))
@@ -334,7 +334,7 @@ def test_a_driver_that_loses_its_slot_stops_without_calling_the_sink(
 
 
 def _job_header(tmp_path: Path) -> bytes:
-    from varve.storage.format.frame import unframe
+    from varvite.storage.format.frame import unframe
 
     path = tmp_path / "state" / "job" / "job.json"
     return unframe(b"JOBR", 1, path.read_bytes(), "job.json").header

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import KeyedJob, forget_batches, in_order
-from varve.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
+from varvite.storage.errors import GapError, InvalidRequestError, LineageError, RewindError, StateMissingError
 
 pytestmark = pytest.mark.spark
 

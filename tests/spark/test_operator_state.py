@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.keyed_jobs import KeyedJob, kill_state_workers
-from varve import (
+from varvite import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,

@@ -1,4 +1,4 @@
-"""`varve package` and `spark-submit`: a standalone cluster whose Python has nothing of varve runs a job with state."""
+"""`varvite package` and `spark-submit`: a standalone cluster whose Python lacks varvite runs a job with state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from tests.standalone_cluster import StandaloneCluster, standalone_cluster
-from varve.materializer.commands.cli import main
+from varvite.materializer.commands.cli import main
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def bare_python(directory: Path) -> Path:
     """An interpreter without any packages."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(directory)], check=True, timeout=120)
     python = directory / "bin" / "python"
-    for module in ("varve", "pyarrow", "pyspark", "rocksdict"):
+    for module in ("varvite", "pyarrow", "pyspark", "rocksdict"):
         done = subprocess.run(
             [python, "-c", f"import {module}"], env={}, cwd=directory, capture_output=True, check=False
         )
@@ -47,7 +47,7 @@ def write_input(directory: Path) -> None:
 
 
 def submit(cluster: StandaloneCluster, packaged: dict[str, Any], python: Path, directory: Path) -> None:
-    """The line that `varve package` prints, with what belongs to this cluster."""
+    """The line that `varvite package` prints, with what belongs to this cluster."""
     conf = {
         "spark.driver.host": "127.0.0.1",
         "spark.driver.memory": "512m",
@@ -60,7 +60,7 @@ def submit(cluster: StandaloneCluster, packaged: dict[str, Any], python: Path, d
     command = [str(home / "bin" / "spark-submit"), "--master", cluster.url, *settings]
     environment = {**os.environ, "SPARK_HOME": str(home), "PYSPARK_PYTHON": str(python)}
     environment["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    # The driver's machine has varve; here as the test itself has it.
+    # The driver's machine has varvite; here as the test itself has it.
     environment["PYTHONPATH"] = os.pathsep.join(p for p in sys.path if p)
     with (directory / "driver.log").open("ab") as log:
         done = subprocess.run(
@@ -76,7 +76,7 @@ def submit(cluster: StandaloneCluster, packaged: dict[str, Any], python: Path, d
     assert done.returncode == 0, f"{(directory / 'driver.log').read_text()[-4000:]}\n{cluster.log_tail()}"
 
 
-def test_a_job_runs_on_a_cluster_that_has_nothing_of_varve(tmp_path: Path) -> None:
+def test_a_job_runs_on_a_cluster_that_has_nothing_of_varvite(tmp_path: Path) -> None:
     done = CliRunner().invoke(main, ["package", "--output", str(tmp_path / "lib"), "--compression", "1", "--json"])
     assert done.exit_code == 0, done.output
     packaged = json.loads(done.output)
@@ -88,6 +88,6 @@ def test_a_job_runs_on_a_cluster_that_has_nothing_of_varve(tmp_path: Path) -> No
     rows = table.to_pylist()
     assert sorted((r["k"], r["n"], r["total"]) for r in rows) == EXPECTED
     for row in rows:
-        assert row["varve"].endswith("/varve.zip/varve/__init__.py")
-        assert "/varve-environment/rocksdict/" in row["rocksdict"]
+        assert row["varvite"].endswith("/varvite.zip/varvite/__init__.py")
+        assert "/varvite-environment/rocksdict/" in row["rocksdict"]
         assert row["prefix"] == str(tmp_path / "bare")

@@ -36,7 +36,7 @@ WAIT = "100s"
 """However slow the machine is, a task waits so long for its executor."""
 SETTINGS = {
     "spark.executor.memory": "512m",
-    "spark.varve.pipeline.max-parallelism": "64",
+    "spark.varvite.pipeline.max-parallelism": "64",
 }
 
 
@@ -167,7 +167,7 @@ def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissione
     """Each of them once, in the very next batch, to an executor that is there to stay."""
     partitions, decommissioned_after, excluded_after = 7, 9, 19
     settings = {
-        "spark.varve.parallelism.default": str(partitions),
+        "spark.varvite.parallelism.default": str(partitions),
         "spark.locality.wait": WAIT,
         "spark.decommission.enabled": "true",
         "spark.excludeOnFailure.enabled": "true",
@@ -201,7 +201,7 @@ def recommended() -> dict[str, str]:
     """What the page says to set of Spark's."""
     (block,) = (block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "ini")
     settings = dict(line.split() for line in block.text.splitlines())
-    return {key: value for key, value in settings.items() if not key.startswith("spark.varve.")}
+    return {key: value for key, value in settings.items() if not key.startswith("spark.varvite.")}
 
 
 # Spark's own settings, and so the merge join, are those of the test above, too.
@@ -217,7 +217,7 @@ def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_ge
         del settings["spark.shuffle.reduceLocality.enabled"]
     with standalone_cluster(tmp_path / "cluster") as cluster:
         job = ClusterJob(
-            tmp_path, cluster.url, executors, {**settings, "spark.varve.parallelism.default": str(partitions)}
+            tmp_path, cluster.url, executors, {**settings, "spark.varvite.parallelism.default": str(partitions)}
         )
         for pause in (killed_after, replaced_after):
             job.pause_after(pause)

@@ -19,9 +19,9 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.echo_state_worker import FACTORY, facts_of
 from tests.state_worker_setup import alive, batch_request, eventually
-from varve.spark_integration.elements.arrow_task import DESCRIPTORS_MAX, connection_over_tcp
-from varve.spark_integration.functions.shipment import ship_function
-from varve.spark_integration.messages.protocol import (
+from varvite.spark_integration.elements.arrow_task import DESCRIPTORS_MAX, connection_over_tcp
+from varvite.spark_integration.functions.shipment import ship_function
+from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
     SUMMARY_COLUMN,
@@ -29,12 +29,12 @@ from varve.spark_integration.messages.protocol import (
     encode_message,
     row_tag,
 )
-from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.transport.connection import WorkerLaunch
-from varve.spark_integration.transport.executor_jvm import ancestors
-from varve.spark_integration.transport.home import WorkerHome, executor_home
-from varve.spark_integration.transport.pump import ExecutionNotes, make_pump
-from varve.storage.clock import SystemTokens
+from varvite.spark_integration.messages.summary import Summary, decode_summary
+from varvite.spark_integration.transport.connection import WorkerLaunch
+from varvite.spark_integration.transport.executor_jvm import ancestors
+from varvite.spark_integration.transport.home import WorkerHome, executor_home
+from varvite.spark_integration.transport.pump import ExecutionNotes, make_pump
+from varvite.storage.clock import SystemTokens
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
@@ -221,7 +221,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 from tests.spark.test_pump import Batches
 from tests.state_worker_setup import alive, eventually
-from varve.spark_integration.transport.probe import probe
+from varvite.spark_integration.transport.probe import probe
 session = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 batches = Batches(session, "job")
 batches.run(10)

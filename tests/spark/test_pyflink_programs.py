@@ -41,8 +41,8 @@ OUTPUT = {
 }
 
 MODULES = {
-    "varve.common", "varve.common.watermark_strategy", "varve.datastream", "varve.datastream.functions",
-    "varve.datastream.state", "varve.datastream.window",
+    "varvite.common", "varvite.common.watermark_strategy", "varvite.datastream", "varvite.datastream.functions",
+    "varvite.datastream.state", "varvite.datastream.window",
 }  # fmt: skip
 
 
@@ -85,7 +85,7 @@ def test_a_program_runs_without_any_configuration(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr[-3000:]
     lines = [line.split("> ")[-1] for line in done.stdout.splitlines()]
     assert sorted(lines) == sorted(OUTPUT["count_function"].splitlines())
-    assert not list((tmp_path / "temporary").glob("varve-*/state")), "the state goes with the job"
+    assert not list((tmp_path / "temporary").glob("varvite-*/state")), "the state goes with the job"
 
 
 def test_every_program_is_tested_and_imports_only_what_pyflink_has() -> None:
@@ -103,6 +103,6 @@ def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path, capsy
     programs = [block for block in page if "run" in block.tags]
     names = {"__name__": "page"}
     for block in programs:
-        text = block.text.replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+        text = block.text.replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
         exec(compile(text, block.name, "exec", dont_inherit=True), names)
     assert capsys.readouterr().out == "".join(block.text for block in page if block.language == "text")

@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order, kill_state_workers
-from tests.spark.varve_command import command
-from varve.storage.format import layout
+from tests.spark.varvite_command import command
+from varvite.storage.format import layout
 
 pytestmark = pytest.mark.spark
 PARALLELISMS = (2, 3, 8, 1)

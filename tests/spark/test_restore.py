@@ -1,4 +1,4 @@
-"""`varve restore` where Spark's checkpoint location is lost, behind the state or ahead of it, on real Spark."""
+"""`varvite restore` where Spark's checkpoint location is lost, behind the state or ahead of it, on real Spark."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import KeyedJob, forget_batches, in_order, kill_state_workers
-from tests.spark.varve_command import command
-from varve.storage.errors import GapError, LineageError, RewindError
+from tests.spark.varvite_command import command
+from varvite.storage.errors import GapError, LineageError, RewindError
 
 pytestmark = pytest.mark.spark
 INPUT = ((("a", 0), ("b", 0)), (("key-1", 10), (None, 10)), (("key-2", 20),), (("key-3", 30),))
@@ -49,7 +49,7 @@ def go_on(job: KeyedJob, batch: int) -> None:
 
 def test_a_location_that_is_ahead_of_the_state(job: KeyedJob) -> None:
     job.lose_commits(2)
-    with pytest.raises(GapError, match="varve restore"):
+    with pytest.raises(GapError, match="varvite restore"):
         job.run()
     restored = restore(job)
     assert restored["batch"] == 1
@@ -59,7 +59,7 @@ def test_a_location_that_is_ahead_of_the_state(job: KeyedJob) -> None:
 
 def test_a_location_that_is_behind_the_state(job: KeyedJob) -> None:
     forget_batches(job.directory / "checkpoint", 2)
-    with pytest.raises(RewindError, match="varve restore"):
+    with pytest.raises(RewindError, match="varvite restore"):
         job.run()
     assert restore(job)["batch"] == 1
     go_on(job, 1)
@@ -73,7 +73,7 @@ def test_a_location_that_is_lost(job: KeyedJob) -> None:
         job.model.values[key].pop()
     fresh.model, fresh.expected = job.model, []
     fresh.add(("a", 5), ("key-1", 6))
-    with pytest.raises(LineageError, match="varve restore"):
+    with pytest.raises(LineageError, match="varvite restore"):
         fresh.run()
     restored = restore(fresh)
     assert (restored["batch"], restored["forgotten"]) == (len(INPUT) - 1, [])

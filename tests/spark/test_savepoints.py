@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.spark.conftest import FileStream
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob, in_order
-from tests.spark.varve_command import command
-from varve.materializer.commands.cli import main
-from varve.storage.errors import InvalidRequestError
+from tests.spark.varvite_command import command
+from varvite.materializer.commands.cli import main
+from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
 
@@ -61,7 +61,7 @@ def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -
     page = "docs/savepoints.md"
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks_of(page, (ROOT / page).read_text()):
-        text = block.text.replace("/var/lib/varve", f"{tmp_path}/state").replace("/data/", f"{tmp_path}/data/")
+        text = block.text.replace("/var/lib/varvite", f"{tmp_path}/state").replace("/data/", f"{tmp_path}/data/")
         if "run" in block.tags:
             exec(compile(text, block.name, "exec", dont_inherit=True), names)
         elif block.language == "console":

@@ -14,11 +14,11 @@ from tests.doc_blocks import ROOT, blocks_of
 from tests.materializer_world import Events
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
 from tests.spark.test_job import kill_state_workers
-from varve.materializer.monitoring.events import Materialized
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.loop import run_materializer
-from varve.storage.errors import IncompatibleError
+from varvite.materializer.monitoring.events import Materialized
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.service.loop import run_materializer
+from varvite.storage.errors import IncompatibleError
 
 pytestmark = [pytest.mark.spark, pytest.mark.fixed_storage]  # it materializes at chosen places
 PAGE = "docs/schema-evolution.md"

@@ -12,9 +12,9 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
-from varve.spark_integration.driver import coordinator
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.transport.segment_inbox import SegmentInbox
+from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 
 pytestmark = [pytest.mark.spark, pytest.mark.fixed_storage]
 KEYS = [base64.b64encode(random.Random(i).randbytes(500)).decode() for i in range(400)]

@@ -11,9 +11,9 @@ from pyspark.sql import DataFrame, SparkSession
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.co_functions import LATE, ODD, Sorted
 from tests.spark.stream_functions import Unlucky
-from varve.common import Types
-from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.storage.errors import UserFunctionError
+from varvite.common import Types
+from varvite.datastream import DataStream, StreamExecutionEnvironment
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 

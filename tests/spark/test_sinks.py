@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from varve.changelog.commit.base_decision import SinkCommit
-from varve.spark_integration.connectors.file_sink import FORMATS, FileSink, OutputCommit, encode_marker
-from varve.spark_integration.connectors.sink import ForeachBatchSink, Sink
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
-from varve.storage.format.frame import frame
+from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.spark_integration.connectors.file_sink import FORMATS, FileSink, OutputCommit, encode_marker
+from varvite.spark_integration.connectors.sink import ForeachBatchSink, Sink
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
+from varvite.storage.format.frame import frame
 
 pytestmark = pytest.mark.spark
 
@@ -46,7 +46,7 @@ def read(spark: SparkSession, tmp_path: Path, file_format: str = "parquet") -> l
 
 
 def markers(tmp_path: Path) -> list[str]:
-    return sorted(p.name for p in (tmp_path / "out" / "_varve").glob("commit-*"))
+    return sorted(p.name for p in (tmp_path / "out" / "_varvite").glob("commit-*"))
 
 
 @pytest.mark.parametrize("file_format", FORMATS)
@@ -86,7 +86,7 @@ def test_rows_without_a_marker_are_not_committed(spark: SparkSession, tmp_path: 
     sink = opened(spark, tmp_path)
     sink.write(rows(spark, 1), 0, 2)
     sink.write(rows(spark, 2), 1, 3)
-    (tmp_path / "out" / "_varve" / markers(tmp_path)[-1]).unlink()
+    (tmp_path / "out" / "_varvite" / markers(tmp_path)[-1]).unlink()
     again = opened(spark, tmp_path)
     assert again.last_committed() is None
     again.write(rows(spark, 2), 1, 5)
@@ -99,7 +99,7 @@ def test_a_torn_marker_does_not_count_and_is_cleared_away(
 ) -> None:
     sink = opened(spark, tmp_path)
     sink.write(rows(spark, 1), 0, 2)
-    torn = tmp_path / "out" / "_varve" / f"commit-{3:020d}"
+    torn = tmp_path / "out" / "_varvite" / f"commit-{3:020d}"
     torn.write_bytes(encode_marker(OutputCommit(job_id=JOB, batch=1, seq=3))[:keep_bytes])
     again = opened(spark, tmp_path)
     assert again.last_committed() == SinkCommit(0, 2)
@@ -114,7 +114,7 @@ def test_the_newest_seq_counts_when_an_older_marker_was_left_behind(
     sink = opened(spark, tmp_path)
     sink.write(rows(spark, 1), 5, 9)
     old = OutputCommit(job_id=JOB, batch=7, seq=8)
-    (tmp_path / "out" / "_varve" / f"commit-{8:020d}").write_bytes(encode_marker(old))
+    (tmp_path / "out" / "_varvite" / f"commit-{8:020d}").write_bytes(encode_marker(old))
     assert opened(spark, tmp_path).last_committed() == SinkCommit(5, 9)
 
 
@@ -161,12 +161,12 @@ def test_a_directory_in_use_by_others_is_refused(
     file = tmp_path / "out" / foreign
     file.parent.mkdir(parents=True)
     file.write_text("x")
-    with pytest.raises(InvalidRequestError, match="not by varve"):
+    with pytest.raises(InvalidRequestError, match="not by varvite"):
         opened(spark, tmp_path)
 
 
 def test_a_torn_owner_of_an_unused_directory_is_replaced(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
-    own = tmp_path / "out" / "_varve"
+    own = tmp_path / "out" / "_varvite"
     own.mkdir(parents=True)
     (own / "owner").write_bytes(b"varve\0OUTO")
     opened(spark, tmp_path).write(rows(spark, 1), 0, 2)
@@ -175,13 +175,13 @@ def test_a_torn_owner_of_an_unused_directory_is_replaced(spark: SparkSession, tm
 
 def test_a_torn_owner_of_a_used_directory_is_corrupt(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
     opened(spark, tmp_path).write(rows(spark, 1), 0, 2)
-    (tmp_path / "out" / "_varve" / "owner").write_bytes(b"varve\0OUTO")
+    (tmp_path / "out" / "_varvite" / "owner").write_bytes(b"varve\0OUTO")
     with pytest.raises(CorruptDataError, match="owner"):
         opened(spark, tmp_path)
 
 
 def test_an_owner_of_a_newer_version_is_incompatible(spark: SparkSession, tmp_path: Path, checkpoint: Path) -> None:
-    own = tmp_path / "out" / "_varve"
+    own = tmp_path / "out" / "_varvite"
     own.mkdir(parents=True)
     (own / "owner").write_bytes(frame(b"OUTO", 2, b"{}"))
     with pytest.raises(IncompatibleError):

@@ -1,7 +1,7 @@
-"""Programs written for Spark's stateful operations, on Spark's own engine and on varve: the same rows must come out.
+"""Programs written for Spark's stateful operations, on Spark's own engine and on varvite: the same rows must come out.
 
 What a processor yields tells its whole state, so equal rows are equal states; the last file makes every key tell it.
-varve's job is stopped and started in between.
+varvite's job is stopped and started in between.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from tests.spark.spark_processors import (
     Times,
     counted,
 )
-from varve import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream, KeyedStream
-from varve.storage.errors import InvalidRequestError
+from varvite import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream, KeyedStream
+from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
 INPUT = "k string, op string, n bigint, at timestamp"
@@ -75,7 +75,7 @@ def on_spark(stream: FileStream, work: Path, program: Callable[[DataFrame], Data
     return received
 
 
-def on_varve(stream: FileStream, work: Path, program: Callable[[KeyedStream], DataStream]) -> Rows:
+def on_varvite(stream: FileStream, work: Path, program: Callable[[KeyedStream], DataStream]) -> Rows:
     """What one run of the job makes of what is new in the input."""
     received: Rows = []
     env = StreamExecutionEnvironment.get_execution_environment(stream._spark)
@@ -87,7 +87,7 @@ def on_varve(stream: FileStream, work: Path, program: Callable[[KeyedStream], Da
         received.extend((batch, *row) for row in rows.collect())
 
     writer = made.foreach_batch(keep).query_name("job").trigger(availableNow=True)
-    writer.option("checkpointLocation", str(work / "varve")).start().awaitTermination()
+    writer.option("checkpointLocation", str(work / "varvite")).start().awaitTermination()
     return received
 
 
@@ -98,13 +98,13 @@ def both(
     own: Callable[[DataFrame], DataFrame],
     ours: Callable[[KeyedStream], DataStream],
 ) -> tuple[list[str], list[str]]:
-    """What Spark and varve give, in order; varve's job is started anew after the second file."""
+    """What Spark and varvite give, in order; varvite's job is started anew after the second file."""
     stream = FileStream(spark, work / "input", INPUT)
     found: Rows = []
     for some in (files[:2], files[2:]):
         for rows in some:
             add(stream, *rows)
-        found += on_varve(stream, work, ours) if some else []
+        found += on_varvite(stream, work, ours) if some else []
     expected = on_spark(stream, work, own)
     return sorted(map(repr, expected)), sorted(map(repr, found))
 
@@ -247,7 +247,7 @@ def test_what_cannot_be_right_is_refused_at_its_line(own_engine: SparkSession, t
 def test_the_program_of_the_documentation(spark: SparkSession, tmp_path: Path) -> None:
     blocks = blocks_of("docs/spark-programs.md", (ROOT / "docs" / "spark-programs.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
-    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
     (tmp_path / "flights").mkdir()
     flights = pa.table({"tailnum": ["N1", "N2", "N1", "N1"], "dest": ["IAH", "MIA", "BOS", "IAH"]})

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from varve.spark_integration.connectors.spark_progress import SparkCheckpoint
-from varve.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
+from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 
 pytestmark = pytest.mark.spark
 

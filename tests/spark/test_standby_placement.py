@@ -22,10 +22,10 @@ BATCHES, KILLED_AFTER = 9, ONE_KEY
 
 @contextmanager
 def standby(cluster: StandaloneCluster, index: int, storage: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`varve standby` on the host of a worker, with that host's temporary directory."""
+    """`varvite standby` on the host of a worker, with that host's temporary directory."""
     path = os.pathsep.join((str(ROOT / "src"), str(ROOT)))
     environment = {**os.environ, "PYTHONPATH": path, "TMPDIR": str(cluster.temporary_directory(index))}
-    program = "from varve.materializer.commands.cli import main; main()"
+    program = "from varvite.materializer.commands.cli import main; main()"
     command = ["standby", "job", "--storage", str(storage), "--host", host_name(index), "--followers", "1"]
     with (cluster.directory / f"standby-{index}.log").open("ab") as log:
         process = subprocess.Popen(
@@ -52,8 +52,8 @@ def copies(job: ClusterJob, homes: dict[int, str]) -> dict[int, str]:
 def test_a_lost_partition_comes_up_on_the_host_of_its_standby_and_is_not_restored(tmp_path: Path) -> None:
     """Each partition has one copy, on one of the two hosts where it does not run."""
     settings = {
-        "spark.varve.parallelism.default": str(HOSTS),
-        "spark.varve.execution.state-recovery.from-local": "true",
+        "spark.varvite.parallelism.default": str(HOSTS),
+        "spark.varvite.execution.state-recovery.from-local": "true",
         "spark.shuffle.reduceLocality.enabled": "false",
         "spark.locality.wait": WAIT,
     }

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.keyed_jobs import BACKENDS, IN_MEMORY, KeyedJob, in_order, kill_state_workers
-from varve import (
+from varvite import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     HashMapStateBackend,
@@ -18,7 +18,7 @@ from varve import (
     PredefinedOptions,
     StreamExecutionEnvironment,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
 SQLITE = CustomStateBackend("examples.sqlite_store:SQLiteStore", {"cache-mb": 4})
@@ -108,6 +108,6 @@ def test_the_code_of_the_page_runs(spark: SparkSession) -> None:
         exec(block.text, names)
     values = names["env"].code_level().values
     assert values["state.backend.type"] == "examples.sqlite_store:SQLiteStore"
-    assert values["execution.checkpointing.dir"] == "s3://bucket/varve"
+    assert values["execution.checkpointing.dir"] == "s3://bucket/varvite"
     assert (values["execution.checkpointing.interval"], values["execution.checkpointing.num-retained"]) == (5_000, 20)
     assert values["state.backend.rocksdb.memory.fixed-per-tm"] == 1 << 30

@@ -12,7 +12,7 @@ from tests.lossy_proxy import EXPIRED, SKEWED, LossyProxy
 from tests.s3_servers import S3Server
 from tests.spark.keyed_jobs import UID, KeyedJob, Sums, in_order, kill_state_workers
 from tests.spark.small_functions import Limited
-from varve.storage.errors import InvalidRequestError, RetryableError
+from varvite.storage.errors import InvalidRequestError, RetryableError
 
 pytestmark = pytest.mark.spark
 

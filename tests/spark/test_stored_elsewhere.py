@@ -8,8 +8,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.spark.keyed_jobs import KeyedJob, in_order, kill_state_workers
-from varve.storage.errors import IncompatibleError, MissingKeyError
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.errors import IncompatibleError, MissingKeyError
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
 
 ENCRYPT = "storage.encryption.key-provider"
 SPREAD = {"checkpoint.inline-size-max": "0 b", "state.changelog.dstl.dfs.batch.persist-size-threshold": "0 b"}

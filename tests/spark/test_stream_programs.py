@@ -19,10 +19,10 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.spark.stream_functions import Count, FirstOfKey, KeyAndTime, Second, Tagged, Times, Unlucky, UnluckyWhile
 from tests.state_worker_setup import eventually
-from varve.common import Duration, Row, Types, WatermarkStrategy
-from varve.datastream import DataStream, StreamExecutionEnvironment
-from varve.spark_integration.api.query import VarveStreamingQuery
-from varve.storage.errors import UserFunctionError
+from varvite.common import Duration, Row, Types, WatermarkStrategy
+from varvite.datastream import DataStream, StreamExecutionEnvironment
+from varvite.spark_integration.api.query import VarviteStreamingQuery
+from varvite.storage.errors import UserFunctionError
 
 pytestmark = pytest.mark.spark
 NO_WATERMARK = -(1 << 63)
@@ -54,7 +54,7 @@ def collected(stream: DataStream, name: str = "job") -> list[Any]:
 def test_print_shows_the_partition_and_execute_leaves_nothing_behind(
     env: StreamExecutionEnvironment, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "varve.spark_integration.api.job_execution")
+    caplog.set_level(logging.INFO, "varvite.spark_integration.api.job_execution")
     stream = env.from_collection([1, 2, 3, 1, 2, 1]).map(lambda x: (x, 1)).key_by(lambda x: x[0]).map(Count())
     stream.print()
     stream.map(lambda pair: pair[1]).filter(lambda count: count > 9)  # not printed: not executed
@@ -194,7 +194,7 @@ import contextlib, faulthandler
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 from tests.spark.stream_functions import Count
-from varve.datastream import StreamExecutionEnvironment
+from varvite.datastream import StreamExecutionEnvironment
 spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
 env = StreamExecutionEnvironment.get_execution_environment(spark).set_parallelism(1)
 rows = env.from_dataframe(spark.readStream.format("rate").load())
@@ -224,7 +224,7 @@ def test_a_collection_stays_if_sparks_own_handle_stops_the_query_inside_its_batc
     entered, stopped = threading.Event(), threading.Event()
     received: list[tuple[Any, ...]] = []
 
-    def start(sink: Callable[[DataFrame, int], None]) -> VarveStreamingQuery:
+    def start(sink: Callable[[DataFrame, int], None]) -> VarviteStreamingQuery:
         keyed = kept().from_collection(["a", "b", "a"]).key_by(lambda x: x)
         counted = keyed.map(Count(), Types.TUPLE([Types.STRING(), Types.LONG()]))
         writer = counted.foreach_batch(sink).query_name("interrupted")

@@ -13,10 +13,10 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from varve.spark_integration.api.query import BatchFunction, VarveStreamingQuery
-from varve.spark_integration.driver.coordinator import StopRequestedError
-from varve.spark_integration.driver.monitoring.statistics import StatisticsLog
-from varve.storage.errors import FencedError, InvalidRequestError
+from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery
+from varvite.spark_integration.driver.coordinator import StopRequestedError
+from varvite.spark_integration.driver.monitoring.statistics import StatisticsLog
+from varvite.storage.errors import FencedError, InvalidRequestError
 
 pytestmark = pytest.mark.spark
 
@@ -54,20 +54,20 @@ class Run:
 
 
 @pytest.fixture
-def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarveStreamingQuery, Run]]:
+def start(rows_of_k: Any, tmp_path: Path) -> Callable[..., tuple[VarviteStreamingQuery, Run]]:
     def started(
         batch: Callable[[DataFrame, int], None],
         at_end: Sequence[Callable[[bool], None]] = (),
         *,
         breaks: bool = False,
         **trigger: Any,
-    ) -> tuple[VarveStreamingQuery, Run]:
+    ) -> tuple[VarviteStreamingQuery, Run]:
         run = Run(batch, breaks=breaks)
         function = BatchFunction(run.process_batch)
         writer = rows_of_k.read().writeStream.foreachBatch(function).queryName("handle")
         writer = writer.option("checkpointLocation", str(tmp_path / "c"))
         query = (writer.trigger(**trigger) if trigger else writer).start()
-        return VarveStreamingQuery(query, run, function, at_end), run
+        return VarviteStreamingQuery(query, run, function, at_end), run
 
     return started
 
@@ -109,7 +109,7 @@ def test_all_that_was_to_be_done_at_the_end_is_done_whatever_fails(start: Any) -
     assert ended == [("failing", True), ("last", True)]
 
 
-def test_an_error_of_varve_arrives_itself(start: Any) -> None:
+def test_an_error_of_varvite_arrives_itself(start: Any) -> None:
     fenced = FencedError("another run took over", job="handle", epoch=7)
 
     def batch(rows: DataFrame, number: int) -> None:
@@ -163,7 +163,7 @@ def test_stop_lets_the_running_batch_end(start: Any) -> None:
 
 
 def test_a_query_cannot_be_stopped_from_inside_its_batch(start: Any) -> None:
-    handle: list[VarveStreamingQuery] = []
+    handle: list[VarviteStreamingQuery] = []
     ready, refused = threading.Event(), threading.Event()
 
     def batch(rows: DataFrame, number: int) -> None:

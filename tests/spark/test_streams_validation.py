@@ -12,17 +12,17 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.conftest import FileStream
-from varve.spark_integration.api import writer as writer_module
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.api.writer import StreamWriter
-from varve.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
-from varve.spark_integration.options.executor_share import memory_warning
-from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.spark_integration.plan.job import JobPlan
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api import writer as writer_module
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.api.writer import StreamWriter
+from varvite.spark_integration.connectors.heartbeat import HEARTBEAT_COLUMN
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage
+from varvite.spark_integration.options.executor_share import memory_warning
+from varvite.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varvite.spark_integration.plan.job import JobPlan
+from varvite.storage.errors import InvalidRequestError
 
 pytestmark = pytest.mark.spark
 
@@ -77,8 +77,8 @@ def test_a_dataframe_that_does_not_stream_is_refused(env: StreamExecutionEnviron
 
 
 def test_reserved_columns_of_the_input_are_refused(env: StreamExecutionEnvironment, rows_of_k: Any) -> None:
-    with pytest.raises(InvalidRequestError, match="__varve_tag"):
-        env.from_dataframe(rows_of_k.read().withColumn("__varve_tag", F.lit(1)))
+    with pytest.raises(InvalidRequestError, match="__varvite_tag"):
+        env.from_dataframe(rows_of_k.read().withColumn("__varvite_tag", F.lit(1)))
 
 
 def test_a_missing_key_column_is_said_at_key_by(stream: DataStream) -> None:
@@ -176,8 +176,8 @@ def test_heartbeats_come_with_the_option(writer: StreamWriter, spark: SparkSessi
 def test_code_beats_query_option_beats_session(
     writer: StreamWriter, spark: SparkSession, env: StreamExecutionEnvironment
 ) -> None:
-    spark.conf.set("spark.varve.state.changelog.enabled", "true")
-    spark.conf.set("spark.varve.state.backend.type", "rocksdb")
+    spark.conf.set("spark.varvite.state.changelog.enabled", "true")
+    spark.conf.set("spark.varvite.state.backend.type", "rocksdb")
     try:
         assert plan_of(writer, spark).config.changelog_enabled
         assert plan_of(writer, spark).config.backend_type == "rocksdb"
@@ -187,17 +187,17 @@ def test_code_beats_query_option_beats_session(
         assert plan_of(writer, spark).config.changelog_enabled
         assert plan_of(writer, spark).config.backend_type == "hashmap"
     finally:
-        spark.conf.unset("spark.varve.state.changelog.enabled")
-        spark.conf.unset("spark.varve.state.backend.type")
+        spark.conf.unset("spark.varvite.state.changelog.enabled")
+        spark.conf.unset("spark.varvite.state.backend.type")
 
 
 def test_a_misspelt_key_in_the_session_stops_the_start(writer: StreamWriter, spark: SparkSession) -> None:
-    spark.conf.set("spark.varve.state.changelog.enable", "true")
+    spark.conf.set("spark.varvite.state.changelog.enable", "true")
     try:
-        with pytest.raises(InvalidRequestError, match=r"did you mean spark\.varve\.state\.changelog\.enabled"):
+        with pytest.raises(InvalidRequestError, match=r"did you mean spark\.varvite\.state\.changelog\.enabled"):
             writer.start()
     finally:
-        spark.conf.unset("spark.varve.state.changelog.enable")
+        spark.conf.unset("spark.varvite.state.changelog.enable")
 
 
 def test_the_environment_keeps_what_code_says(env: StreamExecutionEnvironment) -> None:
@@ -209,7 +209,7 @@ def test_the_environment_keeps_what_code_says(env: StreamExecutionEnvironment) -
     assert env.set_state_backend(backend).get_state_backend() is backend
     env.get_checkpoint_config().set_checkpoint_storage(FileSystemCheckpointStorage("s3://bucket/dir"))
     assert env.get_checkpoint_config().get_checkpoint_storage() == FileSystemCheckpointStorage("s3://bucket/dir")
-    values = env.configure({"spark.varve.parallelism.default": "4", "state.backend": "hashmap"}).code_level().values
+    values = env.configure({"spark.varvite.parallelism.default": "4", "state.backend": "hashmap"}).code_level().values
     assert (values["parallelism.default"], values["state.backend.type"]) == (4, "hashmap")
 
 

@@ -18,8 +18,8 @@ from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
 from tests.spark.test_job import kill_state_workers
 from tests.spark.timer_functions import FailingTimer, RemindLater, SumUntilTimer
-from varve.spark_integration.api.writer import StreamWriter
-from varve.storage.errors import InvalidRequestError, UserFunctionError
+from varvite.spark_integration.api.writer import StreamWriter
+from varvite.storage.errors import InvalidRequestError, UserFunctionError
 
 pytestmark = pytest.mark.spark
 
@@ -96,7 +96,7 @@ def test_an_error_in_on_timer_names_operator_key_and_batch(spark: SparkSession, 
 def test_the_job_of_the_documentation_says_which_aircraft_stay_grounded(spark: SparkSession, tmp_path: Path) -> None:
     blocks = blocks_of("docs/timers.md", (ROOT / "docs" / "timers.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
-    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
     days = [datetime(2013, 1, day, 12, tzinfo=UTC) for day in (1, 2, 4)]
     (tmp_path / "flights").mkdir()

@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 
 from tests.spark.keyed_jobs import BACKENDS, KeyedJob
-from varve import KeyedProcessFunction, RuntimeContext, StateTtlConfig, Time, ValueStateDescriptor
+from varvite import KeyedProcessFunction, RuntimeContext, StateTtlConfig, Time, ValueStateDescriptor
 
 pytestmark = pytest.mark.spark
 

@@ -21,7 +21,8 @@ def programs(work: Path) -> list[str]:
     """The blocks that are marked to run, with the places of this test."""
     texts = [b.text for b in blocks_of(PAGE, (ROOT / PAGE).read_text()) if "run" in b.tags]
     placed = [
-        text.replace("/data/", f"{work}/").replace("file:///var/lib/varve", f"file://{work}/varve") for text in texts
+        text.replace("/data/", f"{work}/").replace("file:///var/lib/varvite", f"file://{work}/varvite")
+        for text in texts
     ]
     return [text.replace('writer.start("', 'writer.trigger(availableNow=True).start("') for text in placed]
 

@@ -15,9 +15,9 @@ from pyspark.sql import SparkSession
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.spark.test_job import kill_state_workers
-from varve.common import Time
-from varve.datastream import OutputTag, ProcessAllWindowFunction, StreamExecutionEnvironment
-from varve.datastream.window import CountTrigger, TumblingEventTimeWindows
+from varvite.common import Time
+from varvite.datastream import OutputTag, ProcessAllWindowFunction, StreamExecutionEnvironment
+from varvite.datastream.window import CountTrigger, TumblingEventTimeWindows
 
 pytestmark = pytest.mark.spark
 HOUR_MS = 3_600_000
@@ -31,7 +31,7 @@ class Hours(ProcessAllWindowFunction[Any, Any, Any]):
 
 
 class AtOnce(CountTrigger):
-    """Fires for each element; a class that varve does not know."""
+    """Fires for each element; a class that varvite does not know."""
 
 
 def test_late_rows_are_written_beside_the_windows(spark: SparkSession, tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_late_rows_are_written_beside_the_windows(spark: SparkSession, tmp_path:
 def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp_path: Path) -> None:
     blocks = blocks_of("docs/windows.md", (ROOT / "docs" / "windows.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
-    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varve", f"file://{tmp_path}/varve")
+    text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
     (tmp_path / "flights").mkdir()
     days = [[(0, 5, 10), (0, 25, 20)], [(3, 0, 99)], []]

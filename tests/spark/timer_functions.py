@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from varve import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
+from varvite import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
 
 
 class SumUntilTimer(KeyedProcessFunction[str, Row, tuple[Any, ...]]):

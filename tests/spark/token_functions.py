@@ -18,8 +18,8 @@ from typing import Any
 
 from pyspark.sql import Row
 
-import varve
-from varve import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
+import varvite
+from varvite import KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
 
 TOKEN_OUTPUT = "k string, v long, n long, previous string, token string"
 FOLLOWED_OUTPUT = f"{TOKEN_OUTPUT}, given string, own_previous string, own string"
@@ -152,6 +152,6 @@ def check_following(rows: Iterable[Sequence[Any]]) -> dict[str, str]:
 
 def check_state(storage: Path, newest: Mapping[str, str], uid: str) -> None:
     """The state that is stored holds the newest token of each key."""
-    with varve.open_state(str(storage), job="job") as state:
+    with varvite.open_state(str(storage), job="job") as state:
         table = state.to_arrow(uid, "token")
     assert dict(zip(table["key"].to_pylist(), table["value"].to_pylist(), strict=True)) == newest

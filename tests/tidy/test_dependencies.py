@@ -28,7 +28,7 @@ def imported(source: str) -> set[str]:
             found |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
             found.add(node.module.partition(".")[0])
-    return found - sys.stdlib_module_names - {"varve"}
+    return found - sys.stdlib_module_names - {"varvite"}
 
 
 def declared() -> set[str]:

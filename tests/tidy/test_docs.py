@@ -22,7 +22,7 @@ COVERED: dict[str, str] = {
     "make bench-smoke BENCH_ARGS='--resume'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-smoke BENCH_ARGS='--workload map-update --workload list-append'":
         "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
-    "make bench-smoke BENCH_ARGS='--system varve-rocksdb --system floor'":
+    "make bench-smoke BENCH_ARGS='--system varvite-rocksdb --system floor'":
         "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-smoke BENCH_ARGS='--tiny'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-state": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
@@ -46,52 +46,52 @@ COVERED: dict[str, str] = {
         "tests/simulation/test_whole_system.py::test_the_command_tells_what_happens",
     "python -m tests.simulation.system 100000 --seeds 1000000 --steps 3000 --seconds 3600":
         "tests/simulation/test_whole_system.py::test_the_command_ends_in_time",
-    "varve materialize --storage file:///var/lib/varve --job flights":
+    "varvite materialize --storage file:///var/lib/varvite --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
-    "varve materialize --storage file:///var/lib/varve --job flights --now":
+    "varvite materialize --storage file:///var/lib/varvite --job flights --now":
         "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
-    "varve standby flights --storage file:///var/lib/varve --directory /mnt/disk1/varve --directory /mnt/disk2/varve":
+    "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --directory /mnt/disk2/varvite":  # noqa: E501
         "tests/unit/materializer/test_standby_command.py::test_the_command_of_the_page_runs",
-    "varve standby flights --storage file:///var/lib/varve --directory /mnt/disk1/varve --followers 2 --host node-7":
+    "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --followers 2 --host node-7":  # noqa: E501
         "tests/unit/materializer/test_standby_command.py::test_the_command_with_followers_runs",
-    "varve sweep --storage file:///var/lib/varve --dry-run":
+    "varvite sweep --storage file:///var/lib/varvite --dry-run":
         "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     **dict.fromkeys(
         (
-            "varve describe flights --storage file:///var/lib/varve",
-            "varve state flights total --storage file:///var/lib/varve --limit 5",
-            "varve state flights total --storage file:///var/lib/varve --key N14228",
-            "varve state flights by_name --storage file:///var/lib/varve --checkpoint batch:0 --key-groups 0-3 --json",
-            "varve state flights --storage file:///var/lib/varve --count",
-            "varve state flights --storage file:///var/lib/varve --groups --json",
-            "varve diff flights --from batch:0 --storage file:///var/lib/varve",
-            "varve diff flights --from batch:0 --to batch:1 --count --storage file:///var/lib/varve",
-            "varve pins list flights --storage file:///var/lib/varve",
-            "varve pins release flights --older-than 1d --storage file:///var/lib/varve",
-            "varve verify flights --storage file:///var/lib/varve",
-            "varve verify flights --repair --storage file:///var/lib/varve",
-            "varve verify flights --repair --apply --storage file:///var/lib/varve",
-            "varve verify flights --repair --apply --stopped --storage file:///var/lib/varve",
+            "varvite describe flights --storage file:///var/lib/varvite",
+            "varvite state flights total --storage file:///var/lib/varvite --limit 5",
+            "varvite state flights total --storage file:///var/lib/varvite --key N14228",
+            "varvite state flights by_name --storage file:///var/lib/varvite --checkpoint batch:0 --key-groups 0-3 --json",  # noqa: E501
+            "varvite state flights --storage file:///var/lib/varvite --count",
+            "varvite state flights --storage file:///var/lib/varvite --groups --json",
+            "varvite diff flights --from batch:0 --storage file:///var/lib/varvite",
+            "varvite diff flights --from batch:0 --to batch:1 --count --storage file:///var/lib/varvite",
+            "varvite pins list flights --storage file:///var/lib/varvite",
+            "varvite pins release flights --older-than 1d --storage file:///var/lib/varvite",
+            "varvite verify flights --storage file:///var/lib/varvite",
+            "varvite verify flights --repair --storage file:///var/lib/varvite",
+            "varvite verify flights --repair --apply --storage file:///var/lib/varvite",
+            "varvite verify flights --repair --apply --stopped --storage file:///var/lib/varvite",
         ),
         "tests/unit/materializer/test_tools_document.py::test_the_commands_of_the_page_run",
     ),
-    "varve package --output lib":
+    "varvite package --output lib":
         "tests/unit/materializer/test_package_command.py::test_the_command_of_the_page_runs",
     "python -m benchmarks.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
-    "deploy/spark_submit.sh --storage s3://bucket/varve --job orders -- --master yarn --py-files varve.zip orders.py":
+    "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501
         "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
-    "varve savepoint create flights before-upgrade --storage file:///var/lib/varve":
+    "varvite savepoint create flights before-upgrade --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "varve savepoint create flights copy --format canonical --storage file:///var/lib/varve":
+    "varvite savepoint create flights copy --format canonical --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "varve savepoint list flights --storage file:///var/lib/varve":
+    "varvite savepoint list flights --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "varve savepoint describe flights copy --json --storage file:///var/lib/varve":
+    "varvite savepoint describe flights copy --json --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "varve savepoint delete flights before-upgrade --storage file:///var/lib/varve":
+    "varvite savepoint delete flights before-upgrade --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "varve restore flights --batch 0 --spark-checkpoint file:///data/checkpoints/flights --storage file:///var/lib/varve":
+    "varvite restore flights --batch 0 --spark-checkpoint file:///data/checkpoints/flights --storage file:///var/lib/varvite":
         "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
 }  # fmt: skip
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""

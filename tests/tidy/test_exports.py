@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-PACKAGES = ("varve", "varve.storage", "varve.changelog", "varve.materializer", "varve.spark_integration")
+PACKAGES = ("varvite", "varvite.storage", "varvite.changelog", "varvite.materializer", "varvite.spark_integration")
 EXPORTS = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
     for package in ("common", "datastream", "testing")
-    for path in (ROOT / "src" / "varve" / package).rglob("*.py")
+    for path in (ROOT / "src" / "varvite" / package).rglob("*.py")
 )
 """Modules that stand where users look: PyFlink's names, and what is for tests."""
 
 
 def module_names() -> list[str]:
-    """Every module of varve by its full name; `__main__` modules would run."""
-    files = [path for package in PACKAGES[1:] for path in (ROOT / package.removeprefix("varve.")).rglob("*.py")]
+    """Every module of varvite by its full name; `__main__` modules would run."""
+    files = [path for package in PACKAGES[1:] for path in (ROOT / package.removeprefix("varvite.")).rglob("*.py")]
     modules = [path for path in files if path.stem not in ("__init__", "__main__")]
-    return sorted(".".join(("varve", *path.relative_to(ROOT).with_suffix("").parts)) for path in modules)
+    return sorted(".".join(("varvite", *path.relative_to(ROOT).with_suffix("").parts)) for path in modules)
 
 
 @pytest.mark.parametrize("name", module_names())
@@ -40,5 +40,5 @@ def test_exported_names_exist(name: str) -> None:
 
 
 def test_the_library_exports_its_version() -> None:
-    varve = importlib.import_module("varve")
-    assert f'version = "{varve.__version__}"' in (ROOT / "pyproject.toml").read_text()
+    varvite = importlib.import_module("varvite")
+    assert f'version = "{varvite.__version__}"' in (ROOT / "pyproject.toml").read_text()

@@ -16,31 +16,31 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
 EXPORTS = ("common", "datastream", "testing")
-"""Packages of `src/varve` that only export what the others hold: under PyFlink's names of modules, and for tests."""
+"""Packages of `src/varvite` that only export what the others hold: under PyFlink's names of modules, and for tests."""
 CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_a_package_is_a_relative_link_to_its_top_level_directory(package: str) -> None:
     """A copy instead of a link would leave two versions of every module; an absolute link breaks every clone."""
-    link = ROOT / "src" / "varve" / package
+    link = ROOT / "src" / "varvite" / package
     assert link.is_symlink()
     assert link.readlink() == Path("..", "..", package)
     assert (ROOT / package / "__init__.py").is_file()
 
 
-def test_src_varve_holds_nothing_besides_the_links_and_its_own_files() -> None:
+def test_src_varvite_holds_nothing_besides_the_links_and_its_own_files() -> None:
     own = {"__init__.py", "py.typed", "__pycache__"}
-    assert {path.name for path in (ROOT / "src" / "varve").iterdir()} <= {*PACKAGES, *EXPORTS, *own}
-    assert {path.name for path in (ROOT / "src").iterdir()} <= {"varve", "varve.egg-info"}
+    assert {path.name for path in (ROOT / "src" / "varvite").iterdir()} <= {*PACKAGES, *EXPORTS, *own}
+    assert {path.name for path in (ROOT / "src").iterdir()} <= {"varvite", "varvite.egg-info"}
 
 
 def test_the_type_checker_is_told_of_every_package() -> None:
-    """pyright follows a link only if it is named itself: `src/varve` alone would check one file."""
+    """pyright follows a link only if it is named itself: `src/varvite` alone would check one file."""
     pyright = CONFIG["tool"]["pyright"]
-    links = {f"src/varve/{package}" for package in PACKAGES}
-    assert links | {f"src/varve/{package}" for package in EXPORTS} <= set(pyright["include"])
-    assert set(pyright["strict"]) == links - {"src/varve/spark_integration"}
+    links = {f"src/varvite/{package}" for package in PACKAGES}
+    assert links | {f"src/varvite/{package}" for package in EXPORTS} <= set(pyright["include"])
+    assert set(pyright["strict"]) == links - {"src/varvite/spark_integration"}
 
 
 def test_make_test_runs_every_directory_of_tests() -> None:
@@ -51,11 +51,11 @@ def test_make_test_runs_every_directory_of_tests() -> None:
 
 
 def _own_modules() -> set[str]:
-    modules = {"varve/__init__.py", "varve/py.typed"}
+    modules = {"varvite/__init__.py", "varvite/py.typed"}
     for package in EXPORTS:
-        modules |= {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "varve" / package).rglob("*.py")}
+        modules |= {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src" / "varvite" / package).rglob("*.py")}
     for package in PACKAGES:
-        modules |= {f"varve/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
+        modules |= {f"varvite/{path.relative_to(ROOT)}" for path in (ROOT / package).rglob("*.py")}
     return modules
 
 
@@ -78,7 +78,7 @@ def _build_wheel(source: Path, target: Path) -> Path:
         [*command, *(["--no-build-isolation"] if in_place else [])], check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    (wheel,) = target.glob("varve-*.whl")
+    (wheel,) = target.glob("varvite-*.whl")
     return wheel
 
 
@@ -95,5 +95,5 @@ def test_the_wheel_holds_every_module_and_nothing_else(wheel: zipfile.ZipFile) -
 
 def test_the_wheel_has_the_console_script_and_the_license(wheel: zipfile.ZipFile) -> None:
     info = {name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name}
-    assert "varve = varve.materializer.commands.cli:main" in wheel.read(info["entry_points.txt"]).decode()
+    assert "varvite = varvite.materializer.commands.cli:main" in wheel.read(info["entry_points.txt"]).decode()
     assert "licenses/LICENSE" in info

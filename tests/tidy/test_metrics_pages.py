@@ -12,13 +12,13 @@ import yaml
 from prometheus_client import generate_latest
 
 from tests.manual_clock import ManualClock
-from varve.materializer.monitoring.metrics import MaterializerMetrics
-from varve.spark_integration.driver.monitoring.metrics import JobMetrics
+from varvite.materializer.monitoring.metrics import MaterializerMetrics
+from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "metrics.md"
 MONITORING = ROOT / "deploy" / "monitoring"
-NAME = re.compile(r"\bvarve_[a-z_]+\b")
+NAME = re.compile(r"\bvarvite_[a-z_]+\b")
 FLINKS = [
     "startedMaterialization",
     "completedMaterialization",
@@ -44,7 +44,7 @@ def samples(registry: Any) -> set[str]:
     """Names of what a process shows, as queries name them."""
     found: set[str] = set()
     for family in registry.collect():
-        if family.name.startswith("varve_"):
+        if family.name.startswith("varvite_"):
             suffixes = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"]}.get(family.type, [""])
             found |= {family.name + suffix for suffix in suffixes}
     return found
@@ -97,12 +97,12 @@ def test_the_alert_rules_ask_for_metrics_that_exist() -> None:
 
 def test_the_alert_of_failed_batches_sees_the_first_one() -> None:
     """The series does not exist before, so `increase` alone never tells of it."""
-    assert "varve_failed_batches_total" in {name for name in DRIVER if name.endswith("_total")}
+    assert "varvite_failed_batches_total" in {name for name in DRIVER if name.endswith("_total")}
     metrics = JobMetrics(ManualClock())
     metrics.started("flights", 1)
-    assert "varve_failed_batches_total{" not in generate_latest(metrics.registry).decode()
-    [rule] = [rule for rule in alert_rules() if "varve_failed_batches_total" in rule["expr"]]
-    assert "varve_failed_batches_total unless varve_failed_batches_total offset 10m" in rule["expr"]
+    assert "varvite_failed_batches_total{" not in generate_latest(metrics.registry).decode()
+    [rule] = [rule for rule in alert_rules() if "varvite_failed_batches_total" in rule["expr"]]
+    assert "varvite_failed_batches_total unless varvite_failed_batches_total offset 10m" in rule["expr"]
 
 
 def test_what_does_not_answer_is_alerted_by_the_names_of_the_scrape_configuration() -> None:
@@ -113,7 +113,7 @@ def test_what_does_not_answer_is_alerted_by_the_names_of_the_scrape_configuratio
 
 
 def test_the_dashboard_asks_for_metrics_that_exist() -> None:
-    dashboard = json.loads((MONITORING / "grafana-varve.json").read_text())
+    dashboard = json.loads((MONITORING / "grafana-varvite.json").read_text())
     panels = dashboard["panels"]
     assert (
         len({(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels}) == len({p["id"] for p in panels}) == len(panels)
@@ -125,7 +125,7 @@ def test_the_dashboard_asks_for_metrics_that_exist() -> None:
             assert names <= DRIVER | MATERIALIZER, panel["title"]
 
 
-def test_the_scrape_configuration_names_the_rules_and_keeps_varves_labels() -> None:
+def test_the_scrape_configuration_names_the_rules_and_keeps_varvites_labels() -> None:
     config = yaml.safe_load((MONITORING / "prometheus.yml").read_text())
     assert all((MONITORING / name).exists() for name in config["rule_files"])
     assert all(scraped["honor_labels"] for scraped in config["scrape_configs"])

@@ -38,9 +38,10 @@ USED = [
     "program",
     [
         pytest.param(
-            ("-c", "from varve.materializer.commands.cli import main; main()", "materialize"), id="varve materialize"
+            ("-c", "from varvite.materializer.commands.cli import main; main()", "materialize"),
+            id="varvite materialize",
         ),
-        pytest.param(("-m", "varve.materializer"), id="python -m varve.materializer"),
+        pytest.param(("-m", "varvite.materializer"), id="python -m varvite.materializer"),
     ],
 )
 def test_documented_options_of_the_sidecar_exist(program: tuple[str, ...]) -> None:

@@ -8,9 +8,9 @@ import pytest
 
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.claim import Claim, claim
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.transfer.claim import Claim, claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarveError
-from varve.storage.object_stores.faulty import Faults, FaultyStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer.claim import claim
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarviteError
+from varvite.storage.object_stores.faulty import Faults, FaultyStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.object_stores.faulty import Operation, Phase
+    from varvite.storage.object_stores.faulty import Operation, Phase
 
 
 def faulty(inner: MemoryStore, faults: Faults, seed: int = 1, clock: ManualClock | None = None) -> FaultyStore:
@@ -74,7 +74,7 @@ def outcomes(seed: int, faults: Faults) -> list[str]:
         try:
             store.put_if_absent(f"{number}", b"")
             seen.append("done")
-        except VarveError as error:
+        except VarviteError as error:
             seen.append(type(error).__name__)
     return seen
 
@@ -139,7 +139,7 @@ def test_the_hook_is_not_called_for_an_effect_that_does_not_take_place() -> None
         crash_hook=lambda operation, name, phase: seen.append(phase),
     )
     for number in range(20):
-        with pytest.raises(VarveError):
+        with pytest.raises(VarviteError):
             store.put(f"{number}", b"")
     assert seen == []
 

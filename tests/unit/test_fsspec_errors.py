@@ -18,8 +18,8 @@ from botocore.exceptions import (
 )
 from s3fs.errors import translate_boto_error
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, MissingObjectError
-from varve.storage.object_stores.remote.errors import explain, failure
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, MissingObjectError
+from varvite.storage.object_stores.remote.errors import explain, failure
 
 
 def answered(status: int, code: str = "", **more: str) -> Exception:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage.clock import SystemClock
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.local.directories import DurableDirectories
-from varve.storage.object_stores.local.errors import happened_not, may_have_happened
-from varve.storage.object_stores.local.store import STALE_S, TEMPORARY, LocalStore
-from varve.storage.transfer.claim import claim
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.object_stores.local.directories import DurableDirectories
+from varvite.storage.object_stores.local.errors import happened_not, may_have_happened
+from varvite.storage.object_stores.local.store import STALE_S, TEMPORARY, LocalStore
+from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarveError
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.open import open_like, open_store
-from varve.storage.object_stores.prefixed import PrefixedStore, substore
-from varve.storage.object_stores.remote.store import FsspecStore
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError, VarviteError
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.open import open_like, open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore, substore
+from varvite.storage.object_stores.remote.store import FsspecStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -229,7 +229,7 @@ def test_a_directory_that_cannot_be_read_is_not_left_out(other: FsspecStore, mon
         return real(fs, path, **options)
 
     monkeypatch.setattr(type(other._filesystem()), "ls", ls)
-    with pytest.raises(VarveError):
+    with pytest.raises(VarviteError):
         other.list("")
 
 

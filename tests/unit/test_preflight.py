@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
-from varve.storage.job.preflight import PREFLIGHT, check_store
-from varve.storage.object_stores.contract import cut_off
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.job.preflight import PREFLIGHT, check_store
+from varvite.storage.object_stores.contract import cut_off
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
 
 
 class Overwriting(MemoryStore):

@@ -11,12 +11,12 @@ import pytest
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
 from tests.state_worker_setup import eventually
-from varve.storage.clock import SystemClock
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer import byte_budget
-from varve.storage.transfer.byte_budget import ByteBudget
-from varve.storage.transfer.upload import UploadEnd, Uploader, UploadPolicy, UploadRoom
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.transfer import byte_budget
+from varvite.storage.transfer.byte_budget import ByteBudget
+from varvite.storage.transfer.upload import UploadEnd, Uploader, UploadPolicy, UploadRoom
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import AggregatingState, ReducingState
-from varve.changelog.keyed.aggregating import returned_none
+from varvite.changelog.api.state import AggregatingState, ReducingState
+from varvite.changelog.keyed.aggregating import returned_none
 
 if TYPE_CHECKING:
-    from varve.changelog.api.functions import AggregateFunction, ReduceFunction
-    from varve.changelog.keyed.ttl.value import TtlCell
+    from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
+    from varvite.changelog.keyed.ttl.value import TtlCell
 
 T = TypeVar("T")
 IN = TypeVar("IN")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.api.ttl_config import StateVisibility, UpdateType
-from varve.changelog.types.stamped import STAMP_MIN, Stamped, StampedType
+from varvite.changelog.api.ttl_config import StateVisibility, UpdateType
+from varvite.changelog.types.stamped import STAMP_MIN, Stamped, StampedType
 
 if TYPE_CHECKING:
-    from varve.changelog.api.ttl_config import StateTtlConfig
-    from varve.changelog.schema.ttl import TtlRecord
-    from varve.changelog.segments.batch import BatchTime, CurrentRow
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.api.ttl_config import StateTtlConfig
+    from varvite.changelog.schema.ttl import TtlRecord
+    from varvite.changelog.segments.batch import BatchTime, CurrentRow
+    from varvite.changelog.types.wire import WireType
 
 
 class Expiry:

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import ListState
-from varve.changelog.keyed.list import ListStateHandle
-from varve.changelog.keyed.ttl.expiry import StampingType
-from varve.changelog.types.stamped import StampedType
+from varvite.changelog.api.state import ListState
+from varvite.changelog.keyed.list import ListStateHandle
+from varvite.changelog.keyed.ttl.expiry import StampingType
+from varvite.changelog.types.stamped import StampedType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.keyed.list import ListOverlay
-    from varve.changelog.keyed.overlay import KeyContext
-    from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
-    from varve.changelog.types.stamped import Stamped
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.keyed.list import ListOverlay
+    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
+    from varvite.changelog.types.stamped import Stamped
+    from varvite.changelog.types.wire import WireType
 
 T = TypeVar("T")
 

@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.keyed.many_keys import check_keys, check_length, stored_map_keys
-from varve.changelog.types.columns import canonical_column, check_columnar
+from varvite.changelog.keyed.many_keys import check_keys, check_length, stored_map_keys
+from varvite.changelog.types.columns import canonical_column, check_columnar
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.keyed.overlay import KeyContext
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.types.contract import TypeInformation
 
 
 def each_key(context: KeyContext, keys: BatchKeys) -> Iterator[int]:

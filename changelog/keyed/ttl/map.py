@@ -9,19 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import MapState
-from varve.changelog.keyed.map import MapStateHandle
-from varve.changelog.keyed.ttl.many_keys import get_entries, put_entries, remove_entries
-from varve.changelog.types.stamped import StampedType
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.state import MapState
+from varvite.changelog.keyed.map import MapStateHandle
+from varvite.changelog.keyed.ttl.many_keys import get_entries, put_entries, remove_entries
+from varvite.changelog.types.stamped import StampedType
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.keyed.map import MapOverlay
-    from varve.changelog.keyed.overlay import KeyContext
-    from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
-    from varve.changelog.types.contract import TypeInformation
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.keyed.map import MapOverlay
+    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.changelog.types.wire import WireType
 
 K = TypeVar("K")
 V = TypeVar("V")

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from varve.changelog.api.state import ValueState
-from varve.changelog.keyed.many_keys import check_keys
-from varve.changelog.keyed.ttl.expiry import StampingType
-from varve.changelog.keyed.ttl.many_keys import each_key, get_values, put_values
-from varve.changelog.keyed.value import ValueStateHandle
-from varve.changelog.types.stamped import StampedType
+from varvite.changelog.api.state import ValueState
+from varvite.changelog.keyed.many_keys import check_keys
+from varvite.changelog.keyed.ttl.expiry import StampingType
+from varvite.changelog.keyed.ttl.many_keys import each_key, get_values, put_values
+from varvite.changelog.keyed.value import ValueStateHandle
+from varvite.changelog.types.stamped import StampedType
 
 if TYPE_CHECKING:
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.changelog.keyed.overlay import KeyContext
-    from varve.changelog.keyed.ttl.expiry import Expiry, ReadRules
-    from varve.changelog.keyed.value import ValueOverlay
-    from varve.changelog.types.wire import WireType
-    from varve.storage.errors import InvalidRequestError
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
+    from varvite.changelog.keyed.value import ValueOverlay
+    from varvite.changelog.types.wire import WireType
+    from varvite.storage.errors import InvalidRequestError
 
 T = TypeVar("T")
 

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.columns import LIST
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.columns import LIST
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.working_stores.contract import StateActivity
-    from varve.changelog.working_stores.hashmap.tables import HashMapTable
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.working_stores.contract import StateActivity
+    from varvite.changelog.working_stores.hashmap.tables import HashMapTable
+    from varvite.storage.format.records import StateSchema
 
 
 class HashMapCleanup:

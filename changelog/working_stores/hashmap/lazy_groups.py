@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 _PARTS: Final = 32
 """Whenever nobody waits, one part of the key groups that there were is taken over."""

@@ -14,13 +14,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import TIMERS, namespace_type_of, type_of
-from varve.changelog.working_stores.contract import StoreSize
-from varve.changelog.working_stores.hashmap.cleanup import HashMapCleanup, without_expired
-from varve.changelog.working_stores.hashmap.lazy_groups import GroupSource
-from varve.changelog.working_stores.hashmap.tables import (
+from varvite.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import TIMERS, namespace_type_of, type_of
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.changelog.working_stores.hashmap.cleanup import HashMapCleanup, without_expired
+from varvite.changelog.working_stores.hashmap.lazy_groups import GroupSource
+from varvite.changelog.working_stores.hashmap.tables import (
     Displaced,
     HashMapListTable,
     HashMapMapTable,
@@ -28,22 +28,22 @@ from varve.changelog.working_stores.hashmap.tables import (
     HashMapValueTable,
     outside,
 )
-from varve.changelog.working_stores.hashmap.timers import HashMapTimerTable
-from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varve.changelog.working_stores.rocksdb.registry import StateRegistry
-from varve.changelog.working_stores.table_rows import table_of
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import ORIGIN
+from varvite.changelog.working_stores.hashmap.timers import HashMapTimerTable
+from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
+from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.table_rows import table_of
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.contract import StateActivity
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.contract import StateActivity
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.storage.format.records import Link, StateSchema
 
 _TABLES: dict[str, type[HashMapTable[Any]]] = {
     "value": HashMapValueTable,

@@ -9,16 +9,16 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from varve.changelog.segments.changes import Op, runs_of
-from varve.changelog.working_stores.hashmap.lazy_groups import LazyGroups
-from varve.storage.errors import InvariantError
+from varvite.changelog.segments.changes import Op, runs_of
+from varvite.changelog.working_stores.hashmap.lazy_groups import LazyGroups
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Self
 
-    from varve.changelog.segments.changes import StateChanges
+    from varvite.changelog.segments.changes import StateChanges
 
 C = TypeVar("C")
 

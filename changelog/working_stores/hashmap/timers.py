@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 import sortedcontainers  # pyright: ignore[reportMissingTypeStubs]
 
-from varve.changelog.segments.changes import Op
-from varve.changelog.working_stores.hashmap.tables import HashMapTable, outside
-from varve.changelog.working_stores.timer_form import TimerForm, due_end
-from varve.storage.errors import InvariantError
+from varvite.changelog.segments.changes import Op
+from varvite.changelog.working_stores.hashmap.tables import HashMapTable, outside
+from varvite.changelog.working_stores.timer_form import TimerForm, due_end
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.types.contract import TypeInformation
 
 _sorted_set: Any = sortedcontainers.SortedSet
 

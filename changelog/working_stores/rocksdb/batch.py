@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import pyarrow as pa
 from rocksdict import WriteBatch
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.columns import (
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.columns import (
     LIST,
     MAP,
     TIMERS,
@@ -26,20 +26,20 @@ from varve.changelog.segments.columns import (
     pc,
     type_of,
 )
-from varve.changelog.segments.decoded_changes import DecodedChanges
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.types.stamped import is_stamped
-from varve.changelog.working_stores.rocksdb.columns import ColumnRows
-from varve.changelog.working_stores.rocksdb.keys import element, header, prefix, successor
-from varve.changelog.working_stores.timer_form import TimerForm
-from varve.storage.errors import InvariantError
+from varvite.changelog.segments.decoded_changes import DecodedChanges
+from varvite.changelog.types.key_wire import key_writer
+from varvite.changelog.types.stamped import is_stamped
+from varvite.changelog.working_stores.rocksdb.columns import ColumnRows
+from varvite.changelog.working_stores.rocksdb.keys import element, header, prefix, successor
+from varvite.changelog.working_stores.timer_form import TimerForm
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from varve.changelog.segments.batch import Batch
-    from varve.changelog.types.contract import TypeInformation
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.batch import Batch
+    from varvite.changelog.types.contract import TypeInformation
+    from varvite.storage.format.records import StateSchema
 
 _SORT_BY_ARROW: Final = 1000
 

@@ -1,7 +1,7 @@
 """Building RocksDB directories from sorted rows: SST files are written one after the other and ingested at once.
 
 Three times faster than write batches, and without compaction debt: `write_table_snapshot` is how a hashmap store writes
-its snapshot, `SstBuilder` is also how rows of several directories are put together (`varve.changelog.restore.clip`).
+its snapshot, `SstBuilder` is also how rows of several directories are put together (`varvite.changelog.restore.clip`).
 
 Invariants: I5 (a snapshot holds exactly the rows that it is given), I10 (one state of one key group in memory at once).
 """
@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 import msgspec
 from rocksdict import SstFileWriter
 
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, type_of
-from varve.changelog.types.key_wire import key_writer
-from varve.changelog.types.stamped import is_stamped
-from varve.changelog.working_stores.rocksdb.database import Database, rocksdb_error
-from varve.changelog.working_stores.rocksdb.keys import element, header, prefix
-from varve.changelog.working_stores.rocksdb.metadata import (
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, map_key_type, type_of
+from varvite.changelog.types.key_wire import key_writer
+from varvite.changelog.types.stamped import is_stamped
+from varvite.changelog.working_stores.rocksdb.database import Database, rocksdb_error
+from varvite.changelog.working_stores.rocksdb.keys import element, header, prefix
+from varvite.changelog.working_stores.rocksdb.metadata import (
     MARKER_KEY,
     STATES_KEY,
     VERSION_KEY,
@@ -28,14 +28,14 @@ from varve.changelog.working_stores.rocksdb.metadata import (
     StoreVersion,
     marker,
 )
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
     from pathlib import Path
 
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.storage.format.records import Link, StateSchema
 
 TableRows: TypeAlias = "Iterable[tuple[Any, ...]]"
 """What the `items()` of a table gives, key groups ascending, keys in any order; stored forms:
@@ -101,7 +101,7 @@ def write_table_snapshot(
     """Write a RocksDB snapshot of these tables into `directory`, which must not exist (its parent must).
 
     This is what `WorkingStore.write_snapshot` does in a store that is not RocksDB. The result is a directory that
-    `RocksDBStore.open` opens, with files as `varve.changelog.restore.files` describes them.
+    `RocksDBStore.open` opens, with files as `varvite.changelog.restore.files` describes them.
 
     Args:
         directory: Where to.

@@ -1,7 +1,7 @@
 """From the columns of a replayed log to rows of RocksDB, without objects for what does not become a row.
 
 Keys and values are made as binary columns. Of several rows of a cell only the last is kept, and the rows are put in
-order of key, as `varve.changelog.working_stores.rocksdb.batch` does with those that it makes one by one.
+order of key, as `varvite.changelog.working_stores.rocksdb.batch` does with those that it makes one by one.
 
 Invariants: I5 (the rows are those that `RowBuilder` makes of the lists of the same changes, in the same order).
 """
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.segments.changes import Op
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, pc
-from varve.changelog.segments.decoded_changes import DecodedChanges
-from varve.changelog.types.wire import NIL
-from varve.changelog.types.wire_columns import (
+from varvite.changelog.segments.changes import Op
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, pc
+from varvite.changelog.segments.decoded_changes import DecodedChanges
+from varvite.changelog.types.wire import NIL
+from varvite.changelog.types.wire_columns import (
     Column,
     element_wires,
     fixed_width,
@@ -27,16 +27,16 @@ from varve.changelog.types.wire_columns import (
     parts_or_else,
     timer_time_wires,
 )
-from varve.storage.errors import InvariantError
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from rocksdict import WriteBatch
 
-    from varve.changelog.segments.batch import Batch
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.rocksdb.batch import StateForm
+    from varvite.changelog.segments.batch import Batch
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.rocksdb.batch import StateForm
 
 ROWS_MIN: Final = 256
 """Fewer rows of a state are made sooner one by one."""
@@ -118,7 +118,7 @@ class ColumnRows:
 
 
 def _keys(form: StateForm, columns: dict[str, Column]) -> Column:
-    """The rows' keys (`varve.changelog.working_stores.rocksdb.keys`)."""
+    """The rows' keys (`varvite.changelog.working_stores.rocksdb.keys`)."""
     parts = [_prefixes(form, columns["key_group"])]
     if form.schema.kind == TIMERS:
         parts.append(timer_time_wires(columns["time"]))

@@ -1,4 +1,4 @@
-"""One RocksDB directory: rocksdict in raw mode, without write-ahead log, with varve's errors.
+"""One RocksDB directory: rocksdict in raw mode, without write-ahead log, with varvite's errors.
 
 Without the log a crash loses the memtables, oldest data last: a database has one column family, a write batch goes into
 one memtable as a whole, and memtables reach the disk in order. So a reopened directory holds the state after *some*
@@ -23,16 +23,16 @@ from rocksdict import (
     WriteOptions,
 )
 
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files, rocksdict_options
-from varve.changelog.working_stores.rocksdb.overlap import SstFile
-from varve.storage.clock import SystemClock
-from varve.storage.errors import (
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files, rocksdict_options
+from varvite.changelog.working_stores.rocksdb.overlap import SstFile
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,
     InvariantError,
     MayHaveHappenedError,
-    VarveError,
+    VarviteError,
 )
 
 if TYPE_CHECKING:
@@ -156,7 +156,7 @@ class Database:
     def compact_by_and_by(self) -> None:
         """Called after each batch: have some of the flushed files compacted that there were at the beginning.
 
-        Every `BATCHES_PER_COMPACTION` times those of one cluster (`varve.changelog.working_stores.rocksdb.overlap`).
+        Every `BATCHES_PER_COMPACTION` times those of one cluster (`varvite.changelog.working_stores.rocksdb.overlap`).
         """
         self._calls += 1
         if not self._tolerated or self._calls % BATCHES_PER_COMPACTION:
@@ -231,9 +231,9 @@ class Database:
             raise rocksdb_error(error, self.directory) from error
 
 
-def rocksdb_error(error: Exception, directory: Path) -> VarveError:
+def rocksdb_error(error: Exception, directory: Path) -> VarviteError:
     """What an error of rocksdict means."""
-    if isinstance(error, VarveError):
+    if isinstance(error, VarviteError):
         return error
     text, place = f"RocksDB in {directory}: {error}", str(directory)
     if str(error).startswith("Corruption") or "No such file or directory" in str(error):

@@ -23,9 +23,9 @@ from __future__ import annotations
 import struct
 from typing import Any, Final, NamedTuple
 
-from varve.changelog.schema.history import VERSION_NUMBER_MAX
-from varve.changelog.types.wire import end_of
-from varve.storage.errors import CorruptDataError, InvariantError
+from varvite.changelog.schema.history import VERSION_NUMBER_MAX
+from varvite.changelog.types.wire import end_of
+from varvite.storage.errors import CorruptDataError, InvariantError
 
 PREFIX_BYTES: Final = 4
 KEY_GROUP_END: Final = 0xFFFF
@@ -92,7 +92,7 @@ def split_map_key(key: bytes) -> MapRow:
 
 
 def version_number(schema_version: int) -> int:
-    """What stands for a schema version in values; `varve.changelog.schema.history` keeps those in use apart."""
+    """What stands for a schema version in values; `varvite.changelog.schema.history` keeps those in use apart."""
     return schema_version & VERSION_NUMBER_MAX
 
 

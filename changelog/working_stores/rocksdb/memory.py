@@ -17,10 +17,10 @@ from weakref import WeakSet
 
 from rocksdict import Cache, WriteBufferManager
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.working_stores.rocksdb.tables import RecentValues
+    from varvite.changelog.working_stores.rocksdb.tables import RecentValues
 
 WORKER_MEMORY_MIN_BYTES: Final = 4 << 20
 """Below it memtables would be flushed all the time."""

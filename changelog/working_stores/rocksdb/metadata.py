@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
-from varve.changelog.working_stores.rocksdb.keys import metadata_key
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.records import ORIGIN, Link, Record, StateSchema
+from varvite.changelog.working_stores.rocksdb.keys import metadata_key
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.records import ORIGIN, Link, Record, StateSchema
 
 if TYPE_CHECKING:
-    from varve.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.database import Database
 
 MAGIC: Final = "varve-rocksdb"
 FORMAT: Final = 1
@@ -56,7 +56,7 @@ class StoreVersion(Record, frozen=True, kw_only=True):
 
     at: Link
     complete_from: int = 0
-    """While `at.seq` is below this, some key groups are newer than `at` (see `varve.changelog.restore.clip`): the
+    """While `at.seq` is below this, some key groups are newer than `at` (see `varvite.changelog.restore.clip`): the
     directory is only good for the replay that is under way, and useless after a crash."""
 
 
@@ -81,15 +81,15 @@ def read_marker(database: Database) -> StoreMarker | None:
     directory = str(database.directory)
     if data is None:
         if next(database.scan(b"", b"\xff" * 64), None) is not None:
-            raise CorruptDataError("varve did not write this database; use another directory", object_name=directory)
+            raise CorruptDataError("varvite did not write this database; use another directory", object_name=directory)
         return None
     found = _decode(data, dict[str, Any], "marker", directory)
     if found.get("magic") != MAGIC:
-        raise CorruptDataError("the marker of the store is not varve's", object_name=directory)
+        raise CorruptDataError("the marker of the store is not varvite's", object_name=directory)
     if found.get("format") != FORMAT:
         raise IncompatibleError(
-            f"the store has format {found.get('format')}, this varve reads {FORMAT}; "
-            "use the varve that wrote it, or remove the directory: the state is restored from storage",
+            f"the store has format {found.get('format')}, this varvite reads {FORMAT}; "
+            "use the varvite that wrote it, or remove the directory: the state is restored from storage",
             object_name=directory,
         )
     return _decode(data, StoreMarker, "marker", directory)

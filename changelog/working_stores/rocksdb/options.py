@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.working_stores.rocksdb.memory import SharedMemory
+    from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
 
 _COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 _LOG_FILE_BYTES: Final = 1 << 20

@@ -2,9 +2,9 @@
 
 A *cluster* is a set of flushed files whose keys overlap, directly or through others, and what these overlap of the
 lowest level: RocksDB rewrites them together. Files that never span two parts of the key groups
-(`varve.changelog.restore.part_replay`) make one cluster per part. Rewriting some of them leaves the others' files as they are:
-they are not uploaded again, and not stored twice until the snapshot before can go. RocksDB would do the same by itself,
-but only with what its levels tell it, and whenever it likes.
+(`varvite.changelog.restore.part_replay`) make one cluster per part. Rewriting some of them leaves the others' files as
+they are: they are not uploaded again, and not stored twice until the snapshot before can go. RocksDB would do the same
+by itself, but only with what its levels tell it, and whenever it likes.
 
 RocksDB cuts what it writes by size. So a base that was rewritten as a whole comes apart again if it is in many files:
 two clusters may have a file of the lowest level in common that spans both.

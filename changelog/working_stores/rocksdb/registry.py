@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from varve.changelog.schema.history import newer
-from varve.changelog.working_stores.rocksdb.keys import STATE_ID_END
-from varve.changelog.working_stores.rocksdb.metadata import RegisteredState
-from varve.storage.errors import InvariantError
+from varvite.changelog.schema.history import newer
+from varvite.changelog.working_stores.rocksdb.keys import STATE_ID_END
+from varvite.changelog.working_stores.rocksdb.metadata import RegisteredState
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
-    from varve.storage.format.records import StateSchema
+    from varvite.storage.format.records import StateSchema
 
 
 class StateRegistry:

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.schema.history import migrating_reader, wire_reader
-from varve.changelog.schema.ttl import record_of
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, type_of
-from varve.changelog.working_stores.contract import StoreSize
-from varve.changelog.working_stores.rocksdb.batch import (
+from varvite.changelog.schema.history import migrating_reader, wire_reader
+from varvite.changelog.schema.ttl import record_of
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, type_of
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.changelog.working_stores.rocksdb.batch import (
     PreparedBatch,
     RowBuilder,
     StateForm,
     StateVersion,
     cleared_later,
 )
-from varve.changelog.working_stores.rocksdb.columns import states_by_column
-from varve.changelog.working_stores.rocksdb.database import Database
-from varve.changelog.working_stores.rocksdb.keys import prefix
-from varve.changelog.working_stores.rocksdb.metadata import (
+from varvite.changelog.working_stores.rocksdb.columns import states_by_column
+from varvite.changelog.working_stores.rocksdb.database import Database
+from varvite.changelog.working_stores.rocksdb.keys import prefix
+from varvite.changelog.working_stores.rocksdb.metadata import (
     MARKER_KEY,
     STATES_KEY,
     VERSION_KEY,
@@ -44,30 +44,30 @@ from varve.changelog.working_stores.rocksdb.metadata import (
     read_states,
     read_version,
 )
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.overlap import clusters_of, plan_rewrite
-from varve.changelog.working_stores.rocksdb.registry import StateRegistry
-from varve.changelog.working_stores.rocksdb.sweep import SweepWork, sweep_states
-from varve.changelog.working_stores.rocksdb.tables import (
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.overlap import clusters_of, plan_rewrite
+from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
+from varvite.changelog.working_stores.rocksdb.sweep import SweepWork, sweep_states
+from varvite.changelog.working_stores.rocksdb.tables import (
     RecentValues,
     RocksDBListTable,
     RocksDBMapTable,
     RocksDBValueTable,
 )
-from varve.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
-from varve.changelog.working_stores.rocksdb.write_behind import WriteBehind
-from varve.storage.errors import IncompatibleError, InvalidRequestError, InvariantError, VarveError
-from varve.storage.format.records import ORIGIN, Link
+from varvite.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
+from varvite.changelog.working_stores.rocksdb.write_behind import WriteBehind
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, InvariantError, VarviteError
+from varvite.storage.format.records import ORIGIN, Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-    from varve.changelog.schema.ttl import SweepSettings, TtlRecord
-    from varve.changelog.segments.batch import BatchTime
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.contract import StateActivity
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.schema.ttl import SweepSettings, TtlRecord
+    from varvite.changelog.segments.batch import BatchTime
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.contract import StateActivity
+    from varvite.storage.format.records import StateSchema
 
 
 _log: Final = logging.getLogger(__name__)
@@ -334,8 +334,8 @@ class RocksDBStore:
             now: See above.
             mutations: State name → rows that were written since the last sweep, which bounds the work.
             settings_of: How states are swept; None: not at all.
-            parts: Parts of the key groups that no file may span (`varve.changelog.restore.part_replay`); none if that is of no
-                account.
+            parts: Parts of the key groups that no file may span (`varvite.changelog.restore.part_replay`); none if
+                files may span any.
 
         Returns:
             How many rows were removed.
@@ -393,7 +393,7 @@ class RocksDBStore:
         """See `WorkingStore.close`."""
         try:
             self._write_held()
-        except VarveError as error:
+        except VarviteError as error:
             _log.warning("the local state stays at an older commit, the log has the rest: %s", error)
             self._behind = WriteBehind()
         finally:

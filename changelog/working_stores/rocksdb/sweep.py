@@ -10,8 +10,8 @@ remembers where it is. Each sweep looks at
 So a sweep costs about as much as the writes before it, and where values expire as fast as they are written, about a
 quarter of the rows at most have expired.
 
-Where no file is to span two parts of the key groups (`varve.changelog.restore.part_replay`), the rows of many slices are
-removed together, part by part.
+Where no file is to span two parts of the key groups (`varvite.changelog.restore.part_replay`), the rows of many slices
+are removed together, part by part.
 
 Invariants: I5 (rows that have expired for every later batch are removed and no others; what is stamped before TTL was
 switched on has `STAMP_MIN`), I10 (a slice, and `HELD_ROWS_MAX` keys, are in memory at once).
@@ -26,16 +26,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.types.stamped import STAMP_MIN
-from varve.changelog.working_stores.rocksdb.keys import key_group_start, metadata_key, split_value, successor
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.records import Record
+from varvite.changelog.types.stamped import STAMP_MIN
+from varvite.changelog.working_stores.rocksdb.keys import key_group_start, metadata_key, split_value, successor
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.records import Record
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from varve.changelog.schema.ttl import SweepSettings
-    from varve.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.schema.ttl import SweepSettings
+    from varvite.changelog.working_stores.rocksdb.database import Database
 
 SWEEP_KEY: Final = metadata_key("sweep")
 ROWS_PER_WRITE: Final = 4

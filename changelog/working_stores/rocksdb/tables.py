@@ -5,8 +5,8 @@ next batch), and values of recent batches (bounded by bytes, two generations). P
 groups, if the batch asks for a good part of the state; RocksDB's multi-get was measured and is no faster than single
 gets, and reading ahead one by one in order of key gains a tenth at most.
 
-A table also reads what is confirmed and not written yet (`varve.changelog.working_stores.rocksdb.write_behind`); before it scans, it
-has that written.
+A table also reads what is confirmed and not written yet (`varvite.changelog.working_stores.rocksdb.write_behind`);
+before it scans, it has that written.
 
 Invariants: I5 (a table answers from the confirmed state alone), I8 (a damaged value is an error), I10.
 """
@@ -17,12 +17,12 @@ from itertools import islice, repeat
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.segments.changes import runs_of
-from varve.changelog.types.key_wire import key_reader, key_writer, keys_reader
-from varve.changelog.types.stamped import STAMP_MIN, StampedType, unstamped
-from varve.changelog.types.wire_columns import bulk_reader
-from varve.changelog.working_stores.rocksdb.database import rocksdb_error
-from varve.changelog.working_stores.rocksdb.keys import (
+from varvite.changelog.segments.changes import runs_of
+from varvite.changelog.types.key_wire import key_reader, key_writer, keys_reader
+from varvite.changelog.types.stamped import STAMP_MIN, StampedType, unstamped
+from varvite.changelog.types.wire_columns import bulk_reader
+from varvite.changelog.working_stores.rocksdb.database import rocksdb_error
+from varvite.changelog.working_stores.rocksdb.keys import (
     ELEMENT_BYTES,
     PREFIX_BYTES,
     split_map_key,
@@ -30,14 +30,14 @@ from varve.changelog.working_stores.rocksdb.keys import (
     successor,
     version_number,
 )
-from varve.storage.errors import InvariantError, VarveError
+from varvite.storage.errors import InvariantError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
     from collections.abc import Set as AbstractSet
 
-    from varve.changelog.working_stores.rocksdb.batch import StateForm
-    from varve.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.batch import StateForm
+    from varvite.changelog.working_stores.rocksdb.database import Database
 
 _UNKNOWN: Final = object()
 _NOTHING: Final[Mapping[Any, Any]] = MappingProxyType({})
@@ -144,7 +144,7 @@ class _Table:
                 return self._other_value(data)
             wire = data[1:]
             return self._from_wire(wire) if wire or self._is_stamped else None
-        except VarveError as error:
+        except VarviteError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
 
     def _other_value(self, data: bytes) -> Any:
@@ -164,7 +164,7 @@ class _Table:
         try:
             wires = [cell[1:] for cell in cells if cell is not None]
             stored = all_from_wire(wires)
-        except VarveError as error:
+        except VarviteError as error:
             raise error.with_context(object_name=str(self._database.directory)) from error.__cause__
         if len(wires) == len(cells):
             return stored

@@ -11,14 +11,14 @@ from __future__ import annotations
 import heapq
 from typing import TYPE_CHECKING
 
-from varve.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, successor
-from varve.changelog.working_stores.timer_form import TimerForm, due_end
+from varvite.changelog.working_stores.rocksdb.keys import PREFIX_BYTES, successor
+from varvite.changelog.working_stores.timer_form import TimerForm, due_end
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from varve.changelog.working_stores.rocksdb.batch import StateForm
-    from varve.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.batch import StateForm
+    from varvite.changelog.working_stores.rocksdb.database import Database
 
 
 class RocksDBTimerTable:

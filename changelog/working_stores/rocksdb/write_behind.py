@@ -26,20 +26,20 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 from rocksdict import WriteBatch
 
-from varve.changelog.segments.changes import changes_of_cells
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.working_stores.rocksdb.metadata import VERSION_KEY
-from varve.changelog.working_stores.rocksdb.tables import remembered_bytes
-from varve.storage.errors import InvariantError, VarveError
+from varvite.changelog.segments.changes import changes_of_cells
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.working_stores.rocksdb.metadata import VERSION_KEY
+from varvite.changelog.working_stores.rocksdb.tables import remembered_bytes
+from varvite.storage.errors import InvariantError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.working_stores.rocksdb.database import Database
-    from varve.changelog.working_stores.rocksdb.metadata import StoreVersion
-    from varve.changelog.working_stores.rocksdb.tables import RocksDBValueTable
-    from varve.storage.format.records import StateSchema
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.working_stores.rocksdb.database import Database
+    from varvite.changelog.working_stores.rocksdb.metadata import StoreVersion
+    from varvite.changelog.working_stores.rocksdb.tables import RocksDBValueTable
+    from varvite.storage.format.records import StateSchema
 
 HELD_BATCHES_MAX: Final = 16
 """Batches that are written together."""
@@ -115,7 +115,7 @@ class Leaving:
         self.write_batch.put(VERSION_KEY, msgspec.json.encode(self.version))
         try:
             database.write(self.write_batch)
-        except VarveError:
+        except VarviteError:
             self._begin()
             raise
 

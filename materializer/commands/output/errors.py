@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import click
 import msgspec
 
-from varve.storage.errors import VarveError
+from varvite.storage.errors import VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -26,15 +26,15 @@ class ErrorLine(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     """What happened and what to do."""
     kind: str
-    """The error's class, of `varve.storage.errors`; `UsageError` for options that are wrong in themselves."""
+    """The error's class, of `varvite.storage.errors`; `UsageError` for options that are wrong in themselves."""
     context: dict[str, Any]
     """Where: any of `job`, `operator`, `partition`, `batch`, `epoch`, `object_name`."""
 
 
 def error_line(error: BaseException) -> ErrorLine:
     """An error of ours, or of a command that it ended."""
-    cause = error if isinstance(error, VarveError) else error.__cause__
-    if isinstance(cause, VarveError):
+    cause = error if isinstance(error, VarviteError) else error.__cause__
+    if isinstance(cause, VarviteError):
         return ErrorLine(message=cause.message, kind=type(cause).__name__, context=cause.context)
     message = error.format_message() if isinstance(error, click.ClickException) else str(error)
     kind = "UsageError" if isinstance(error, click.UsageError) else type(error).__name__

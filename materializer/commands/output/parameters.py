@@ -7,17 +7,17 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import click
 
-from varve.changelog.chain.reader import ChainReader
-from varve.materializer.options.units import parse_duration_ms, parse_size_bytes
-from varve.materializer.restore.origin import open_beside
-from varve.storage.errors import InvalidRequestError
-from varve.storage.job.listing import OpenJob, open_job
-from varve.storage.object_stores.open import local_directory, open_store, read_storage_option
+from varvite.changelog.chain.reader import ChainReader
+from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
+from varvite.materializer.restore.origin import open_beside
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.job.listing import OpenJob, open_job
+from varvite.storage.object_stores.open import local_directory, open_store, read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 class _Parsed(click.ParamType[int]):

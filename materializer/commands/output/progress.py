@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import Progress
 
-from varve.materializer.monitoring.events import (
+from varvite.materializer.monitoring.events import (
     Adopted,
     Collected,
     Event,
@@ -21,12 +21,12 @@ from varve.materializer.monitoring.events import (
     Overdue,
     encode_event,
 )
-from varve.materializer.options.units import format_duration_ms, format_size_bytes
+from varvite.materializer.options.units import format_duration_ms, format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 
-    from varve.materializer.monitoring.events import Reporter
+    from varvite.materializer.monitoring.events import Reporter
 
 _logger: Final = logging.getLogger(__name__)
 _STYLES: Final[Mapping[type[Event], str]] = {
@@ -110,7 +110,7 @@ class ConsoleReporter:
             self._console.print(f"[dim]{self._console.get_datetime():%H:%M:%S}[/] [{style}]{text}[/]", highlight=False)
         else:
             # soft_wrap: a log collector wants one line per event however narrow rich believes the pipe to be.
-            line = f"{self._console.get_datetime():%Y-%m-%d %H:%M:%S} varve.materializer {text}"
+            line = f"{self._console.get_datetime():%Y-%m-%d %H:%M:%S} varvite.materializer {text}"
             self._console.print(line, soft_wrap=True, highlight=False)
 
 

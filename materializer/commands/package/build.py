@@ -1,4 +1,4 @@
-"""Makes the files that `varve package` names: the zip of varve, and the archive of what it needs; thin I/O.
+"""Makes the files that `varvite package` names: the zip of varvite, and the archive of what it needs; thin I/O.
 
 Both are reproducible: the same packages give the same bytes, so that a cache of Spark's or of an object store keeps
 them. A file appears under its name only when it is whole.
@@ -19,9 +19,9 @@ from importlib.metadata import Distribution, PackageNotFoundError, distribution
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-import varve
-from varve.materializer.commands.package.plan import ROOT, Installed, is_packed, normalized, pip_arguments
-from varve.storage.errors import InvalidRequestError
+import varvite
+from varvite.materializer.commands.package.plan import ROOT, Installed, is_packed, normalized, pip_arguments
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Sequence
@@ -48,13 +48,15 @@ def find_installed(name: str) -> Installed | None:
 
 
 def package_files() -> list[PackedFile]:
-    """The modules of varve itself.
+    """The modules of varvite itself.
 
-    Raises `InvalidRequestError` if varve does not run from a directory.
+    Raises `InvalidRequestError` if varvite does not run from a directory.
     """
-    package = Path(varve.__file__).parent
+    package = Path(varvite.__file__).parent
     if not package.is_dir():
-        raise InvalidRequestError(f"varve runs from {package.parent}; run `varve package` where varve is installed")
+        raise InvalidRequestError(
+            f"varvite runs from {package.parent}; run `varvite package` where varvite is installed"
+        )
     found: list[PackedFile] = []
     # The directories of a development checkout are links.
     for directory, subdirectories, names in os.walk(package, followlinks=True):
@@ -67,7 +69,7 @@ def package_files() -> list[PackedFile]:
 
 
 def distribution_files(installed: Sequence[Installed]) -> list[PackedFile]:
-    """The files of distributions of this environment, but for varve's, which has its own zip.
+    """The files of distributions of this environment, but for varvite's, which has its own zip.
 
     Raises:
         InvalidRequestError: a distribution was not installed from a wheel, so its files are not known.
@@ -114,7 +116,7 @@ def downloaded(
     Raises:
         InvalidRequestError: there is no pip here, or it has found no wheels.
     """
-    with tempfile.TemporaryDirectory(prefix="varve-package-") as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-package-") as name:
         target, constraints = Path(name, "packages"), Path(name, "constraints.txt")
         constraints.write_text("".join(f"{pin.name}=={pin.version}\n" for pin in pins))
         arguments = pip_arguments(requirements, str(target), str(constraints), platforms, python_version)

@@ -1,4 +1,4 @@
-"""`varve package`: what `spark-submit` has to send to executors that have nothing of varve."""
+"""`varvite package`: what `spark-submit` has to send to executors that have nothing of varvite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from packaging.requirements import Requirement
 from rich.console import Console
 from rich.progress import Progress
 
-from varve.materializer.commands.package.build import (
+from varvite.materializer.commands.package.build import (
     directory_files,
     distribution_files,
     downloaded,
@@ -24,7 +24,7 @@ from varve.materializer.commands.package.build import (
     write_archive,
     write_zip,
 )
-from varve.materializer.commands.package.plan import (
+from varvite.materializer.commands.package.plan import (
     ARCHIVE_NAME,
     PROVIDED,
     ROOT,
@@ -36,20 +36,20 @@ from varve.materializer.commands.package.plan import (
     submit_arguments,
     submit_line,
 )
-from varve.materializer.options.units import format_size_bytes
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.materializer.options.units import format_size_bytes
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from varve.materializer.commands.package.build import PackedFile
+    from varvite.materializer.commands.package.build import PackedFile
 
 S3: Final = "s3fs"
-"""With it installed, executors get it, too: varve's extra `s3`."""
+"""With it installed, executors get it, too: varvite's extra `s3`."""
 
 
 class Packaged(msgspec.Struct, frozen=True, kw_only=True):
-    """What `varve package --json` prints."""
+    """What `varvite package --json` prints."""
 
     py_files: str
     archives: str
@@ -94,7 +94,7 @@ def package(
     compression: int,
     as_json: bool,
 ) -> None:
-    """Build what spark-submit sends to executors that have nothing of varve installed.
+    """Build what spark-submit sends to executors that have nothing of varvite installed.
 
     The files are those that are installed here, so nothing is downloaded, unless the executors have another platform or
     another version of Python. The cluster needs Spark and a Python of that version, and no network.
@@ -103,12 +103,12 @@ def package(
         made = _made(output, extra, platforms, python_version, compression, quiet=as_json)
     except InvalidRequestError as error:
         raise click.UsageError(str(error), click.get_current_context(silent=True)) from error
-    except VarveError as error:
+    except VarviteError as error:
         raise click.ClickException(str(error)) from error
     if as_json:
         click.echo(msgspec.json.encode(made).decode())
         return
-    click.echo(f"{made.py_files}: varve, {format_size_bytes(made.zip_bytes)}")
+    click.echo(f"{made.py_files}: varvite, {format_size_bytes(made.zip_bytes)}")
     click.echo(f"{made.archives}: {len(made.packages)} packages, {format_size_bytes(made.archive_bytes)}")
     click.echo(f"For executors with Python {made.python_version} on {', '.join(made.platforms)}. Submit with:\n")
     click.echo(submit_line(made.py_files, made.archives))
@@ -152,15 +152,15 @@ def _made(
 
 
 def _root() -> Requirement:
-    """varve, with the extra `s3` if that is installed."""
+    """varvite, with the extra `s3` if that is installed."""
     return Requirement(f"{ROOT}[s3]" if find_installed(S3) is not None else ROOT)
 
 
 def _wanted(roots: Sequence[Requirement], environment: Mapping[str, str]) -> list[str]:
-    """What pip is asked for: varve's own requirements, because varve itself asks for pyspark."""
+    """What pip is asked for: varvite's own requirements, because varvite itself asks for pyspark."""
     own = find_installed(ROOT)
     if own is None:
-        raise InvalidRequestError("varve is not installed here, so what it needs is not known: pip install it")
+        raise InvalidRequestError("varvite is not installed here, so what it needs is not known: pip install it")
     wanted = direct_requirements(own, frozenset(roots[0].extras), environment)
     return wanted + [str(root) for root in roots[1:] if normalized(root.name) not in PROVIDED]
 

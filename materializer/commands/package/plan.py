@@ -1,6 +1,6 @@
-"""What executors need of varve, as decisions: which distributions, which of their files, and how Spark is told; pure.
+"""What executors need of varvite, as decisions: which distributions, which of their files, and how Spark is told; pure.
 
-Spark imports pure Python from a zip (`--py-files`). A compiled module cannot be imported from one, so varve's
+Spark imports pure Python from a zip (`--py-files`). A compiled module cannot be imported from one, so varvite's
 dependencies travel in an archive (`--archives`), which Spark unpacks into each executor's working directory, where
 `PYTHONPATH` finds them. The archive is a directory of packages and no environment with an interpreter of its own: it
 has no absolute paths to relocate, and the executors' Python stays the one that the cluster chose.
@@ -16,18 +16,18 @@ from typing import TYPE_CHECKING, Final
 
 from packaging.requirements import InvalidRequirement, Requirement
 
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from pathlib import PurePosixPath
 
-ROOT: Final = "varve"
+ROOT: Final = "varvite"
 PROVIDED: Final = frozenset({"pyspark", "py4j"})
 """Distributions that an executor has from its Spark: another copy of another version must not come before them."""
-ZIP_NAME: Final = "varve.zip"
-ARCHIVE_NAME: Final = "varve-environment.tar.gz"
-DIRECTORY: Final = "varve-environment"
+ZIP_NAME: Final = "varvite.zip"
+ARCHIVE_NAME: Final = "varvite-environment.tar.gz"
+DIRECTORY: Final = "varvite-environment"
 """Where Spark unpacks the archive, below an executor's working directory."""
 _NOT_NEEDED: Final = ("pyarrow/include/", "pyarrow/tests/", "pyarrow/src/")
 """Large, and never imported."""
@@ -50,7 +50,7 @@ def normalized(name: str) -> str:
 
 
 def parse_requirements(texts: Sequence[str]) -> tuple[Requirement, ...]:
-    """What the user wants besides varve. Raises `InvalidRequestError` if a text is no requirement."""
+    """What the user wants besides varvite. Raises `InvalidRequestError` if a text is no requirement."""
     try:
         return tuple(Requirement(text) for text in texts)
     except InvalidRequirement as error:
@@ -112,7 +112,7 @@ def is_packed(path: PurePosixPath) -> bool:
 
 
 def direct_requirements(installed: Installed, extras: frozenset[str], environment: Mapping[str, str]) -> list[str]:
-    """What varve itself asks for, without what Spark provides; what these need in turn pip finds."""
+    """What varvite itself asks for, without what Spark provides; what these need in turn pip finds."""
     wanted = [Requirement(text) for text in installed.requires]
     taken = [r for r in wanted if any(_applies(r, extra, environment) for extra in ("", *sorted(extras)))]
     return [_text(r) for r in taken if normalized(r.name) not in PROVIDED]

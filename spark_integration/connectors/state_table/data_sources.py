@@ -1,16 +1,16 @@
-"""State as DataFrames: Spark's Python data sources `varve-state` and `varve-changelog`.
+"""State as DataFrames: Spark's Python data sources `varvite-state` and `varvite-changelog`.
 
 Options: `path` (root of the storage; also what `load` is given), `job`, `operator` and `state` (left out: all),
-`checkpoint` (a seq, `batch:7` or `savepoint:<name>`; left out: the newest when the plan is made; in `varve-state` also
-`retained`: all that are complete), `pin` (`false` for a storage that can only be read), `storageOptions` (fsspec's
+`checkpoint` (a seq, `batch:7` or `savepoint:<name>`; left out: the newest when the plan is made; in `varvite-state`
+also `retained`: all that are complete), `pin` (`false` for a storage that can only be read), `storageOptions` (fsspec's
 options, as a JSON object), `keyGroups`, `seqs` and `batches` (`7`, `2-7` or `2-`: only these). The columns of one state
-are those of `varve.changelog.reading.columns`, of several those of `varve.changelog.reading.shared_columns`, after `seq`,
-`batch`, `operator` and `state`.
+are those of `varvite.changelog.reading.columns`, of several those of `varvite.changelog.reading.shared_columns`, after
+`seq`, `batch`, `operator` and `state`.
 
 There is a partition per checkpoint, operator and range of key groups, restored by its task on the executor. What is
 read at all, the options decide, and filters of `seq`, `batch`, `operator`, `state` and `key_group` if these are pushed
 down. All tasks read the checkpoint that was planned with, a savepoint by its name, and each pins it while it reads. If
-it is collected before they begin, the query fails and says so: keep it with `varve.open_state`.
+it is collected before they begin, the query fails and says so: keep it with `varvite.open_state`.
 
 Spark keeps one plan of what is read per `load()` (`PythonDataSourceV2.readInfo`). So every query of a DataFrame reads
 the checkpoint that the first one was planned with. Every push-down replaces the plan: a query without filters that can
@@ -30,14 +30,14 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
-from varve.changelog.reading.change_feed import ALL_SEQS, SHARED_CHANGES, ChangeFeed, SeqRange
-from varve.changelog.reading.checkpoints import SAVEPOINT, complete_checkpoints
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.reader import StateReader, open_state
-from varve.changelog.reading.shared_columns import SHARED, shared
-from varve.spark_integration.connectors.state_table.pushed_filters import Numbers, Pushed
-from varve.storage.errors import InvalidRequestError, StateMissingError
-from varve.storage.object_stores.open import absolute_url
+from varvite.changelog.reading.change_feed import ALL_SEQS, SHARED_CHANGES, ChangeFeed, SeqRange
+from varvite.changelog.reading.checkpoints import SAVEPOINT, complete_checkpoints
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.reader import StateReader, open_state
+from varvite.changelog.reading.shared_columns import SHARED, shared
+from varvite.spark_integration.connectors.state_table.pushed_filters import Numbers, Pushed
+from varvite.storage.errors import InvalidRequestError, StateMissingError
+from varvite.storage.object_stores.open import absolute_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from varve.storage.format.records import Link, StateSchema
+    from varvite.storage.format.records import Link, StateSchema
 
 PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 RETAINED: Final = "retained"
@@ -65,7 +65,7 @@ _PLACE: Final = (
 
 
 def register_data_sources(spark: SparkSession, *, push_filters: bool = False) -> None:
-    """Make `spark.read.format("varve-state")` and `"varve-changelog"` known to a session.
+    """Make `spark.read.format("varvite-state")` and `"varvite-changelog"` known to a session.
 
     Args:
         spark: The session.
@@ -323,11 +323,11 @@ class PushedChangelogReading(_Pushing, ChangelogReading):
 
 
 class StateSource(DataSource):
-    """`varve-state`."""
+    """`varvite-state`."""
 
     @classmethod
     def name(cls) -> str:
-        return "varve-state"
+        return "varvite-state"
 
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
@@ -340,11 +340,11 @@ class StateSource(DataSource):
 
 
 class ChangelogSource(DataSource):
-    """`varve-changelog`."""
+    """`varvite-changelog`."""
 
     @classmethod
     def name(cls) -> str:
-        return "varve-changelog"
+        return "varvite-changelog"
 
     def schema(self) -> StructType:
         options = ReadOptions.of(dict(self.options))
@@ -359,14 +359,14 @@ class ChangelogSource(DataSource):
 
 
 class PushedStateSource(StateSource):
-    """`varve-state`, to which filters are pushed down."""
+    """`varvite-state`, to which filters are pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PushedStateReading(ReadOptions.of(dict(self.options)), schema)
 
 
 class PushedChangelogSource(ChangelogSource):
-    """`varve-changelog`, to which filters are pushed down."""
+    """`varvite-changelog`, to which filters are pushed down."""
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return PushedChangelogReading(ReadOptions.of(dict(self.options)), schema)

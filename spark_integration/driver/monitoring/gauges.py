@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from varve.storage.format.layout import SnapshotName
+from varvite.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
     from prometheus_client.core import Metric
 
-    from varve.changelog.chain.view import LineView
-    from varve.spark_integration.driver.monitoring.statistics import CheckpointStatistics
-    from varve.spark_integration.driver.snapshot_watch import BaseSize
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Commit
+    from varvite.changelog.chain.view import LineView
+    from varvite.spark_integration.driver.monitoring.statistics import CheckpointStatistics
+    from varvite.spark_integration.driver.snapshot_watch import BaseSize
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Commit
 
 OPERATOR: Final = ("job", "operator")
 
@@ -206,9 +206,9 @@ class JobGauges(Collector):
         return iter(families)
 
     def _of_runs(self, now_s: float) -> Iterator[Metric]:
-        epoch = GaugeMetricFamily("varve_epoch", "The seq of the run's fence.", labels=("job",))
+        epoch = GaugeMetricFamily("varvite_epoch", "The seq of the run's fence.", labels=("job",))
         running = GaugeMetricFamily(
-            "varve_batch_running_seconds",
+            "varvite_batch_running_seconds",
             "For how long the batch has been executed; 0 between batches.",
             labels=("job",),
         )
@@ -219,13 +219,13 @@ class JobGauges(Collector):
         yield running
 
     def _of_checkpoints(self, now_s: float) -> Iterator[Metric]:
-        seq = GaugeMetricFamily("varve_checkpoint_seq", "The newest checkpoint.", labels=("job",))
-        batch = GaugeMetricFamily("varve_checkpoint_batch", "Its batch.", labels=("job",))
+        seq = GaugeMetricFamily("varvite_checkpoint_seq", "The newest checkpoint.", labels=("job",))
+        batch = GaugeMetricFamily("varvite_checkpoint_batch", "Its batch.", labels=("job",))
         kept = GaugeMetricFamily(
-            "varve_retained_from_seq", "The oldest checkpoint that the job retains.", labels=("job",)
+            "varvite_retained_from_seq", "The oldest checkpoint that the job retains.", labels=("job",)
         )
-        age = GaugeMetricFamily("varve_checkpoint_age_seconds", "Since it was acknowledged.", labels=("job",))
-        watermark = GaugeMetricFamily("varve_watermark_ms", "The watermark of the next batch.", labels=("job",))
+        age = GaugeMetricFamily("varvite_checkpoint_age_seconds", "Since it was acknowledged.", labels=("job",))
+        watermark = GaugeMetricFamily("varvite_watermark_ms", "The watermark of the next batch.", labels=("job",))
         for name, job in self._jobs.items():
             if job.checkpoint is None or job.acknowledged_s is None:
                 continue
@@ -240,7 +240,7 @@ class JobGauges(Collector):
 
     def _of_operators(self) -> Iterator[Metric]:
         for name, (text, value) in _OF_OPERATORS.items():
-            family = GaugeMetricFamily(f"varve_{name}", text, labels=OPERATOR)
+            family = GaugeMetricFamily(f"varvite_{name}", text, labels=OPERATOR)
             for job_name, job in self._jobs.items():
                 if job.checkpoint is None:
                     continue
@@ -254,7 +254,7 @@ class JobGauges(Collector):
 
     def _of_phases(self) -> Metric:
         family = GaugeMetricFamily(
-            "varve_slowest_worker_seconds",
+            "varvite_slowest_worker_seconds",
             "Time of a phase of the newest batch in the slowest state worker.",
             labels=(*OPERATOR, "phase"),
         )

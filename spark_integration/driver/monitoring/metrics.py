@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry, Counter, GCCollector, Histogram, ProcessCollector
 
-from varve.spark_integration.driver.monitoring.gauges import OPERATOR, JobGauges
+from varvite.spark_integration.driver.monitoring.gauges import OPERATOR, JobGauges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Tile
+    from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Tile
 
 _JOB: Final = ("job",)
 _BYTES: Final = tuple(float(1 << power) for power in range(10, 33, 2))
@@ -97,10 +97,10 @@ class JobMetrics:
         self._sizes = self._histogram("upload_sizes_bytes", "Bytes of an upload.", _BYTES, *OPERATOR)
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
-        return Counter(f"varve_{name}", text, labels, registry=self.registry)
+        return Counter(f"varvite_{name}", text, labels, registry=self.registry)
 
     def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
-        return Histogram(f"varve_{name}", text, labels, buckets=buckets, registry=self.registry)
+        return Histogram(f"varvite_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def started(self, job: str, epoch: int) -> None:
         """A run of the job has taken its chain over."""

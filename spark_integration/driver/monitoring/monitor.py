@@ -15,17 +15,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from varve.materializer.monitoring.health import REASONS_MAX, Verdict
-from varve.materializer.monitoring.server import MonitoringServer, monitoring_app
-from varve.spark_integration.driver.monitoring.metrics import JobMetrics
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError, VarveError
+from varvite.materializer.monitoring.health import REASONS_MAX, Verdict
+from varvite.materializer.monitoring.server import MonitoringServer, monitoring_app
+from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.spark_integration.driver.monitoring.gauges import JobCheckpoint
-    from varve.storage.clock import Clock
+    from varvite.spark_integration.driver.monitoring.gauges import JobCheckpoint
+    from varvite.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)
 BATCH_MAX_S: Final = 600.0
@@ -169,7 +169,7 @@ class JobMonitor:
         try:
             yield
         except Exception as error:
-            cause = error if isinstance(error, VarveError) or error.__cause__ is None else error.__cause__
+            cause = error if isinstance(error, VarviteError) or error.__cause__ is None else error.__cause__
             site.metrics.failed(self._job, type(cause).__name__)
             raise
         finally:

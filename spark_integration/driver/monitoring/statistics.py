@@ -8,14 +8,14 @@ from collections import Counter, deque
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.storage.format import layout
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.changelog.commit.run import Acknowledged
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.messages.summary import Summary
+    from varvite.changelog.commit.run import Acknowledged
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.messages.summary import Summary
 
 HISTORY_MAX: Final = 10_000
 

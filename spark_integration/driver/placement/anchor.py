@@ -15,18 +15,18 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 
-from varve.spark_integration.driver.placement.decision import JoinForm
-from varve.spark_integration.messages.protocol import PARTITION_COLUMN
-from varve.storage.errors import InvariantError
+from varvite.spark_integration.driver.placement.decision import JoinForm
+from varvite.spark_integration.messages.protocol import PARTITION_COLUMN
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import SparkSession
 
-    from varve.spark_integration.driver.placement.decision import Executor
+    from varvite.spark_integration.driver.placement.decision import Executor
 
-_ARRIVAL_COLUMN: Final = "__varve_arrival"
+_ARRIVAL_COLUMN: Final = "__varvite_arrival"
 """int64, in the merge form only: the row's place in what its partition has read."""
 _HINTS: Final = {JoinForm.HASH: "shuffle_hash", JoinForm.MERGE: "merge"}
 _JOINS: Final = {JoinForm.HASH: "ShuffledHashJoin", JoinForm.MERGE: "SortMergeJoin"}

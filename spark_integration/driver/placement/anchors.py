@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from varve.spark_integration.driver.placement.anchor import Anchor
-from varve.spark_integration.driver.placement.decision import (
+from varvite.spark_integration.driver.placement.anchor import Anchor
+from varvite.spark_integration.driver.placement.decision import (
     REDUCE_LOCALITY,
     JoinForm,
     Placement,
@@ -21,17 +21,17 @@ from varve.spark_integration.driver.placement.decision import (
     join_form,
     next_placement,
 )
-from varve.spark_integration.driver.placement.live_executors import LiveExecutors
-from varve.spark_integration.driver.placement.standbys import NO_COPIES
-from varve.storage.errors import InvariantError
+from varvite.spark_integration.driver.placement.live_executors import LiveExecutors
+from varvite.spark_integration.driver.placement.standbys import NO_COPIES
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pyspark.sql import SparkSession
 
-    from varve.spark_integration.driver.placement.decision import Executor
-    from varve.spark_integration.driver.placement.standbys import StandbyCopies
+    from varvite.spark_integration.driver.placement.decision import Executor
+    from varvite.spark_integration.driver.placement.standbys import StandbyCopies
 
 _log: Final = logging.getLogger(__name__)
 MERGE_SETTINGS: Final = {

@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from operator import ne
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.driver.placement.standbys import NO_COPIES
+from varvite.spark_integration.driver.placement.standbys import NO_COPIES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from varve.spark_integration.driver.placement.standbys import StandbyCopies
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.driver.placement.standbys import StandbyCopies
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 
 REDUCE_LOCALITY: Final = "spark.shuffle.reduceLocality.enabled"
 """Spark's setting, fixed when the application starts: reduce tasks prefer hosts with much of their input."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.driver.placement.decision import Executor
+from varvite.spark_integration.driver.placement.decision import Executor
 
 if TYPE_CHECKING:
     from pyspark import SparkContext

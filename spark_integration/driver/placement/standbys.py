@@ -6,17 +6,17 @@ import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from varve.materializer.service.sharing import Membership
-from varve.materializer.standby.record import read_standbys
-from varve.storage.errors import VarveError
-from varve.storage.format import layout
+from varvite.materializer.service.sharing import Membership
+from varvite.materializer.standby.record import read_standbys
+from varvite.storage.errors import VarviteError
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varve.materializer.standby.record import OperatorCopies, StandbyRecord
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.materializer.standby.record import OperatorCopies, StandbyRecord
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectStore
 
 IN_USE: Final = 0
 """How fresh the copy is that a process of the host uses: older than any that says its seq."""
@@ -99,7 +99,7 @@ class StandbyWatch:
             self._membership = self._membership.observe({one.host: one.counter for one in records}, now_ms)
             forgotten = self._membership.forgotten(now_ms)
             self._store.delete([layout.standby(host) for host in forgotten])
-        except VarveError as error:
+        except VarviteError as error:
             if not self._is_blind:
                 _log.warning("what standbys have cannot be read, partitions are placed without it: %s", error)
             self._is_blind = True

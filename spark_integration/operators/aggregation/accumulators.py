@@ -15,19 +15,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.api.batch_keys import row_codes
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.types.basic import FloatingType
-from varve.changelog.types.decimals import PRECISION_MAX, DecimalType
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.grouped_rows import either, sum_fits, take, valid_rows, where
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.batch_keys import row_codes
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.types.basic import FloatingType
+from varvite.changelog.types.decimals import PRECISION_MAX, DecimalType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.grouped_rows import either, sum_fits, take, valid_rows, where
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.changelog.api.state import MapState
-    from varve.changelog.types.wire import WireType
-    from varve.spark_integration.elements.grouped_rows import GroupedRows
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.changelog.api.state import MapState
+    from varvite.changelog.types.wire import WireType
+    from varvite.spark_integration.elements.grouped_rows import GroupedRows
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 arrow: Any = pa
 pc: Any = pyarrow.compute

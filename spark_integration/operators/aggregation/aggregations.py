@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql import types as spark
 
-from varve.changelog.types.basic import FloatingType, IntegerType
-from varve.changelog.types.columns import check_columnar
-from varve.changelog.types.composites import CompositeType
-from varve.changelog.types.decimals import DecimalType
-from varve.changelog.types.factory import as_type
-from varve.spark_integration.operators.aggregation.accumulators import (
+from varvite.changelog.types.basic import FloatingType, IntegerType
+from varvite.changelog.types.columns import check_columnar
+from varvite.changelog.types.composites import CompositeType
+from varvite.changelog.types.decimals import DecimalType
+from varvite.changelog.types.factory import as_type
+from varvite.spark_integration.operators.aggregation.accumulators import (
     Accumulator,
     AverageAccumulator,
     CountAccumulator,
@@ -25,12 +25,12 @@ from varve.spark_integration.operators.aggregation.accumulators import (
     PositionAccumulator,
     TopAccumulator,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from varve.changelog.types.wire import WireType
+    from varvite.changelog.types.wire import WireType
 
 TOP_MAX: Final = 100
 """The most values that `top` keeps per key: they are columns of the state."""

@@ -11,24 +11,24 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pyarrow as pa
 
-from varve.changelog.api.batch_keys import keys_of_batch
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.types.columns import canonical_column
-from varve.changelog.types.factory import Types
-from varve.spark_integration.elements.grouped_rows import GroupedRows
-from varve.spark_integration.functions.vectorized import EndsBatches, VectorizedProcessFunction
+from varvite.changelog.api.batch_keys import keys_of_batch
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.types.columns import canonical_column
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.elements.grouped_rows import GroupedRows
+from varvite.spark_integration.functions.vectorized import EndsBatches, VectorizedProcessFunction
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.api.batch_keys import BatchKeys
-    from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
+    from varvite.changelog.api.batch_keys import BatchKeys
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.operators.aggregation.aggregations import AggregateColumn
 
 
 def partial_name(name: str, kind: str) -> str:
     """The column with that partial of an aggregation (see `map_side_combine`)."""
-    return f"__varve_{kind} {name}"
+    return f"__varvite_{kind} {name}"
 
 
 STATE_NAME: Final = "aggregates"

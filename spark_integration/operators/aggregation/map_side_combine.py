@@ -23,18 +23,18 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from pyspark.sql import types as spark
 
-from varve.changelog.types.decimals import DecimalType
-from varve.spark_integration.elements.arrow_rows import quoted
-from varve.spark_integration.operators.aggregation.column_aggregates import partial_name
-from varve.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
+from varvite.changelog.types.decimals import DecimalType
+from varvite.spark_integration.elements.arrow_rows import quoted
+from varvite.spark_integration.operators.aggregation.column_aggregates import partial_name
+from varvite.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from pyspark.sql import Column, DataFrame
 
-    from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-    from varve.spark_integration.operators.aggregation.aggregations import AggregateColumn
+    from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+    from varvite.spark_integration.operators.aggregation.aggregations import AggregateColumn
 
 ROWS_PER_KEY_MIN: Final = 64
 """Mean rows per key of a batch from which Spark combines."""

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.types.decimals import PRECISION_MAX, SUM_DIGITS, DecimalType
-from varve.spark_integration.elements.arrow_task import freeze_modules, promptly
-from varve.spark_integration.elements.grouped_rows import sum_fits
+from varvite.changelog.types.decimals import PRECISION_MAX, SUM_DIGITS, DecimalType
+from varvite.spark_integration.elements.arrow_task import freeze_modules, promptly
+from varvite.spark_integration.elements.grouped_rows import sum_fits
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

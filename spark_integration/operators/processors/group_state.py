@@ -1,4 +1,4 @@
-"""Runs a function of Spark's `applyInPandasWithState` as a keyed function of varve.
+"""Runs a function of Spark's `applyInPandasWithState` as a keyed function of varvite.
 
 The function gets Spark's own `GroupState`. What it says is kept in a value state (the group's state) and in timers (its
 time-out), which another value state knows by key.
@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.spark_integration.elements.row_values import ColumnValues
-from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
-from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varve.spark_integration.operators.processors.pandas_rows import FRAME_ROWS, PandasRows, to_frame
-from varve.spark_integration.operators.processors.stateful_processor import KeyTuples
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.elements.row_values import ColumnValues
+from varvite.spark_integration.functions.timers import USER_TIMERS, TimeDomain
+from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.operators.processors.pandas_rows import FRAME_ROWS, PandasRows, to_frame
+from varvite.spark_integration.operators.processors.stateful_processor import KeyTuples
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.keyed.backend import KeyedStateBackend
 
 GROUP_STATE: Final = "group_state"
 TIMEOUT_STATE: Final = "$timeout"

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.keyed.backend import KeyedStateBackend
 
 FIRED_ROWS: Final = 10_000
 """Output rows that are gathered before they leave."""
 
-INITIAL_COLUMN: Final = "__varve_initial"
+INITIAL_COLUMN: Final = "__varvite_initial"
 """struct, input only: a row of the operator's initial state; null in the stream's rows."""
 
 

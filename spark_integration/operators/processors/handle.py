@@ -1,7 +1,7 @@
-"""Spark's `StatefulProcessorHandle` over varve's keyed state: states, and the timers of one time mode.
+"""Spark's `StatefulProcessorHandle` over varvite's keyed state: states, and the timers of one time mode.
 
-Timers are kept twice, as on Spark: in varve's timer state, which knows what is due, and in a map state, which knows the
-timers of a key (`listTimers`).
+Timers are kept twice, as on Spark: in varvite's timer state, which knows what is due, and in a map state, which knows
+the timers of a key (`listTimers`).
 
 Invariants: I5 (a timer that a timer sets for a time that is due already fires in the next batch, as on Spark).
 """
@@ -14,27 +14,27 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql.streaming.stateful_processor import StatefulProcessorHandle
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.types.factory import Types
-from varve.spark_integration.elements.row_values import ColumnValues
-from varve.spark_integration.functions.timers import USER_TIMERS, TimeDomain
-from varve.spark_integration.operators.processors.states import (
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.elements.row_values import ColumnValues
+from varvite.spark_integration.functions.timers import USER_TIMERS, TimeDomain
+from varvite.spark_integration.operators.processors.states import (
     ProcessorListState,
     ProcessorMapState,
     ProcessorValueState,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.keyed.backend import KeyedStateBackend
 
 D = TypeVar("D", bound=StateDescriptor)
 LISTED_TIMERS: Final = "$timers"

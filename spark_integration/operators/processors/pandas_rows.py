@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 from pyspark.sql.pandas.types import _create_converter_to_pandas, from_arrow_type
 
-from varve.changelog.types.factory import as_type
-from varve.spark_integration.elements.arrow_values import zone_in
-from varve.spark_integration.elements.row_values import plain_value, value_writer
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import as_type
+from varvite.spark_integration.elements.arrow_values import zone_in
+from varvite.spark_integration.elements.row_values import plain_value, value_writer
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

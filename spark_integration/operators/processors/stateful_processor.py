@@ -1,4 +1,4 @@
-"""Runs Spark's `StatefulProcessor` as a keyed function of varve, in the form of Rows or of pandas.
+"""Runs Spark's `StatefulProcessor` as a keyed function of varvite, in the form of Rows or of pandas.
 
 Rows, keys and values look as they do on Spark: a key is a tuple; a row's values are what pyarrow makes of them (an
 aware datetime for a timestamp, a dict for a struct); a pandas row goes through Spark's own conversion.
@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any, Final
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, StatefulProcessor, TimerValues
 
-from varve.spark_integration.elements.arrow_rows import row_class
-from varve.spark_integration.operators.processors.grouped_function import GroupedFunction
-from varve.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
-from varve.spark_integration.operators.processors.pandas_rows import PandasRows
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_rows import row_class
+from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
+from varvite.spark_integration.operators.processors.handle import ProcessorHandle, ProcessorTimers, TimeMode
+from varvite.spark_integration.operators.processors.pandas_rows import PandasRows
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 UNKNOWN_MS: Final = -1
 """A time that is not known, on Spark."""

@@ -1,4 +1,4 @@
-"""Spark's value, list and map state over varve's keyed state: tuples in, tuples out.
+"""Spark's value, list and map state over varvite's keyed state: tuples in, tuples out.
 
 Values are what Spark's own handles take and give: a state's value is a tuple with one item for each column of its
 schema. A timestamp is a naive datetime in the local time zone, a struct a Row, an array a list, a map a dict; numpy and
@@ -10,14 +10,14 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from varve.spark_integration.elements.arrow_rows import row_class
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_rows import row_class
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from varve.changelog.api import state
-    from varve.spark_integration.elements.row_values import ColumnValues
+    from varvite.changelog.api import state
+    from varvite.spark_integration.elements.row_values import ColumnValues
 
 
 class ProcessorValueState:

@@ -14,23 +14,23 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.keyed.namespaces import NAMESPACE_TYPE
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
-from varve.spark_integration.operators.windows.operator import WindowOperator, joined
-from varve.spark_integration.operators.windows.trigger import TriggerResult, WindowTriggerContext, fires_at
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.keyed.namespaces import NAMESPACE_TYPE
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
+from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
+from varvite.spark_integration.operators.windows.operator import WindowOperator, joined
+from varvite.spark_integration.operators.windows.trigger import TriggerResult, WindowTriggerContext, fires_at
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from varve.changelog.api.state import MapState
-    from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-    from varve.spark_integration.operators.windows.assigners import WindowAssigner
-    from varve.spark_integration.operators.windows.trigger import Trigger
+    from varvite.changelog.api.state import MapState
+    from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
+    from varvite.spark_integration.operators.windows.trigger import Trigger
 
 SESSIONS_STATE: Final = "window-trigger/sessions"
 """Begin of each session → its end and its namespace."""

@@ -11,11 +11,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from varve.changelog.api.ttl_config import Time
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.spark_integration.functions.watermark_strategy import Duration
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.ttl_config import Time
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
+from varvite.spark_integration.functions.watermark_strategy import Duration
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,17 +9,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.api.descriptors import ReducingStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindows, SessionWindows, span_ms
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import ReducingStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindows, SessionWindows, span_ms
+from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.changelog.keyed.timers import TimeDomain
-    from varve.spark_integration.operators.windows.assigners import TimeSpan, WindowAssigner
+    from varvite.changelog.keyed.timers import TimeDomain
+    from varvite.spark_integration.operators.windows.assigners import TimeSpan, WindowAssigner
 
 _COUNT: Final = ReducingStateDescriptor("count", lambda a, b: a + b, Types.LONG())
 _FIRE_TIME: Final = ReducingStateDescriptor("fire-time", min, Types.LONG())

@@ -10,27 +10,27 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.api.functions import Function, ReduceFunction
-from varve.changelog.keyed.namespaces import (
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.api.functions import Function, ReduceFunction
+from varvite.changelog.keyed.namespaces import (
     NAMESPACE_TYPE,
     NamespacedAccumulators,
     NamespacedLists,
     aggregating,
     reducing,
 )
-from varve.changelog.types.factory import Types
-from varve.spark_integration.elements.row_values import row_values
-from varve.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.elements.row_values import row_values
+from varvite.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.api.functions import AggregateFunction
-    from varve.changelog.types.factory import TypeLike
-    from varve.spark_integration.elements.row_values import RowValues
-    from varve.spark_integration.elements.types import ElementType
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.changelog.api.functions import AggregateFunction
+    from varvite.changelog.types.factory import TypeLike
+    from varvite.spark_integration.elements.row_values import RowValues
+    from varvite.spark_integration.elements.types import ElementType
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 CONTENTS_STATE: Final = "window-contents"
 """Name of the state with what windows hold; Flink's."""

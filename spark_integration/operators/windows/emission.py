@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.api.functions import Function
-from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
-from varve.spark_integration.functions.window import ProcessWindowFunction, WindowFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.functions import Function
+from varvite.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varvite.spark_integration.functions.window import ProcessWindowFunction, WindowFunction
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varve.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+    from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
 
 WINDOW_STATE = "window-state"
 """Prefix of the names of states that `window_state()` gives."""

@@ -18,26 +18,26 @@ import logging
 from abc import abstractmethod
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.keyed.namespaces import NAMESPACE_TYPE
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.spark_integration.functions.kept_state import KeepsState, KeptState
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
-from varve.spark_integration.operators.windows.emission import WindowEmission
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.keyed.namespaces import NAMESPACE_TYPE
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
+from varvite.spark_integration.functions.kept_state import KeepsState, KeptState
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
+from varvite.spark_integration.operators.windows.emission import WindowEmission
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from varve.changelog.api.state import MapState
-    from varve.spark_integration.functions.keyed import RuntimeContext
-    from varve.spark_integration.functions.output_tag import OutputTag
-    from varve.spark_integration.operators.windows.assigners import WindowAssigner
-    from varve.spark_integration.operators.windows.builtin_triggers import Firing
-    from varve.spark_integration.operators.windows.contents import ContentsPlan
+    from varvite.changelog.api.state import MapState
+    from varvite.spark_integration.functions.keyed import RuntimeContext
+    from varvite.spark_integration.functions.output_tag import OutputTag
+    from varvite.spark_integration.operators.windows.assigners import WindowAssigner
+    from varvite.spark_integration.operators.windows.builtin_triggers import Firing
+    from varvite.spark_integration.operators.windows.contents import ContentsPlan
 
 _log: Final = logging.getLogger(__name__)
 COUNTS_STATE: Final = "window-counts"

@@ -10,16 +10,16 @@ from abc import ABC, abstractmethod
 from enum import Enum
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
-from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.changelog.api.descriptors import StateDescriptor
-    from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+    from varvite.changelog.api.descriptors import StateDescriptor
+    from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
 
 T = TypeVar("T")
 """The elements."""

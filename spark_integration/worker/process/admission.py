@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from varve.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.messages.protocol import TaskRequest
 
 
 class AttemptNumber(NamedTuple):

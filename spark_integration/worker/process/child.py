@@ -19,20 +19,26 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.messages.requested_store import has_run
-from varve.spark_integration.processes import die_with_parent, guard_forks, keep_from_forks, orphaned, set_process_name
-from varve.spark_integration.transport.home import enlarge_buffers, exclusive
-from varve.spark_integration.transport.segment_inbox import is_near
-from varve.spark_integration.transport.wire import Channel, Confirmation, Opening, PeerLostError
-from varve.spark_integration.worker.process.conversation import Conversation, Settings, describe_failure
-from varve.spark_integration.worker.process.lobby import Lobby, Visit
-from varve.storage.clock import SystemClock
+from varvite.spark_integration.messages.requested_store import has_run
+from varvite.spark_integration.processes import (
+    die_with_parent,
+    guard_forks,
+    keep_from_forks,
+    orphaned,
+    set_process_name,
+)
+from varvite.spark_integration.transport.home import enlarge_buffers, exclusive
+from varvite.spark_integration.transport.segment_inbox import is_near
+from varvite.spark_integration.transport.wire import Channel, Confirmation, Opening, PeerLostError
+from varvite.spark_integration.worker.process.conversation import Conversation, Settings, describe_failure
+from varvite.spark_integration.worker.process.lobby import Lobby, Visit
+from varvite.storage.clock import SystemClock
 
 if TYPE_CHECKING:
-    from varve.spark_integration.transport.executor_jvm import ProcessWatch
-    from varve.spark_integration.transport.home import WorkerHome
-    from varve.spark_integration.transport.wire import StartWorker
-    from varve.storage.clock import Clock
+    from varvite.spark_integration.transport.executor_jvm import ProcessWatch
+    from varvite.spark_integration.transport.home import WorkerHome
+    from varvite.spark_integration.transport.wire import StartWorker
+    from varvite.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)
 TICK_S: Final = 0.5
@@ -62,7 +68,7 @@ class Doorkeeper:
         self._wake_read, self._wake_write = socket.socketpair()
         for own in (server, self._wake_read, self._wake_write):
             keep_from_forks(own)
-        self._thread = threading.Thread(target=self._run_or_end, name="varve-doorkeeper", daemon=True)
+        self._thread = threading.Thread(target=self._run_or_end, name="varvite-doorkeeper", daemon=True)
 
     def start(self) -> None:
         """Begin to accept."""
@@ -152,7 +158,7 @@ def run_worker(home: WorkerHome, server: socket.socket, start: StartWorker, jvm:
     """
     die_with_parent(parent)
     guard_forks()
-    set_process_name(f"varve-{start.partition}")
+    set_process_name(f"varvite-{start.partition}")
     clock = SystemClock()
     # Two processes must never be the same worker; the last one may still be dying with its own parent.
     with exclusive(home.worker_lock_path(start.worker)):

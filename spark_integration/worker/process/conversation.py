@@ -16,22 +16,22 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.spark_integration.messages.protocol import FunctionPackage, Ready
-from varve.spark_integration.messages.user_errors import message_of, traceback_of
-from varve.spark_integration.processes import end_if_forked
-from varve.spark_integration.transport.wire import PeerLostError, PumpEnvironment, WorkerFailure
-from varve.storage.errors import InvalidRequestError, InvariantError, VarveError
+from varvite.spark_integration.messages.protocol import FunctionPackage, Ready
+from varvite.spark_integration.messages.user_errors import message_of, traceback_of
+from varvite.spark_integration.processes import end_if_forked
+from varvite.spark_integration.transport.wire import PeerLostError, PumpEnvironment, WorkerFailure
+from varvite.storage.errors import InvalidRequestError, InvariantError, VarviteError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     import pyarrow as pa
 
-    from varve.spark_integration.messages.protocol import BroadcastValue, TaskRequest
-    from varve.spark_integration.transport.home import WorkerHome
-    from varve.spark_integration.transport.wire import Channel, Confirmation
-    from varve.spark_integration.worker.process.lobby import Visit
-    from varve.spark_integration.worker.process.session import Execution, StateWorker, StateWorkerFactory
+    from varvite.spark_integration.messages.protocol import BroadcastValue, TaskRequest
+    from varvite.spark_integration.transport.home import WorkerHome
+    from varvite.spark_integration.transport.wire import Channel, Confirmation
+    from varvite.spark_integration.worker.process.lobby import Visit
+    from varvite.spark_integration.worker.process.session import Execution, StateWorker, StateWorkerFactory
 
 _log: Final = logging.getLogger(__name__)
 
@@ -142,9 +142,9 @@ def _input(visit: Visit) -> Iterator[pa.RecordBatch]:
 
 
 def describe_failure(error: BaseException) -> WorkerFailure:
-    """An error in a form that travels; a `VarveError` travels as itself if it can."""
+    """An error in a form that travels; a `VarviteError` travels as itself if it can."""
     pickled: bytes | None = None
-    if isinstance(error, VarveError):
+    if isinstance(error, VarviteError):
         try:
             pickled = pickle.dumps(error)
             pickle.loads(pickled)  # noqa: S301  what cannot be loaded here cannot be loaded by the pump

@@ -10,16 +10,16 @@ import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.messages.protocol import Ready
-from varve.spark_integration.transport.wire import PeerLostError
-from varve.spark_integration.worker.process.admission import Seen, is_doubtful, judge, supersedes
+from varvite.spark_integration.messages.protocol import Ready
+from varvite.spark_integration.transport.wire import PeerLostError
+from varvite.spark_integration.worker.process.admission import Seen, is_doubtful, judge, supersedes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.transport.wire import Channel, Confirmation, Opening
-    from varve.storage.clock import Clock
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.transport.wire import Channel, Confirmation, Opening
+    from varvite.storage.clock import Clock
 
 _log: Final = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""The warm parent of an executor's state workers: `python -m varve.spark_integration.worker.process.parent` (design 5).
+"""The warm parent of an executor's state workers: `python -m varvite.spark_integration.worker.process.parent`.
 
 Started by the first task that needs one (`worker_connection`), it imports what workers need, forks one child per
 worker name on request and again if that one died. It is reached at the socket that its starter has bound, so a
@@ -28,9 +28,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from varve.spark_integration.processes import set_process_name, thread_count
-from varve.spark_integration.transport.executor_jvm import ProcessWatch
-from varve.spark_integration.transport.home import (
+from varvite.spark_integration.processes import set_process_name, thread_count
+from varvite.spark_integration.transport.executor_jvm import ProcessWatch
+from varvite.spark_integration.transport.home import (
     PARENT_SOCKET,
     WorkerHome,
     exclusive,
@@ -38,13 +38,13 @@ from varve.spark_integration.transport.home import (
     socket_inode,
     worker_socket,
 )
-from varve.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, StartWorker, WorkerProcess
-from varve.storage.clock import SystemClock
+from varvite.spark_integration.transport.wire import Channel, ListWorkers, ParentReport, StartWorker, WorkerProcess
+from varvite.storage.clock import SystemClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varve.storage.clock import Clock
+    from varvite.storage.clock import Clock
 
     _Closeable = selectors.BaseSelector | socket.socket
     _Inherited = tuple[_Closeable, ...]
@@ -66,8 +66,8 @@ _PRELOAD: Final = (
     "pyspark.cloudpickle",
     "pyspark.core.broadcast",
     "pyspark.core.files",
-    "varve.spark_integration.worker.process.child",
-    "varve.spark_integration.worker.state_worker",
+    "varvite.spark_integration.worker.process.child",
+    "varvite.spark_integration.worker.state_worker",
 )
 
 
@@ -214,7 +214,7 @@ def _run_child(
         for resource in inherited:
             resource.close()
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
-        from varve.spark_integration.worker.process.child import run_worker
+        from varvite.spark_integration.worker.process.child import run_worker
 
         code = run_worker(home, server, request, jvm, parent)
     except BaseException:  # noqa: BLE001  this process only ends
@@ -239,7 +239,7 @@ def _import(module: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Entry point; `worker_connection` is the caller and passes the descriptors on."""
-    parser = argparse.ArgumentParser(prog="varve.spark_integration.worker.process.parent", description=__doc__)
+    parser = argparse.ArgumentParser(prog="varvite.spark_integration.worker.process.parent", description=__doc__)
     parser.add_argument("--home", type=Path, required=True, help="directory of the executor's state workers")
     parser.add_argument("--listen-fd", type=int, required=True, help="the listening socket")
     parser.add_argument("--jvm-pid", type=int, required=True, help="process id of the executor's JVM")
@@ -248,7 +248,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if os.fork():
         os._exit(0)  # the starter waits for this process; the parent proper belongs to nobody
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
-    set_process_name("varve-parent")
+    set_process_name("varvite-parent")
     server = socket.socket(fileno=options.listen_fd)
     jvm = ProcessWatch(options.jvm_pid, options.jvm_fd)
     parent = WorkerParent(WorkerHome(options.home), server, jvm, SystemClock())

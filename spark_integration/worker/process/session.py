@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.transport.home import WorkerHome
-    from varve.storage.format.records import Link
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.transport.home import WorkerHome
+    from varvite.storage.format.records import Link
 
 
 class Execution(Protocol):
@@ -51,7 +51,7 @@ class StateWorker(Protocol):
             function: Gives the pickled user function; may be called only if `has_function` said no.
 
         Raises:
-            VarveError: the base cannot be reached. The pump's task fails with it.
+            VarviteError: the base cannot be reached. The pump's task fails with it.
         """
         ...
 

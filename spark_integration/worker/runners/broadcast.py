@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow.compute
 
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
-from varve.spark_integration.functions.broadcast import KeyedBroadcastProcessFunction
-from varve.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext, OperatorRuntimeContext
-from varve.spark_integration.functions.keyed_operations import KeyedFunction
-from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.spark_integration.plan.broadcast_input import BROADCAST, OWN
-from varve.spark_integration.worker.runners.operator import OperatorRunner
-from varve.spark_integration.worker.runners.timers import KeyedOnTimerContext
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
+from varvite.spark_integration.functions.broadcast import KeyedBroadcastProcessFunction
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.keyed_operations import KeyedFunction
+from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     import pyarrow as pa
 
-    from varve.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
-    from varve.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.spark_integration.functions.keyed import RuntimeContext
+    from varvite.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
+    from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 # Arrow makes these functions at import, so type checkers do not see them.
 _compute: Any = pyarrow.compute

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from varve.changelog.chain.tiles import key_range
-from varve.spark_integration.functions.checkpointed import (
+from varvite.changelog.chain.tiles import key_range
+from varvite.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -13,9 +13,9 @@ from varve.spark_integration.functions.checkpointed import (
 )
 
 if TYPE_CHECKING:
-    from varve.changelog.operator_state.backend import OperatorStateBackend
-    from varve.spark_integration.functions.keyed import KeyedStateStore
-    from varve.spark_integration.messages.protocol import OperatorRequest
+    from varvite.changelog.operator_state.backend import OperatorStateBackend
+    from varvite.spark_integration.functions.keyed import KeyedStateStore
+    from varvite.spark_integration.messages.protocol import OperatorRequest
 
 
 class FunctionCheckpoint:

@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.types.factory import parse_type_string
-from varve.changelog.working_stores.timer_form import TIME_MAX_MS
-from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
-from varve.spark_integration.elements.key_group_order import in_key_group_order
-from varve.spark_integration.elements.row_values import event_times_ms
-from varve.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
-from varve.spark_integration.functions.output_tag import untagged
-from varve.spark_integration.functions.timers import KeyedTimerService
-from varve.spark_integration.messages.protocol import (
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.types.factory import parse_type_string
+from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varvite.spark_integration.elements.key_group_order import in_key_group_order
+from varvite.spark_integration.elements.row_values import event_times_ms
+from varvite.spark_integration.functions.keyed import KeyedProcessContext, OperatorRuntimeContext
+from varvite.spark_integration.functions.output_tag import untagged
+from varvite.spark_integration.functions.timers import KeyedTimerService
+from varvite.spark_integration.messages.protocol import (
     EVENT_TIME_COLUMN,
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -30,20 +30,24 @@ from varve.spark_integration.messages.protocol import (
     answer_schema,
     row_tag,
 )
-from varve.spark_integration.messages.user_errors import user_code_raises, user_error
-from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
-from varve.spark_integration.operators.windows.operator import WindowOperator
-from varve.spark_integration.plan.chain import ChainPlace, StepError
-from varve.spark_integration.plan.element_operator import ElementOperator, OperatorElements
-from varve.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
-from varve.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
-from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
+from varvite.spark_integration.messages.user_errors import user_code_raises, user_error
+from varvite.spark_integration.operators.processors.grouped_function import (
+    INITIAL_COLUMN,
+    GroupedBatch,
+    GroupedFunction,
+)
+from varvite.spark_integration.operators.windows.operator import WindowOperator
+from varvite.spark_integration.plan.chain import ChainPlace, StepError
+from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements
+from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
+from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.changelog.types.contract import TypeInformation
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.types.contract import TypeInformation
 
 ANSWER_ROWS: Final = 10_000
 """Rows per answer batch."""

@@ -12,16 +12,16 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
-from varve.changelog.keyed.timers import TimeDomain
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.spark_integration.operators.processors.grouped_function import FIRED_ROWS
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.spark_integration.operators.processors.grouped_function import FIRED_ROWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.spark_integration.functions.timers import KeyedTimerService, TimerService
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.spark_integration.functions.timers import KeyedTimerService, TimerService
 
 _log: Final = logging.getLogger(__name__)
 WARN_EVERY: Final = 1_000_000

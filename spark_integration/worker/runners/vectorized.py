@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute
 
-from varve.changelog.api.batch_keys import keys_of_batch
-from varve.spark_integration.elements.arrow_values import zone_in, zoned
-from varve.spark_integration.functions.keyed import MIN_WATERMARK
-from varve.spark_integration.functions.vectorized import EndsBatches, VectorizedContext
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, row_tag
-from varve.spark_integration.messages.user_errors import user_code_raises
-from varve.spark_integration.worker.runners.operator import INTERNAL_COLUMNS, KeyReader, OperatorRunner
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.batch_keys import keys_of_batch
+from varvite.spark_integration.elements.arrow_values import zone_in, zoned
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK
+from varvite.spark_integration.functions.vectorized import EndsBatches, VectorizedContext
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN, row_tag
+from varvite.spark_integration.messages.user_errors import user_code_raises
+from varvite.spark_integration.worker.runners.operator import INTERNAL_COLUMNS, KeyReader, OperatorRunner
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.api.batch_keys import BatchKeys
+    from varvite.changelog.api.batch_keys import BatchKeys
 
 VECTORIZED_ANSWER_ROWS: Final = 50_000
 """Rows per answer batch, at most."""

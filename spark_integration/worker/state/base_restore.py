@@ -13,24 +13,24 @@ import shutil
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.restore.copies import caught_up, newest_copy
-from varve.changelog.restore.restore import RestoreTarget
-from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.spark_integration.messages.worker_figures import NOTHING_READ, LogRead
-from varve.storage.format.records import ORIGIN, Tile
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.restore.copies import caught_up, newest_copy
+from varvite.changelog.restore.restore import RestoreTarget
+from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.spark_integration.messages.worker_figures import NOTHING_READ, LogRead
+from varvite.storage.format.records import ORIGIN, Tile
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.spark_integration.messages.protocol import OperatorRequest
-    from varve.spark_integration.worker.state.local_place import LocalPlace
-    from varve.spark_integration.worker.state.stores import WorkingStores
-    from varve.storage.format.records import ImageRef, Link
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.spark_integration.messages.protocol import OperatorRequest
+    from varvite.spark_integration.worker.state.local_place import LocalPlace
+    from varvite.spark_integration.worker.state.stores import WorkingStores
+    from varvite.storage.format.records import ImageRef, Link
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BaseRestorer:
         """A store whose version is `base`: the given one, brought forward, or a new one.
 
         Raises:
-            VarveError: the base cannot be read; the given store must not be used any more.
+            VarviteError: the base cannot be read; the given store must not be used any more.
         """
         view = self._reader.load_line(base, self._request.max_parallelism).view
         tile = self._own_tile(view)

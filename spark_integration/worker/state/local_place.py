@@ -9,17 +9,17 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.restore.local import LocalCopies
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.restore.local import LocalCopies
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.changelog.restore.local import CopyRange, LocalCopy, LocalRecovery
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.storage.clock import Clock
-    from varve.storage.format.records import Link
+    from varvite.changelog.restore.local import CopyRange, LocalCopy, LocalRecovery
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.storage.clock import Clock
+    from varvite.storage.format.records import Link
 
 _log: Final = logging.getLogger(__name__)
 LOCK_WAIT_S: Final = 2.0

@@ -14,21 +14,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
-from varve.changelog.segments.segment import encode_segment
-from varve.spark_integration.worker.state.part_decision import GrowingPart
-from varve.storage.fail_point import fail_point
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice
+from varvite.changelog.segments.segment import encode_segment
+from varvite.spark_integration.worker.state.part_decision import GrowingPart
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from concurrent.futures import Future
 
-    from varve.changelog.keyed.backend import KeyedStateBackend
-    from varve.changelog.segments.changes import StateChanges
-    from varve.changelog.segments.segment import SegmentHeader
-    from varve.spark_integration.worker.state.part_decision import ChangeSizes
-    from varve.storage.transfer.upload import Uploader
+    from varvite.changelog.keyed.backend import KeyedStateBackend
+    from varvite.changelog.segments.changes import StateChanges
+    from varvite.changelog.segments.segment import SegmentHeader
+    from varvite.spark_integration.worker.state.part_decision import ChangeSizes
+    from varvite.storage.transfer.upload import Uploader
 
 
 class SegmentLimits(NamedTuple):
@@ -82,7 +82,7 @@ class SegmentParts:
         """So much more input was processed: cut a part if one is full. Answers whether one was.
 
         Raises:
-            VarveError: the upload of an earlier part failed.
+            VarviteError: the upload of an earlier part failed.
             InvalidRequestError: a value does not fit its type.
         """
         self._growing = growing = self._growing.after_input(size_bytes)

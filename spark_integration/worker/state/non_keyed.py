@@ -1,8 +1,9 @@
 """The non-keyed state of one operator in its state worker: what is confirmed, the backend over it, and its images.
 
-The first batch of a driver run begins with what `varve.changelog.operator_state.redistribution` gives the partition of all images of
-the base; every other batch with the partition's own. Whatever differs from the own image at a batch's end is written
-with the batch. So the first batch's redistribution is, too, and does not happen again when a worker restores later.
+The first batch of a driver run begins with what `varvite.changelog.operator_state.redistribution` gives the partition
+of all images of the base; every other batch with the partition's own. Whatever differs from the own image at a batch's
+end is written with the batch. So the first batch's redistribution is, too, and does not happen again when a worker
+restores later.
 
 Invariants: I3 (every execution of the first batch redistributes the same images), I4 (only `confirm` changes what is
 confirmed; `drop` leaves a backend's changes behind), I9 (nothing is kept on local disk).
@@ -13,23 +14,23 @@ from __future__ import annotations
 import zlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.image import Image, encode_image
-from varve.changelog.operator_state.image_source import read_images
-from varve.changelog.operator_state.redistribution import Place, redistributed, union_shares
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.operator_state.image import Image, encode_image
+from varvite.changelog.operator_state.image_source import read_images
+from varvite.changelog.operator_state.redistribution import Place, redistributed, union_shares
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from varve.changelog.operator_state.section import StateSection
-    from varve.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
-    from varve.storage.format.records import ImageRef, Link
-    from varve.storage.object_stores.contract import ObjectStore
-    from varve.storage.transfer.upload import Uploader
+    from varvite.changelog.operator_state.section import StateSection
+    from varvite.spark_integration.messages.protocol import BatchRequest, OperatorRequest, TaskRequest
+    from varvite.storage.format.records import ImageRef, Link
+    from varvite.storage.object_stores.contract import ObjectStore
+    from varvite.storage.transfer.upload import Uploader
 
 Sections = tuple["StateSection", ...]
 
@@ -87,7 +88,7 @@ class NonKeyedState:
             images_at_base: The images of all partitions of the operator, if the base has any.
 
         Raises:
-            VarveError: an image cannot be read.
+            VarviteError: an image cannot be read.
         """
         self._version, self._own, self._begin, self._shares = None, (), (), {}
         if batch.has_images:
@@ -99,7 +100,7 @@ class NonKeyedState:
         if len(parallelism) != 1 or (parallelism != {place.parallelism} and not redistribute):
             problem = f"expected images of {place.parallelism} partitions, found images of {sorted(parallelism)}"
             raise CorruptDataError(
-                f"{problem}; see `varve verify JOB --repair`", operator=self._operator, partition=place.partition
+                f"{problem}; see `varvite verify JOB --repair`", operator=self._operator, partition=place.partition
             )
         own = [ref for ref in refs if (ref.partition, ref.parallelism) == (place.partition, place.parallelism)]
         images = read_images(self._store, refs if redistribute else own)
@@ -117,7 +118,7 @@ class NonKeyedState:
         return None if sections == self._own else encode_image(Image(self._job_id, self._operator, sections))
 
     def upload(self, data: bytes, task: TaskRequest, open_uploader: Callable[[], Uploader]) -> ObjectSlice:
-        """Upload an image under the attempt's own name; where it is. Raises `VarveError`."""
+        """Upload an image under the attempt's own name; where it is. Raises `VarviteError`."""
         name = layout.image(task.batch.slot, self._operator, self._place.partition, task.tag)
         with open_uploader() as uploader:
             upload = uploader.submit_bytes(name, data)

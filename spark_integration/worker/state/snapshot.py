@@ -11,23 +11,23 @@ from __future__ import annotations
 import shutil
 from typing import TYPE_CHECKING, Final
 
-from varve.changelog.commit.batch_result import files_to_rewrite
-from varve.changelog.restore.files import describe_snapshot
-from varve.changelog.segments.batch import BatchTime
-from varve.storage.fail_point import fail_point
-from varve.storage.format import layout
-from varve.storage.format.records import SnapshotFile
+from varvite.changelog.commit.batch_result import files_to_rewrite
+from varvite.changelog.restore.files import describe_snapshot
+from varvite.changelog.segments.batch import BatchTime
+from varvite.storage.fail_point import fail_point
+from varvite.storage.format import layout
+from varvite.storage.format.records import SnapshotFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
     from pathlib import Path
 
-    from varve.changelog.restore.files import FileChecksums, LocalFile
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.storage.format.records import Tile
-    from varve.storage.transfer.upload import Uploader
+    from varvite.changelog.restore.files import FileChecksums, LocalFile
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.storage.format.records import Tile
+    from varvite.storage.transfer.upload import Uploader
 
 FILE_AGE_MAX: Final = 1000
 """Commits after which a file that is still part of the state is uploaded anew."""

@@ -11,25 +11,25 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from varve.changelog.restore.copies import open_copy, restore_copy
-from varve.changelog.restore.restore import can_catch_up, catch_up
-from varve.changelog.working_stores.custom import copy_store, open_custom_store
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.memory import SharedMemory
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.table_store import StoreTarget
-from varve.storage.format.records import ORIGIN
+from varvite.changelog.restore.copies import open_copy, restore_copy
+from varvite.changelog.restore.restore import can_catch_up, catch_up
+from varvite.changelog.working_stores.custom import copy_store, open_custom_store
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.table_store import StoreTarget
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from varve.changelog.chain.reader import ChainReader
-    from varve.changelog.chain.view import LineView
-    from varve.changelog.restore.restore import RestoreTarget
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-    from varve.spark_integration.messages.protocol import OperatorRequest
+    from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.view import LineView
+    from varvite.changelog.restore.restore import RestoreTarget
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+    from varvite.spark_integration.messages.protocol import OperatorRequest
 
 
 class WorkingStores:
@@ -60,7 +60,7 @@ class WorkingStores:
             directory: For the store's files; what is there is replaced.
 
         Raises:
-            VarveError: the state cannot be restored, or a custom store not be made.
+            VarviteError: the state cannot be restored, or a custom store not be made.
         """
         if request.backend == "rocksdb":
             return self.restore_copy(request, target, view, reader, directory)
@@ -100,7 +100,7 @@ class WorkingStores:
         *,
         reuse: Sequence[Path] = (),
     ) -> RocksDBStore:
-        """A RocksDB store at the view's commit, whatever the backend; see `varve.changelog.restore.copies`."""
+        """A RocksDB store at the view's commit, whatever the backend; see `varvite.changelog.restore.copies`."""
         options = self._copy_options(request)
         return restore_copy(view, target, reader, directory, options, downloads=request.downloads, reuse=reuse)
 
@@ -124,7 +124,7 @@ class WorkingStores:
             release: Gives the source's files up; called after it was closed.
 
         Raises:
-            VarveError: a custom store cannot be made.
+            VarviteError: a custom store cannot be made.
         """
 
         def close() -> None:

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, runtime_checkable
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError, VarveError
-from varve.storage.named_objects import call_named
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError, VarviteError
+from varvite.storage.named_objects import call_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -24,9 +24,9 @@ KEY_BYTES: Final = 32
 """AES-256."""
 KEY_ID_BYTES_MAX: Final = 64
 CHECK_BYTES: Final = 8
-KEY_VARIABLE: Final = "VARVE_ENCRYPTION_KEY"
-KEY_FILE_VARIABLE: Final = "VARVE_ENCRYPTION_KEY_FILE"
-PROVIDER_VARIABLE: Final = "VARVE_ENCRYPTION_KEY_PROVIDER"
+KEY_VARIABLE: Final = "VARVITE_ENCRYPTION_KEY"
+KEY_FILE_VARIABLE: Final = "VARVITE_ENCRYPTION_KEY_FILE"
+PROVIDER_VARIABLE: Final = "VARVITE_ENCRYPTION_KEY_PROVIDER"
 ENVIRONMENT: Final = "environment"
 """The provider that reads the variables."""
 _ID: Final = re.compile(r"[!-~]{1,64}")
@@ -53,7 +53,7 @@ class EncryptionKey:
     @property
     def check(self) -> bytes:
         """Bytes that only this secret gives, and that do not give it away."""
-        return derive(self.secret, b"varve key check", CHECK_BYTES)
+        return derive(self.secret, b"varvite key check", CHECK_BYTES)
 
 
 @runtime_checkable
@@ -114,7 +114,7 @@ class Keyring:
 
 
 class EnvironmentKeys:
-    """The keys of this process's environment: in `VARVE_ENCRYPTION_KEY`, or in the file of `VARVE_ENCRYPTION_KEY_FILE`.
+    """Keys of this process's environment: `VARVITE_ENCRYPTION_KEY`, or the file `VARVITE_ENCRYPTION_KEY_FILE`.
 
     Keys are 32 bytes in base64 or hexadecimal, separated by spaces, commas or ends of lines; the first one is for new
     objects, the others are for older ones. `#` begins a comment. A key's id is made from the key.
@@ -143,7 +143,7 @@ def open_keyring(provider: str | None = None, environment: Mapping[str, str] | N
 
     Args:
         provider: `environment`, or `module:qualified.name` of what makes a `KeyProvider` when it is called without
-            arguments; None: what the variable `VARVE_ENCRYPTION_KEY_PROVIDER` says, else `environment`.
+            arguments; None: what the variable `VARVITE_ENCRYPTION_KEY_PROVIDER` says, else `environment`.
         environment: Variables, instead of the process's.
 
     Raises:
@@ -167,7 +167,7 @@ def _asked(ask: Callable[[], Any]) -> EncryptionKey | None:
     """What a provider answers. Raises `DidNotHappenError` if it raises, `InvalidRequestError` if it is no key."""
     try:
         answer = ask()
-    except VarveError:
+    except VarviteError:
         raise
     except Exception as error:  # the user's code may raise anything
         raise DidNotHappenError(
@@ -187,7 +187,7 @@ def derive(secret: bytes, info: bytes, size_bytes: int, salt: bytes | None = Non
         from cryptography.hazmat.primitives.kdf.hkdf import HKDF
     except ImportError as error:
         raise InvalidRequestError(
-            "encryption needs the package cryptography; install varve[encryption] on driver, executors and for tools"
+            "encryption needs the package cryptography; install varvite[encryption] on driver, executors and for tools"
         ) from error
     return HKDF(hashes.SHA256(), size_bytes, salt, info).derive(secret)
 
@@ -219,4 +219,4 @@ def _parsed(text: str, number: int) -> EncryptionKey:
             f"encryption key {number} is not {KEY_BYTES} bytes in base64 or hexadecimal; make one with "
             "`openssl rand -base64 32`"
         )
-    return EncryptionKey(derive(secret, b"varve key id", 8).hex(), secret)
+    return EncryptionKey(derive(secret, b"varvite key id", 8).hex(), secret)

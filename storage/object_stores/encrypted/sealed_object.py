@@ -32,9 +32,9 @@ import struct
 import zlib
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.frame import MAGIC
-from varve.storage.object_stores.encrypted.keys import CHECK_BYTES, KEY_BYTES, KEY_ID_BYTES_MAX, derive
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.frame import MAGIC
+from varvite.storage.object_stores.encrypted.keys import CHECK_BYTES, KEY_BYTES, KEY_ID_BYTES_MAX, derive
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-    from varve.storage.object_stores.encrypted.keys import EncryptionKey
+    from varvite.storage.object_stores.encrypted.keys import EncryptionKey
 
 KIND: Final = b"CIPH"
 VERSION: Final = 1
@@ -136,7 +136,7 @@ def read_header(data: bytes | memoryview, name: str) -> SealedHeader:
     version, algorithm, id_bytes, zero, chunk_bytes, size, salt, check, padded = fields[2:]
     if (version, algorithm, zero) != (VERSION, ALGORITHM, 0):
         raise IncompatibleError(
-            f"it is encrypted with version {version}, algorithm {algorithm}; use a newer varve", object_name=name
+            f"it is encrypted with version {version}, algorithm {algorithm}; use a newer varvite", object_name=name
         )
     if not 1 <= chunk_bytes <= CHUNK_BYTES_MAX or not padded[:id_bytes].isascii():
         raise _damaged(name)
@@ -151,7 +151,7 @@ class ObjectCipher:
         self.header = header
         self._name = name
         self._cipher = _aes_gcm(
-            derive(key.secret, b"varve object\0" + header.encoded + binding, KEY_BYTES, header.salt)
+            derive(key.secret, b"varvite object\0" + header.encoded + binding, KEY_BYTES, header.salt)
         )
 
     def seal(self, data: bytes | memoryview) -> bytes:
@@ -223,6 +223,6 @@ def _nonce(index: int) -> bytes:
 def _damaged(name: str) -> CorruptDataError:
     return CorruptDataError(
         "the encrypted object is damaged, cut off, or not the one that was written under this name; see "
-        "`varve verify JOB --repair`",
+        "`varvite verify JOB --repair`",
         object_name=name,
     )

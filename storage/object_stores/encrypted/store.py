@@ -1,11 +1,11 @@
 """A store whose objects are encrypted: whoever has the storage without the keys sees names, sizes and times alone.
 
 Each object is bound to its name and to the job's id, so none can stand in for another; how it is written says
-`varve.storage.object_stores.encrypted.sealed_object`. Parts of objects are read as such, with one small request more for an object of which
-this store has not read before, unless the part begins the object.
+`varvite.storage.object_stores.encrypted.sealed_object`. Parts of objects are read as such, with one small request more
+for an object of which this store has not read before, unless the part begins the object.
 
 Each call that writes encrypts under a salt of its own. Who may send an object several times has it encrypted once
-(`varve.storage.object_stores.prepared_object`).
+(`varvite.storage.object_stores.prepared_object`).
 
 Invariants: I8 (whatever is not what was written is `CorruptDataError`), I10 (bounded memory of headers).
 """
@@ -20,9 +20,9 @@ from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varve.storage.object_stores.contract import check_range, cut_off
-from varve.storage.object_stores.encrypted.sealed_object import (
+from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
+from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.encrypted.sealed_object import (
     CHUNK_BYTES,
     HEADER_BYTES,
     ObjectCipher,
@@ -31,17 +31,17 @@ from varve.storage.object_stores.encrypted.sealed_object import (
     read_header,
     sealed_bytes,
 )
-from varve.storage.object_stores.local.errors import happened_not
-from varve.storage.object_stores.local.files import check_source, complete_or_absent
-from varve.storage.object_stores.names import check_name
-from varve.storage.object_stores.prepared_object import PreparedObject
+from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.files import check_source, complete_or_absent
+from varvite.storage.object_stores.names import check_name
+from varvite.storage.object_stores.prepared_object import PreparedObject
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varve.storage.clock import TokenSource
-    from varve.storage.object_stores.contract import ObjectMeta, ObjectStore
-    from varve.storage.object_stores.encrypted.keys import Keyring
+    from varvite.storage.clock import TokenSource
+    from varvite.storage.object_stores.contract import ObjectMeta, ObjectStore
+    from varvite.storage.object_stores.encrypted.keys import Keyring
 
 CIPHERS_MAX: Final = 256
 """Objects whose header a store remembers."""
@@ -217,7 +217,7 @@ class _Scratch:
     """A temporary file. It is gone when nobody has it any more, or with the process, if it is not closed before."""
 
     def __init__(self) -> None:
-        directory = Path(tempfile.mkdtemp(prefix="varve-encrypted-"))
+        directory = Path(tempfile.mkdtemp(prefix="varvite-encrypted-"))
         self.file = directory / "object"
         self._remove = weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 
 if TYPE_CHECKING:
-    from varve.storage.errors import VarveError
+    from varvite.storage.errors import VarviteError
 
 _ADVICE: Final[dict[int, str]] = {
     errno.EACCES: "permission denied: give this process read and write permission on the directory",
@@ -36,7 +36,7 @@ _PASSING: Final[dict[int, str]] = {
 }
 
 
-def happened_not(error: OSError, doing: str, name: str | None = None) -> VarveError:
+def happened_not(error: OSError, doing: str, name: str | None = None) -> VarviteError:
     """The error for a failure that certainly left nothing behind.
 
     `InvalidRequestError` where trying again cannot help, otherwise `DidNotHappenError`.
@@ -48,7 +48,7 @@ def happened_not(error: OSError, doing: str, name: str | None = None) -> VarveEr
     return DidNotHappenError(f"{doing}: nothing was changed; {advice} ({error})", object_name=name)
 
 
-def may_have_happened(error: OSError, doing: str, name: str | None = None) -> VarveError:
+def may_have_happened(error: OSError, doing: str, name: str | None = None) -> VarviteError:
     """The error for a failure after which the effect may be there, but is not known to be durable."""
     advice = _PASSING.get(error.errno or 0, "read back, then try again")
     return MayHaveHappenedError(f"{doing}: it is not known to be durable; {advice} ({error})", object_name=name)

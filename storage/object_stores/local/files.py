@@ -7,8 +7,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.local.errors import happened_not
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.local.errors import happened_not
 
 if TYPE_CHECKING:
     from collections.abc import Generator

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
-from varve.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.contract import ObjectMeta
 
 if TYPE_CHECKING:
     from pathlib import Path

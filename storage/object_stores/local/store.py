@@ -1,6 +1,6 @@
 """The object store on a local (or POSIX network) filesystem.
 
-Every object is one file below the root. A write goes to a temporary file in `<root>/.varve-tmp`, is synced, then
+Every object is one file below the root. A write goes to a temporary file in `<root>/.varvite-tmp`, is synced, then
 gets its name by `link` (put-if-absent: the kernel refuses a second one) or `rename` (put), and the directory is
 synced before the call returns (I1). So a reader never sees a part, and a crash leaves at most a stale temporary
 file, which nothing ever lists or reads, and which a later process removes. Deletes are not synced: after a power cut a
@@ -20,27 +20,27 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.contract import check_range, cut_off
-from varve.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
-from varve.storage.object_stores.local.directories import DurableDirectories
-from varve.storage.object_stores.local.errors import happened_not, may_have_happened
-from varve.storage.object_stores.local.files import check_source, complete_or_absent
-from varve.storage.object_stores.local.listing import list_below
-from varve.storage.object_stores.names import check_name, check_prefix
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
+from varvite.storage.object_stores.local.directories import DurableDirectories
+from varvite.storage.object_stores.local.errors import happened_not, may_have_happened
+from varvite.storage.object_stores.local.files import check_source, complete_or_absent
+from varvite.storage.object_stores.local.listing import list_below
+from varvite.storage.object_stores.names import check_name, check_prefix
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from typing import BinaryIO, Never
 
-    from varve.storage.clock import TokenSource
-    from varve.storage.object_stores.contract import ObjectMeta
+    from varvite.storage.clock import TokenSource
+    from varvite.storage.object_stores.contract import ObjectMeta
 
     _Place = Callable[[str, int, str, int], bool]
     """(temporary name, its directory, final name, its directory) -> whether it was placed."""
 
-TEMPORARY: Final = ".varve-tmp"
+TEMPORARY: Final = ".varvite-tmp"
 """The directory of temporary files under the root; no object can lie in it."""
 
 STALE_S: Final = 24 * 3600.0

@@ -1,6 +1,6 @@
 """What differs between fsspec filesystems; the only modules where their untyped objects are touched.
 
-`Filesystem` is the part of fsspec that every filesystem has. `Dialect` is what varve must know beyond it: safe
+`Filesystem` is the part of fsspec that every filesystem has. `Dialect` is what varvite must know beyond it: safe
 options, how to create exclusively, list and delete. This module has the dialect of a filesystem nothing is known of.
 """
 
@@ -12,8 +12,8 @@ from contextlib import suppress
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.contract import ObjectMeta
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.contract import ObjectMeta
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,7 +87,7 @@ class Dialect(Protocol):
         ...
 
     def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
-        """Delete at most `delete_max` objects; missing ones are fine. A `VarveError` names one by its full path."""
+        """Delete at most `delete_max` objects; missing ones are fine. A `VarviteError` names one by its full path."""
         ...
 
 

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from varve.storage.errors import (
+from varvite.storage.errors import (
     DidNotHappenError,
     InvalidRequestError,
     MayHaveHappenedError,
     MissingObjectError,
 )
-from varve.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import happened_not
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varve.storage.errors import VarveError
+    from varvite.storage.errors import VarviteError
 
 _CREDENTIALS: Final = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
@@ -145,7 +145,7 @@ def _number(error: BaseException | None) -> int | None:
 
 def explain(
     error: Exception, doing: str, name: str | None, *, writes: bool, local: Path | None = None
-) -> VarveError | None:
+) -> VarviteError | None:
     """The error to raise instead, or None if the exception is no storage failure and must be passed on.
 
     Args:
@@ -185,7 +185,7 @@ def _is_of_local_disk(error: OSError, local: Path, facts: Failure, *, writes: bo
     return str(error.filename) == str(local) or (not writes and facts.status is None and error.errno in _DISK_ERRORS)
 
 
-def _missing(doing: str, name: str | None, facts: Failure) -> VarveError:
+def _missing(doing: str, name: str | None, facts: Failure) -> VarviteError:
     if name is None:  # the listing of a prefix without objects is empty, and not an error
         what = "what answers there knows of no such bucket, or is no object storage; correct the URL and endpoint_url"
         return InvalidRequestError(f"{doing}: {what} ({facts.text})")

@@ -15,15 +15,15 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
-from varve.storage.errors import InvalidRequestError, MayHaveHappenedError
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.object_stores.remote.dialect import Page
+from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
+from varvite.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.remote.dialect import Page
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from varve.storage.errors import VarveError
-    from varve.storage.object_stores.remote.dialect import Filesystem
+    from varvite.storage.errors import VarviteError
+    from varvite.storage.object_stores.remote.dialect import Filesystem
 
 S3_PROTOCOLS: Final = ("s3", "s3a")
 """Of URLs."""
@@ -149,7 +149,7 @@ class S3Dialect:
             raise _not_deleted(bucket, refused, len(keys))
 
 
-def _not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], wanted: int) -> VarveError:
+def _not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], wanted: int) -> VarviteError:
     """The error of a request whose answer has one for each of some objects; it names one of them by its full path."""
     denied = [error for error in refused if error.get("Code") in _DENIED]
     first = [*denied, *refused][0]

@@ -1,7 +1,7 @@
 """The object store on any fsspec URL, above all `s3://` through s3fs.
 
 Calls that may be repeated are repeated here, a bounded number of times; put-if-absent is sent once, since only
-reading back tells what an unclear answer meant (`varve.storage.transfer.claim`). Filesystems are made lazily and per
+reading back tells what an unclear answer meant (`varvite.storage.transfer.claim`). Filesystems are made lazily and per
 process: they own threads and connections, which a forked state worker must not share with its parent.
 """
 
@@ -14,23 +14,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 from weakref import WeakSet
 
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarveError
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.contract import check_range, cut_off
-from varve.storage.object_stores.local.files import check_source, complete_or_absent
-from varve.storage.object_stores.names import check_name, check_prefix
-from varve.storage.object_stores.remote.dialect import GenericDialect
-from varve.storage.object_stores.remote.errors import explain, failure
-from varve.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect, check_options
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarviteError
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.local.files import check_source, complete_or_absent
+from varvite.storage.object_stores.names import check_name, check_prefix
+from varvite.storage.object_stores.remote.dialect import GenericDialect
+from varvite.storage.object_stores.remote.errors import explain, failure
+from varvite.storage.object_stores.remote.s3 import S3_PROTOCOLS, S3Dialect, check_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
-    from varve.storage.clock import Clock
-    from varve.storage.object_stores.contract import ObjectMeta
-    from varve.storage.object_stores.remote.dialect import Dialect, Filesystem
+    from varvite.storage.clock import Clock
+    from varvite.storage.object_stores.contract import ObjectMeta
+    from varvite.storage.object_stores.remote.dialect import Dialect, Filesystem
 
 _Answer = TypeVar("_Answer")
 
@@ -144,7 +144,7 @@ class FsspecStore:
         try:
             self._dialect.prepare_write(fs, path)
             self._dialect.create(fs, path, data)
-        except VarveError:
+        except VarviteError:
             raise
         except Exception as error:
             if failure(error).conflict:
@@ -183,7 +183,7 @@ class FsspecStore:
                 self._repeat(
                     _Call("deleting", None, writes=True), lambda fs, some=chunk: self._dialect.delete(fs, some)
                 )
-            except VarveError as error:
+            except VarviteError as error:
                 named = error.context.get("object_name")
                 if isinstance(named, str):
                     error.context["object_name"] = named.removeprefix(self._full(""))
@@ -228,7 +228,7 @@ class FsspecStore:
                 return run(self._filesystem())
             except RetryableError as error:
                 last = error
-            except VarveError:
+            except VarviteError:
                 raise
             except Exception as error:  # each filesystem raises what it likes; unknown ones are passed on
                 explained = self._explained(error, what)
@@ -239,7 +239,7 @@ class FsspecStore:
                 explained.__cause__, last = error, explained
         raise last or InvariantError("a backoff without attempts")
 
-    def _explained(self, error: Exception, what: _Call) -> VarveError | None:
+    def _explained(self, error: Exception, what: _Call) -> VarviteError | None:
         doing = f"{what.doing} {self.url}/{what.name or ''}"
         return explain(error, doing, what.name, writes=what.writes, local=what.local)
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from tests.living_job import AVERAGE, COLLECT, SUM, LivingJob
-from varve.changelog.api.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
-from varve.changelog.api.functions import ReduceFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
+from varvite.changelog.api.functions import ReduceFunction
+from varvite.storage.errors import InvalidRequestError
 
 
 class Longest(ReduceFunction[str]):

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import AVERAGE, FOLDED, LIST, LOG, MAP, SNAPSHOT, SUM, SWITCHED, VALUE, Collect, LivingJob
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import LIST, LivingJob
-from varve.changelog.api.descriptors import ListStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import ListStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

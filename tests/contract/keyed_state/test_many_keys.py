@@ -12,9 +12,9 @@ import pytest
 
 from tests.batch_keys import by_key, in_order_of, keys_of
 from tests.living_job import MAP, VALUE, LivingJob
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 PAIR = ValueStateDescriptor("pair", Types.ROW_NAMED(["n", "total"], ["bigint", "double"]))
 

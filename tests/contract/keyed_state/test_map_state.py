@@ -10,12 +10,12 @@ import pytest
 
 from tests.keyed_job import KeyedJob
 from tests.living_job import MAP, LivingJob
-from varve.changelog.api.descriptors import MapStateDescriptor
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.keyed.map import MapOverlay
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.rocksdb.database import Database
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import MapStateDescriptor
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.keyed.map import MapOverlay
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.rocksdb.database import Database
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -18,9 +18,9 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.row import Row
-from varve.changelog.types.factory import Types
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.row import Row
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,16 +10,16 @@ import pytest
 
 from tests.keyed_job import Changelog, KeyedJob
 from tests.working_stores import KINDS
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 
 @pytest.fixture(params=[(kind, changelog) for kind in KINDS for changelog in ("on", "off")], ids="-".join)

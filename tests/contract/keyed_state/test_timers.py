@@ -9,10 +9,10 @@ import pytest
 
 from tests.keyed_job import KeyedJob
 from tests.living_job import CUT, CUT_LOG, PENDING, VALUE, LivingJob
-from varve.changelog.keyed.timers import KeyedTimers, TimeDomain
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.types.key_wire import key_writer
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.keyed.timers import KeyedTimers, TimeDomain
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.types.key_wire import key_writer
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 WINDOW = as_type(Types.TUPLE([Types.LONG(), Types.LONG()]))

@@ -9,8 +9,8 @@ import pytest
 
 from tests.contract.keyed_state.ttl_states import TTL_MS, average, entries, items, total, ttl, value
 from tests.living_job import PENDING, LivingJob
-from varve.changelog.api.ttl_config import StateTtlConfig
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.storage.errors import InvalidRequestError
 
 WRITE = ttl().build()
 READ = ttl().update_ttl_on_read_and_write().build()

@@ -12,8 +12,8 @@ import pytest
 from tests.contract.keyed_state.ttl_states import TTL_MS, average, entries, items, total, ttl, value
 from tests.keyed_job import KeyedJob
 from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, LivingJob
-from varve.changelog.api.ttl_config import StateTtlConfig
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 ON = ttl().build()
 LONGER = ttl(10 * TTL_MS).build()

@@ -10,9 +10,9 @@ import pytest
 from tests.batch_keys import by_key, in_order_of, keys_of
 from tests.contract.keyed_state.ttl_states import TTL_MS, ttl, with_config
 from tests.living_job import LivingJob
-from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 CONFIG = ttl().build()
 PAIR = with_config(ValueStateDescriptor("pair", Types.ROW_NAMED(["n", "total"], ["bigint", "double"])), CONFIG)

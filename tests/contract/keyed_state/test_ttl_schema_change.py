@@ -8,7 +8,7 @@ import pytest
 
 from tests.contract.keyed_state.ttl_states import TTL_MS, ttl, with_config
 from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -16,10 +16,10 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig
-from varve.changelog.row import Row
-from varve.changelog.types.factory import Types
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.changelog.api.ttl_config import StateTtlConfig
+from varvite.changelog.row import Row
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 ON = ttl().build()
 SHORTER = ttl(TTL_MS // 10).build()

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.living_job import VALUE, LivingJob
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.row import Row
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.row import Row
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 
 def test_value_state(job: LivingJob) -> None:

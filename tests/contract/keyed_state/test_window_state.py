@@ -8,18 +8,18 @@ import pytest
 
 from tests.keyed_job import KeyedJob
 from tests.mean import MEAN_TYPE, Mean
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
-from varve.changelog.keyed.namespaces import aggregating
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varvite.changelog.keyed.namespaces import aggregating
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 
 @pytest.fixture

@@ -9,19 +9,19 @@ import pytest
 from tests.keyed_job import KeyedJob
 from tests.mean import MEAN_TYPE, Mean
 from tests.window_job import Element, WindowJob, window_operator
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.namespaced_handles import NamespacedStateStore
-from varve.changelog.keyed.namespaces import NamespacedLists, aggregating
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.changelog.keyed.namespaced_handles import NamespacedStateStore
+from varvite.changelog.keyed.namespaces import NamespacedLists, aggregating
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.window import ProcessWindowFunction
+from varvite.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
@@ -29,15 +29,15 @@ from varve.spark_integration.operators.windows.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import (
+from varvite.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     EventTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
-from varve.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
 
 SUM = ReducedContents(lambda a, b: a + b, Types.LONG())
 ALL = ListedContents(Types.LONG())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.living_job import Average
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -13,7 +13,7 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 
 TTL_MS = 100
 

@@ -7,9 +7,9 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
-from varve.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
-from varve.testing import OperatorHarness
+from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
+from varvite.spark_integration.operators.aggregation.column_aggregates import ColumnAggregates
+from varvite.testing import OperatorHarness
 
 COLUMNS = StructType([StructField("k", StringType()), StructField("n", LongType())])
 WANTED = {"rows": "count", "total": ("n", "sum"), "mean": ("n", "avg"), "most": ("n", "top", 2), "last": ("n", "last"),

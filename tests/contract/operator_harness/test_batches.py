@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import Row
 
 from tests.counting_harness import BACKENDS, INPUT, ODD, OUTPUT, Count, counting
-from varve import (
+from varvite import (
     ListStateDescriptor,
     MapStateDescriptor,
     StateTtlConfig,
@@ -18,14 +18,14 @@ from varve import (
     Types,
     ValueStateDescriptor,
 )
-from varve.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from varve.datastream import (
+from varvite.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from varvite.datastream import (
     DataStream,
     KeyedProcessFunction,
     RuntimeContext,
 )
-from varve.storage.errors import IncompatibleError, InvalidRequestError, UserFunctionError
-from varve.testing import OperatorHarness
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, UserFunctionError
+from varvite.testing import OperatorHarness
 
 
 def test_elements_state_timers_and_output_batch_by_batch(life: dict[str, Any]) -> None:

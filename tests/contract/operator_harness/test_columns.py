@@ -15,12 +15,12 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-import varve
-from varve import KeyedProcessFunction, Types
-from varve.datastream import DataStream
-from varve.spark_integration.functions.vectorized import VectorizedProcessFunction
-from varve.storage.errors import InvalidRequestError, UserFunctionError
-from varve.testing import OperatorHarness
+import varvite
+from varvite import KeyedProcessFunction, Types
+from varvite.datastream import DataStream
+from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
+from varvite.storage.errors import InvalidRequestError, UserFunctionError
+from varvite.testing import OperatorHarness
 
 ZONES = ["America/New_York", "Asia/Kolkata", "UTC"]
 NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)
@@ -232,7 +232,7 @@ def test_an_element_that_is_not_of_its_type_is_the_functions_error(kind: Any, va
         assert harness.process_batch(["a"]) == [[1, None], [2], []]
 
 
-@pytest.mark.parametrize("kind", [Row, varve.Row], ids=["spark", "varve"])
+@pytest.mark.parametrize("kind", [Row, varvite.Row], ids=["spark", "varvite"])
 def test_a_row_with_the_columns_names_is_taken_by_name(kind: Any) -> None:
     """Found as columns that had changed places; a row with other names is still taken by position."""
     columns = "k string, n bigint, m bigint, s struct<a:int,b:int>"
@@ -243,7 +243,7 @@ def test_a_row_with_the_columns_names_is_taken_by_name(kind: Any) -> None:
 
 
 @pytest.mark.parametrize("at", ["timestamp", "date"])
-@pytest.mark.parametrize("kind", [Row, varve.Row], ids=["spark", "varve"])
+@pytest.mark.parametrize("kind", [Row, varvite.Row], ids=["spark", "varvite"])
 def test_a_reduced_row_is_in_the_state_as_it_comes_out(kind: Any, at: str) -> None:
     """Found where a reduce function names its columns in another order: the state had one, the output the other."""
     day = NOON.astimezone().replace(tzinfo=None) if at == "timestamp" else NOON.date()

@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from tests.counting_harness import INPUT, OUTPUT, Count
 from tests.storage_switches import StorageSwitches
-from varve import (
+from varvite import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -22,8 +22,8 @@ from varve import (
     ValueStateDescriptor,
     VectorizedProcessFunction,
 )
-from varve.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from varve.datastream import (
+from varvite.common.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from varvite.datastream import (
     CoFlatMapFunction,
     CoMapFunction,
     DataStream,
@@ -35,9 +35,9 @@ from varve.datastream import (
     ReduceFunction,
     RuntimeContext,
 )
-from varve.datastream.window import TumblingEventTimeWindows
-from varve.storage.errors import InvalidRequestError
-from varve.testing import OperatorHarness
+from varvite.datastream.window import TumblingEventTimeWindows
+from varvite.storage.errors import InvalidRequestError
+from varvite.testing import OperatorHarness
 
 
 class Join(KeyedCoProcessFunction[Any, Any, Any, Any]):
@@ -242,7 +242,7 @@ class Fields(StatefulProcessor):
 
 
 def test_a_processor_behind_assigned_time_stamps_sees_the_streams_columns_only() -> None:
-    """It saw varve's column of event times, too."""
+    """It saw varvite's column of event times, too."""
     timed = WatermarkStrategy.for_monotonous_timestamps().with_timestamp_assigner(Clock())
 
     def program(stream: DataStream) -> DataStream:

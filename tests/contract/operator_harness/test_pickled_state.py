@@ -9,18 +9,18 @@ import pytest
 from pyspark.sql import Row
 
 from tests.counting_harness import BACKENDS
-from varve import ListStateDescriptor, Types, ValueStateDescriptor
-from varve.datastream import (
+from varvite import ListStateDescriptor, Types, ValueStateDescriptor
+from varvite.datastream import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
     KeyedProcessFunction,
     RuntimeContext,
 )
-from varve.storage.errors import IncompatibleError, InvalidRequestError, UserFunctionError
-from varve.testing import OperatorHarness
+from varvite.storage.errors import IncompatibleError, InvalidRequestError, UserFunctionError
+from varvite.testing import OperatorHarness
 
-VARIABLE = "VARVE_TEST_UNPICKLED"
+VARIABLE = "VARVITE_TEST_UNPICKLED"
 
 
 def note() -> str:

@@ -13,25 +13,25 @@ from pyspark.sql import Row as SparkRow
 from tests.counting_harness import BACKENDS
 from tests.storage_switches import StorageSwitches
 from tests.working_stores import quick_directory
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ValueStateDescriptor,
 )
-from varve.changelog.api.functions import AggregateFunction
-from varve.changelog.api.ttl_config import Time
-from varve.changelog.types.factory import Types
-from varve.datastream import DataStream, KeyedStream
-from varve.spark_integration.api.windowed import WindowedStream
-from varve.spark_integration.functions.window import ProcessWindowFunction
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.changelog.api.functions import AggregateFunction
+from varvite.changelog.api.ttl_config import Time
+from varvite.changelog.types.factory import Types
+from varvite.datastream import DataStream, KeyedStream
+from varvite.spark_integration.api.windowed import WindowedStream
+from varvite.spark_integration.functions.window import ProcessWindowFunction
+from varvite.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     ProcessingTimeSessionWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import CountTrigger
-from varve.storage.errors import UserFunctionError
-from varve.testing import OperatorHarness
+from varvite.spark_integration.operators.windows.builtin_triggers import CountTrigger
+from varvite.storage.errors import UserFunctionError
+from varvite.testing import OperatorHarness
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

@@ -22,10 +22,10 @@ from tests.simulation.model_check.world import (
     batches_in,
     content_of,
 )
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.commit import state as chain_state
-from varve.changelog.commit.adopt_decision import decide_adoption, tile_snapshots
-from varve.changelog.commit.base_decision import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.commit import state as chain_state
+from varvite.changelog.commit.adopt_decision import decide_adoption, tile_snapshots
+from varvite.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
     RestoreRequest,
@@ -34,14 +34,14 @@ from varve.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.changelog.commit.batch_result import BatchFacts, PartitionResult
-from varve.changelog.commit.plan import CommitPlan, plan_commit
-from varve.changelog.commit.rules import ALL_RULES
-from varve.changelog.commit.start_decision import Own, decide_ownership, plan_fence
-from varve.changelog.commit.state import ChainState
-from varve.storage.errors import FencedError, StartError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
+from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult
+from varvite.changelog.commit.plan import CommitPlan, plan_commit
+from varvite.changelog.commit.rules import ALL_RULES
+from varvite.changelog.commit.start_decision import Own, decide_ownership, plan_fence
+from varvite.changelog.commit.state import ChainState
+from varvite.storage.errors import FencedError, StartError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, Fence, SnapshotFile
 
 Step = tuple[str, World]
 DEAD = ("dead",)

@@ -21,10 +21,10 @@ from tests.simulation.model_check.world import (
     World,
     content_of,
 )
-from varve.changelog.chain.cut import Cut, Retained, cut_of
-from varve.changelog.chain.reader import EntryKind
-from varve.changelog.commit.start_decision import plan_fence
-from varve.changelog.retention.collect_decision import (
+from varvite.changelog.chain.cut import Cut, Retained, cut_of
+from varvite.changelog.chain.reader import EntryKind
+from varvite.changelog.commit.start_decision import plan_fence
+from varvite.changelog.retention.collect_decision import (
     SavepointNames,
     UploadGroup,
     collect_chain,
@@ -36,11 +36,11 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.changelog.retention.savepoints import objects_of
-from varve.changelog.retention.snapshots import next_number
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
-from varve.storage.object_stores.contract import ObjectMeta
+from varvite.changelog.retention.savepoints import objects_of
+from varvite.changelog.retention.snapshots import next_number
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, Link, Pin, SnapshotDescriptor, SnapshotFile, Tile
+from varvite.storage.object_stores.contract import ObjectMeta
 
 Step = tuple[str, World]
 ROLLBACK_BATCHES = (1, 2)
@@ -301,7 +301,7 @@ class ReaderSteps:
 
 
 class OperatorSteps:
-    """The operator stops the job, chooses an older commit ahead, and sets Spark back to it (`varve restore`)."""
+    """The operator stops the job, chooses an older commit ahead, and sets Spark back to it (`varvite restore`)."""
 
     def __init__(self, bounds: Bounds, tables: Tables) -> None:
         self._bounds = bounds

@@ -14,11 +14,11 @@ import pytest
 from tests.simulation.model_check import driver_steps, side_steps
 from tests.simulation.model_check.search import Outcome, Search
 from tests.simulation.model_check.world import Bounds
-from varve.changelog.chain.cut import Cut, cut_of
-from varve.changelog.commit.rules import ProtocolRules
-from varve.changelog.retention.collect_decision import EntryNames, named_snapshots
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import Entry, Pin
+from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.commit.rules import ProtocolRules
+from varvite.changelog.retention.collect_decision import EntryNames, named_snapshots
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import Entry, Pin
 
 WORLDS_MAX = 2_000_000
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from varve.changelog.chain.cut import Cut
-from varve.changelog.chain.view import LineView, StoredCommit, resolve
-from varve.changelog.commit.rules import ALL_RULES, ProtocolRules
-from varve.changelog.commit.state import RETAINED_MIN, CommitPolicy
-from varve.changelog.retention.collect_decision import NOTHING_KEPT, SavepointNames
-from varve.storage.errors import VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
+from varvite.changelog.chain.cut import Cut
+from varvite.changelog.chain.view import LineView, StoredCommit, resolve
+from varvite.changelog.commit.rules import ALL_RULES, ProtocolRules
+from varvite.changelog.commit.state import RETAINED_MIN, CommitPolicy
+from varvite.changelog.retention.collect_decision import NOTHING_KEPT, SavepointNames
+from varvite.storage.errors import VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Commit, Entry, Link, OperatorLayout, SnapshotDescriptor
 
 JOB = "j"
 OPERATOR = "op"
@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
     savepoints: int = 0
     """Whether the reader makes a savepoint, whose pin goes once its manifest is there."""
     restores: int = 0
-    """How often the operator may set job and Spark back to an older commit (`varve restore`)."""
+    """How often the operator may set job and Spark back to an older commit (`varvite restore`)."""
     late: bool = False
     """A commit may have been sent twice: a copy arrives at any time, as often as it likes, if nothing is there."""
     rules: ProtocolRules = ALL_RULES
@@ -226,7 +226,7 @@ class Tables:
         for link in (newest, self.stored(chain, newest).commit.parent):
             try:
                 self.batches(chain, objects, link)
-            except (Missing, VarveError) as error:
+            except (Missing, VarviteError) as error:
                 return f"commit {link.seq} cannot be restored: {error!r}"
         return None
 

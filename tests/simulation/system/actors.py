@@ -18,29 +18,29 @@ from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
 from tests.simulation.system.spark import InputRows, RuledRows, Session, SimulatedSink
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.run import JobRun
-from varve.changelog.reading.reader import StateReader
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.savepoints import create_native, delete_savepoint
-from varve.materializer.monitoring.metrics import MaterializerMetrics
-from varve.materializer.options.materializer_config import MaterializerConfig
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.resources.workspace import Workspace
-from varve.materializer.restore.origin import CLONE
-from varve.materializer.service.context import Surroundings
-from varve.materializer.service.loop import MaterializerService
-from varve.spark_integration.driver import coordinator
-from varve.spark_integration.driver.coordinator import Coordinator
-from varve.storage.errors import GapError, LineageError, RewindError, VarveError
-from varve.storage.format.records import ORIGIN
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.reading.reader import StateReader
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.savepoints import create_native, delete_savepoint
+from varvite.materializer.monitoring.metrics import MaterializerMetrics
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.resources.workspace import Workspace
+from varvite.materializer.restore.origin import CLONE
+from varvite.materializer.service.context import Surroundings
+from varvite.materializer.service.loop import MaterializerService
+from varvite.spark_integration.driver import coordinator
+from varvite.spark_integration.driver.coordinator import Coordinator
+from varvite.storage.errors import GapError, LineageError, RewindError, VarviteError
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
-    from varve.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.job import JobPlan
 
 ROWS_MAX = 5
 INTERVAL_MS = 3_000
@@ -183,7 +183,7 @@ class DriverRun:
         else:
             self._scheduler.fail(f"{forged} was executed on the state of batch {forged.batch} (I11)")
 
-    def _forged(self, newest: int) -> tuple[SparkProgress, type[VarveError]]:
+    def _forged(self, newest: int) -> tuple[SparkProgress, type[VarviteError]]:
         location = self._system.location
         kind = self._rng.choice(["lost", "rewound", "ahead", "offsets"])
         if kind == "lost":
@@ -243,7 +243,7 @@ class MaterializerLife(Crash):
 
 
 def collect(system: SimulatedJob, process: Process) -> None:
-    """`varve sweep` again and again."""
+    """`varvite sweep` again and again."""
     clock = ProcessClock(system.scheduler, process)
     store = JobStore(system.store_of(process), system.name)
     while True:
@@ -254,7 +254,7 @@ def collect(system: SimulatedJob, process: Process) -> None:
             for _ in range(3):
                 collector.collect()
                 clock.sleep(5.0)
-        except VarveError as error:
+        except VarviteError as error:
             system.note(f"{process.name}: {error}")
 
 
@@ -271,7 +271,7 @@ def read(system: SimulatedJob, process: Process) -> None:
                 _read_state(system, store, process, clock, rng.random() * 10)
             else:
                 _save(system, store, clock, rng)
-        except VarveError as error:
+        except VarviteError as error:
             system.note(f"{process.name}: {error}")
 
 

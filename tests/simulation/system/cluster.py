@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING, Any
 from tests.simulation.system.function import AttemptModel
 from tests.simulation.system.scheduler import Killed, Process, ProcessClock, Scheduler, Violation
 from tests.simulation.system.spark import TASK_FAILURES_MAX, LostBlockError, Rows, SparkError, Stage
-from varve.spark_integration.messages.protocol import (
+from varvite.spark_integration.messages.protocol import (
     SUMMARY_COLUMN,
     TAG_COLUMN,
     BatchRequest,
     TaskRequest,
 )
-from varve.spark_integration.messages.summary import Summary, decode_summary
-from varve.spark_integration.transport.home import WorkerHome
-from varve.spark_integration.worker.process.admission import Seen, judge, supersedes
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.spark_integration.worker.state_worker import OperatorState
-from varve.storage.clock import TokenSource
-from varve.storage.errors import VarveError
-from varve.storage.format.records import Link
-from varve.storage.object_stores.contract import ObjectStore
+from varvite.spark_integration.messages.summary import Summary, decode_summary
+from varvite.spark_integration.transport.home import WorkerHome
+from varvite.spark_integration.worker.process.admission import Seen, judge, supersedes
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.spark_integration.worker.state_worker import OperatorState
+from varvite.storage.clock import TokenSource
+from varvite.storage.errors import VarviteError
+from varvite.storage.format.records import Link
+from varvite.storage.object_stores.contract import ObjectStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.options import Options
@@ -109,7 +109,7 @@ class Executor:
                 raise
             except LostBlockError:
                 outcome.lost_block = True
-            except (VarveError, PumpLostError) as error:
+            except (VarviteError, PumpLostError) as error:
                 outcome.error = f"{type(error).__name__}: {error}"
             finally:
                 outcome.done = True

@@ -17,14 +17,14 @@ import msgspec
 
 from tests.simulation.system import threads
 from tests.simulation.system.scheduler import Crash
-from varve.changelog.restore import clip as snapshot_clip
-from varve.changelog.working_stores.rocksdb import batch as rocksdb_batch
-from varve.changelog.working_stores.rocksdb import bulk as rocksdb_bulk
-from varve.changelog.working_stores.rocksdb import store as rocksdb_store
-from varve.changelog.working_stores.rocksdb import sweep as rocksdb_sweep
-from varve.changelog.working_stores.rocksdb.database import Database, rocksdb_error
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.overlap import SstFile
+from varvite.changelog.restore import clip as snapshot_clip
+from varvite.changelog.working_stores.rocksdb import batch as rocksdb_batch
+from varvite.changelog.working_stores.rocksdb import bulk as rocksdb_bulk
+from varvite.changelog.working_stores.rocksdb import store as rocksdb_store
+from varvite.changelog.working_stores.rocksdb import sweep as rocksdb_sweep
+from varvite.changelog.working_stores.rocksdb.database import Database, rocksdb_error
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.overlap import SstFile
 
 FILES_MAX = 4
 """Files from which on they are compacted into one."""
@@ -44,7 +44,7 @@ class SimulatedBatch:
         del raw_mode
         self.writes: list[tuple[bytes, bytes | None]] = []
         self.cleared: list[tuple[bytes, bytes]] = []
-        """Ranges that are deleted before the writes: a batch of varve deletes first."""
+        """Ranges that are deleted before the writes: a batch of varvite deletes first."""
 
     def put(self, key: bytes, value: bytes) -> None:
         self.writes.append((key, value))
@@ -82,7 +82,7 @@ class _Manifest(msgspec.Struct):
 
 
 class SimulatedDatabase(Crash):
-    """In the place of `varve.changelog.working_stores.rocksdb.database.Database`."""
+    """In the place of `varvite.changelog.working_stores.rocksdb.database.Database`."""
 
     def __init__(self, directory: Path, options: RocksDBOptions, *, create: bool, read_only: bool = False) -> None:
         self.directory, self.level_size_bytes = directory, LEVEL_BYTES

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tests.simulation.system import threads
-from varve import ListStateDescriptor, MapStateDescriptor, TimeDomain, Types, ValueStateDescriptor
-from varve.datastream import (
+from varvite import ListStateDescriptor, MapStateDescriptor, TimeDomain, Types, ValueStateDescriptor
+from varvite.datastream import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -22,7 +22,7 @@ from varve.datastream import (
     KeyedProcessFunction,
     RuntimeContext,
 )
-from varve.storage.format.records import Link
+from varvite.storage.format.records import Link
 
 KEYS = ("a", "b", "c", "d", "ab", "ba", "")
 KEY_GROUPS = 8

@@ -14,12 +14,12 @@ from unittest import mock
 
 from tests.simulation.system import threads
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from varve.changelog.restore import local as local_copies
-from varve.changelog.restore.local import LocalCopy, LocalRecovery
-from varve.materializer.standby.follower import Standby
-from varve.spark_integration.worker.state import local_place
-from varve.storage.errors import VarveError
-from varve.storage.job.store import JobStore
+from varvite.changelog.restore import local as local_copies
+from varvite.changelog.restore.local import LocalCopy, LocalRecovery
+from varvite.materializer.standby.follower import Standby
+from varvite.spark_integration.worker.state import local_place
+from varvite.storage.errors import VarviteError
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
@@ -42,14 +42,14 @@ class HeldCopy(LocalCopy, Crash):
 
 
 def stand_by(system: SimulatedJob, process: Process) -> None:
-    """`varve standby` on the process's host."""
+    """`varvite standby` on the process's host."""
     clock = ProcessClock(system.scheduler, process)
     standby = Standby(system.name, JobStore(system.store_of(process), system.name), POLICY, clock)
     while True:
         try:
             for line in standby.step():
                 system.oracle.count(f"standby: {line.how.replace('-', ' ')}")
-        except VarveError as error:
+        except VarviteError as error:
             system.note(f"{process.name}: {error}")
         clock.sleep(STANDBY_POLL_S)
 

@@ -16,18 +16,18 @@ from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
 from tests.simulation.system.spark import SparkError
 from tests.simulation.system.storage import Stored
-from varve.storage.errors import (
+from varvite.storage.errors import (
     CorruptDataError,
     FencedError,
     InvalidRequestError,
     RetryableError,
     StartError,
     StateMissingError,
-    VarveError,
+    VarviteError,
 )
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN
-from varve.storage.job.store import JobStore
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.simulation import Simulation
@@ -107,7 +107,7 @@ class SimulatedJob:
         """Whether a driver may end like that."""
         if error is None or isinstance(error, (SparkError, FencedError, RetryableError)):
             return
-        if not isinstance(error, VarveError):
+        if not isinstance(error, VarviteError):
             raise error
         if self.source and isinstance(error, (StateMissingError, InvalidRequestError)):
             if not self._lacks_source(run):
@@ -124,7 +124,7 @@ class SimulatedJob:
     def _lacks_source(self, run: DriverRun) -> bool:
         """Whether a clone's run may have found that what it was to start from has gone.
 
-        Not if the job has a state of its own, or `varve restore` has chosen one.
+        Not if the job has a state of its own, or `varvite restore` has chosen one.
         """
         had_begun = run.found != ORIGIN and self.oracle.commit(run.found).source is None
         if self.oracle.newest == ORIGIN:

@@ -1,4 +1,4 @@
-"""Spark's checkpoint location, simulated: offset log and commit log, and their files as `varve restore` sees them.
+"""Spark's checkpoint location, simulated: offset log and commit log, and their files as `varvite restore` sees them.
 
 Both logs are atomic and do not fail. Spark goes on where the offset log ends, as it really does.
 """
@@ -9,11 +9,11 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 
 from tests.simulation.system.spark import SparkError
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.materializer.restore.spark_files import hash_offsets
-from varve.storage.errors import InvariantError, MissingObjectError
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.object_stores.whole_objects import WholeObjects
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.materializer.restore.spark_files import hash_offsets
+from varvite.storage.errors import InvariantError, MissingObjectError
+from varvite.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.whole_objects import WholeObjects
 
 
 class CheckpointLocation:
@@ -109,7 +109,7 @@ class LocationFiles(WholeObjects):
         return [ObjectMeta(n, len(files[n]), 0.0) for n in sorted(files) if n.startswith(prefix) and n > start_after]
 
     def put(self, name: str, data: bytes) -> None:
-        assert name.startswith("_varve/")
+        assert name.startswith("_varvite/")
         assert data in self._files().values()
 
     def put_if_absent(self, name: str, data: bytes) -> bool:

@@ -20,29 +20,29 @@ from msgspec.structs import replace as replace_fields
 from tests.simulation.system import simulation, spark
 from tests.simulation.system.options import Options
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog.chain.cut import Cut
-from varve.changelog.commit import adopt_decision, base_decision
-from varve.changelog.commit import ownership as chain
-from varve.changelog.commit import run as job_run
-from varve.changelog.commit.base_decision import Execute
-from varve.changelog.commit.ownership import Chain
-from varve.changelog.restore import local as local_copies
-from varve.changelog.restore import restore
-from varve.changelog.restore.local import LocalCopy
-from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
-from varve.changelog.retention import collector
-from varve.changelog.retention.collect_decision import NOTHING_KEPT
-from varve.materializer.fold.chain_view import ChainFollower
-from varve.spark_integration.worker.state import non_keyed as non_keyed_state
-from varve.spark_integration.worker.state.non_keyed import NonKeyedState
-from varve.spark_integration.worker.state_worker import OperatorState
-from varve.storage.format import layout
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores import prepared_object
-from varve.storage.object_stores.prepared_object import PreparedObject
-from varve.storage.transfer import download
-from varve.storage.transfer.claim import Claim, ClaimRequest
-from varve.storage.transfer.upload import Uploader
+from varvite.changelog.chain.cut import Cut
+from varvite.changelog.commit import adopt_decision, base_decision
+from varvite.changelog.commit import ownership as chain
+from varvite.changelog.commit import run as job_run
+from varvite.changelog.commit.base_decision import Execute
+from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.restore import local as local_copies
+from varvite.changelog.restore import restore
+from varvite.changelog.restore.local import LocalCopy
+from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varvite.changelog.retention import collector
+from varvite.changelog.retention.collect_decision import NOTHING_KEPT
+from varvite.materializer.fold.chain_view import ChainFollower
+from varvite.spark_integration.worker.state import non_keyed as non_keyed_state
+from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
+from varvite.spark_integration.worker.state_worker import OperatorState
+from varvite.storage.format import layout
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores import prepared_object
+from varvite.storage.object_stores.prepared_object import PreparedObject
+from varvite.storage.transfer import download
+from varvite.storage.transfer.claim import Claim, ClaimRequest
+from varvite.storage.transfer.upload import Uploader
 
 
 @dataclass(frozen=True)

@@ -16,14 +16,14 @@ from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.spark import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog.commit import base_decision
-from varve.changelog.commit import run as job_run
-from varve.changelog.commit.adopt_decision import shared_files
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention import collector
-from varve.materializer.fold import range_fold as range_materializer
-from varve.materializer.restore import origin as state_origin
-from varve.materializer.restore.job import JobRestore
+from varvite.changelog.commit import base_decision
+from varvite.changelog.commit import run as job_run
+from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention import collector
+from varvite.materializer.fold import range_fold as range_materializer
+from varvite.materializer.restore import origin as state_origin
+from varvite.materializer.restore.job import JobRestore
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -1,4 +1,4 @@
-"""An operator who stops the job and sets it back with `varve restore`, to an older checkpoint or to a savepoint.
+"""An operator who stops the job and sets it back with `varvite restore`, to an older checkpoint or to a savepoint.
 
 The command may be killed at any effect, and is then called again until it has succeeded; the job stays stopped.
 """
@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 
 from tests.simulation.system.location import LocationFiles
 from tests.simulation.system.scheduler import Process, ProcessClock
-from varve.materializer.restore.decision import Wanted
-from varve.materializer.restore.job import JobRestore
-from varve.materializer.restore.origin import find_origin
-from varve.storage.errors import InvalidRequestError, StartError, VarveError
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
+from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.job import JobRestore
+from varvite.materializer.restore.origin import find_origin
+from varvite.storage.errors import InvalidRequestError, StartError, VarviteError
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.job import SimulatedJob
@@ -60,7 +60,7 @@ def restore(system: SimulatedJob, process: Process, choice: Choice) -> None:
         system.oracle.count("restore refused")
         # An earlier call may have taken the savepoint that is gone now.
         system.restored(None, instead=Choice(None, None, choice.anew) if choice.savepoint else None)
-    except VarveError as error:
+    except VarviteError as error:
         system.note(f"{process.name}: {error}")
     else:
         if choice.anew:

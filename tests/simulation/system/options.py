@@ -9,15 +9,15 @@ from typing import Any, Final
 
 from tests.simulation.system.function import FOLLOWER, KEY_GROUPS, OPERATOR, RULES, Changer, RuledChanger
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varve.changelog.commit.state import CommitPolicy
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.spark_integration.plan.graph import plan_graph
-from varve.spark_integration.plan.job import JobPlan
-from varve.spark_integration.plan.operator import OperatorPlan, elements_of
-from varve.spark_integration.plan.transformations import DataFrameSource
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
+from varvite.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varvite.spark_integration.plan.graph import plan_graph
+from varvite.spark_integration.plan.job import JobPlan
+from varvite.spark_integration.plan.operator import OperatorPlan, elements_of
+from varvite.spark_integration.plan.transformations import DataFrameSource
 
 SCHEMA: Final = "k string, n bigint"
 STEPS: Final = 400

@@ -18,16 +18,16 @@ from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, Ke
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.view import LineView, StoredCommit, advance
-from varve.changelog.commit.base_decision import SinkCommit
-from varve.changelog.restore.restore import RestoreTarget, restore_store
-from varve.changelog.retention.savepoints import objects_of
-from varve.changelog.retention.snapshots import SnapshotReader
-from varve.changelog.working_stores.table_rows import table_of
-from varve.storage.errors import VarveError
-from varve.storage.format import layout
-from varve.storage.format.records import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.view import LineView, StoredCommit, advance
+from varvite.changelog.commit.base_decision import SinkCommit
+from varvite.changelog.restore.restore import RestoreTarget, restore_store
+from varvite.changelog.retention.savepoints import objects_of
+from varvite.changelog.retention.snapshots import SnapshotReader
+from varvite.changelog.working_stores.table_rows import table_of
+from varvite.storage.errors import VarviteError
+from varvite.storage.format import layout
+from varvite.storage.format.records import (
     ORIGIN,
     Commit,
     Entry,
@@ -38,14 +38,14 @@ from varve.storage.format.records import (
     decode_entry,
     decode_record,
 )
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
     from tests.simulation.system.location import CheckpointLocation
-    from varve.changelog.working_stores.contract import WorkingStore
-    from varve.spark_integration.messages.protocol import TaskRequest
-    from varve.spark_integration.worker.state_worker import OperatorState
+    from varvite.changelog.working_stores.contract import WorkingStore
+    from varvite.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.worker.state_worker import OperatorState
 
 
 class Oracle:
@@ -322,7 +322,7 @@ class Oracle:
         """Somebody needs a whole commit until `let_go`."""
         try:
             names = objects_of(self.views[link], SnapshotReader(self.store, self._job_id()))
-        except VarveError as error:
+        except VarviteError as error:
             self.fail(f"{who} is incomplete: {error} (I1, I7)")
             return
         self._needed[who] = frozenset(map(self._stored, names))
@@ -441,7 +441,7 @@ class Oracle:
                 return state_of(restored)
             finally:
                 restored.close()
-        except VarveError as error:
+        except VarviteError as error:
             self.fail(f"commit {link.seq} cannot be restored: {type(error).__name__}: {error} (I1, I7)")
             raise
         finally:

@@ -29,17 +29,17 @@ from tests.simulation.system.spark import RunCheckpoint, SimulatedExecution, cha
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
 from tests.simulation.system.store import NO_FAULTS, Disk, SimulatedStore
 from tests.simulation.system.threads import WatchOfTasks, simulated_threads
-from varve.changelog.commit import run as job_run
-from varve.changelog.restore import part_replay
-from varve.materializer.fold import parts as fold_parts
-from varve.materializer.restore import origin as state_origin
-from varve.spark_integration.driver import batch_attempt, coordinator
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.storage.format.records import ORIGIN, Link
-from varve.storage.job import log_store
-from varve.storage.object_stores.encrypted.keys import PROVIDER_VARIABLE
-from varve.storage.transfer import hedged_claim
-from varve.storage.transfer.claim import Claim, ClaimRequest
+from varvite.changelog.commit import run as job_run
+from varvite.changelog.restore import part_replay
+from varvite.materializer.fold import parts as fold_parts
+from varvite.materializer.restore import origin as state_origin
+from varvite.spark_integration.driver import batch_attempt, coordinator
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.storage.format.records import ORIGIN, Link
+from varvite.storage.job import log_store
+from varvite.storage.object_stores.encrypted.keys import PROVIDER_VARIABLE
+from varvite.storage.transfer import hedged_claim
+from varvite.storage.transfer.claim import Claim, ClaimRequest
 
 CHECKED_EVERY = 6
 """Commits of a job of which one at least is restored as a whole and compared."""
@@ -320,7 +320,7 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
 def local_disk() -> Iterator[Path]:
     """A directory for local files, in memory if there is such a file system."""
     place = MEMORY_DISK if MEMORY_DISK.is_dir() else None
-    with tempfile.TemporaryDirectory(prefix="varve-simulation-", dir=place) as name:
+    with tempfile.TemporaryDirectory(prefix="varvite-simulation-", dir=place) as name:
         yield Path(name)
 
 

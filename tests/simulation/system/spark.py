@@ -1,4 +1,4 @@
-"""Spark, simulated as far as varve's driver sees it: executions on executors, and a sink.
+"""Spark, simulated as far as varvite's driver sees it: executions on executors, and a sink.
 
 The coordinator and `BatchAttempt` are the product's; in the place of Spark's actions on an operator there is
 `SimulatedExecution`, which runs tasks on simulated executors: tasks are tried again when they fail, given up when their
@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from tests.simulation.system.function import key_group
-from varve.changelog.commit.base_decision import SinkCommit, SparkProgress
-from varve.spark_integration.connectors.sink import Sink
-from varve.spark_integration.driver.batch_execution import (
+from varvite.changelog.commit.base_decision import SinkCommit, SparkProgress
+from varvite.spark_integration.connectors.sink import Sink
+from varvite.spark_integration.driver.batch_execution import (
     BatchRedoError,
     OperatorResult,
     check_broadcast,
     check_summaries,
 )
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varve.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.messages.user_errors import UserErrorRaised
-from varve.spark_integration.plan.broadcast_input import BROADCAST, OWN
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN, BatchRequest, row_tags
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.messages.user_errors import UserErrorRaised
+from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
 
 if TYPE_CHECKING:
     from pathlib import Path

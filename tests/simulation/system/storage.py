@@ -12,13 +12,13 @@ from typing import Any, Final, NamedTuple
 from tests.key_vault import KEYS, Vault
 from tests.simulation.system import threads
 from tests.simulation.system.store import Disk, SimulatedStore
-from varve.storage.format import layout
-from varve.storage.job.log_store import is_log
-from varve.storage.job.record import read_job
-from varve.storage.job.store import JobStore
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.format import layout
+from varvite.storage.job.log_store import is_log
+from varvite.storage.job.record import read_job
+from varvite.storage.job.store import JobStore
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 LOG_ROOT: Final = "log"
 KEY_PROVIDER: Final = f"{__name__}:RotatedKeys"

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler
-from varve.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varve.storage.object_stores.contract import ObjectMeta, cut_off
+from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
+from varvite.storage.object_stores.contract import ObjectMeta, cut_off
 
 
 @dataclass(frozen=True)

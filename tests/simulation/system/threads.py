@@ -16,11 +16,11 @@ from typing import Any, Final, Self
 from unittest import mock
 
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, TaskFuture, Violation
-from varve.spark_integration.driver.snapshot_watch import POLL_S, SnapshotWatch
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.transfer.attempt_threads import AttemptThreads
+from varvite.spark_integration.driver.snapshot_watch import POLL_S, SnapshotWatch
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.transfer.attempt_threads import AttemptThreads
 
-BESIDE: Final = ("varve-pack", "varve-materialize", "varve-claim")
+BESIDE: Final = ("varvite-pack", "varvite-materialize", "varvite-claim")
 """Prefixes of the names of threads that run beside the one that hands the work over."""
 SCHEDULER: Scheduler | None = None
 """Of the simulation that runs in this process."""
@@ -93,7 +93,7 @@ class TaskThreads:
 
     lost = 0
 
-    def __init__(self, limit: int, name: str = "varve-upload-attempt") -> None:
+    def __init__(self, limit: int, name: str = "varvite-upload-attempt") -> None:
         self.limit = limit
         self._pool = TaskPool(limit, name)
 
@@ -172,11 +172,11 @@ class WatchOfTasks(SnapshotWatch):
 
 @contextmanager
 def simulated_threads(own: Scheduler) -> Iterator[None]:
-    """Pools, waits and the watch of all loaded modules of varve use the scheduler."""
+    """Pools, waits and the watch of all loaded modules of varvite use the scheduler."""
     global SCHEDULER  # noqa: PLW0603  one simulation runs in a process at a time
     with ExitStack() as stack:
         for name, module in list(sys.modules.items()):
-            if not name.startswith("varve."):
+            if not name.startswith("varvite."):
                 continue
             if getattr(module, "ThreadPoolExecutor", None) is futures.ThreadPoolExecutor:
                 stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", TaskPool))

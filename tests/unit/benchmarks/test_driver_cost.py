@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from benchmarks.driver_cost import ADOPT_EVERY, Driver, measure_memory, measure_time
-from varve.changelog.chain.segment_index import SegmentIndex
-from varve.changelog.commit import plan as commit_plan
-from varve.changelog.commit import state as chain_state
-from varve.changelog.commit.pack import is_packable
-from varve.storage.format.records import SegmentRef
+from varvite.changelog.chain.segment_index import SegmentIndex
+from varvite.changelog.commit import plan as commit_plan
+from varvite.changelog.commit import state as chain_state
+from varvite.changelog.commit.pack import is_packable
+from varvite.storage.format.records import SegmentRef
 
 
 def test_the_drivers_cost_is_measured() -> None:

@@ -51,7 +51,7 @@ def test_counts_are_told_apart_by_what_came_before() -> None:
 def test_the_bill_of_the_state_is_without_sparks_own_logs() -> None:
     spark = {"system": "spark-changelog", "changes": "small", "parts": spark_parts(ObjectCounts.parse(COUNTED), 2, 200)}
     parts = {"job": {"requests": {"PUT": 1.0}}, "materializer": {"requests": {"LIST": 1.0}}}
-    own = {"system": "varve", "changes": "small", "parts": parts}
+    own = {"system": "varvite", "changes": "small", "parts": parts}
     assert state_bill(own) == pytest.approx(2 * 12.96)
     assert state_bill(spark) == pytest.approx((200 + 2 * 200 / 60) * 12.96)
     assert state_bill(spark, renames=True) == pytest.approx((400 + 2 * 200 / 60) * 12.96)

@@ -44,7 +44,7 @@ def test_every_system_is_measured_and_has_its_peers_at_the_same_size() -> None:
     assert {run.system for run in runs} == set(SYSTEMS)
     for workload in ("count-and-sum", "map-update", "list-append"):
         systems = {run.system for run in runs if run.workload == workload and run.case == Case(20_000, 20_000)}
-        assert {"varve-hashmap", "varve-rocksdb", FLOOR, ROW_FORM} <= systems
+        assert {"varvite-hashmap", "varvite-rocksdb", FLOOR, ROW_FORM} <= systems
 
 
 def test_tiny_sizes_are_tiny() -> None:
@@ -52,13 +52,13 @@ def test_tiny_sizes_are_tiny() -> None:
 
 
 def test_tables_compare_systems_of_one_size() -> None:
-    cases = [case("varve-hashmap", 10.0), case(ROW_FORM, 400.0), case(FLOOR, 5.0), case(JVM, 7.0, "count-and-sum")]
+    cases = [case("varvite-hashmap", 10.0), case(ROW_FORM, 400.0), case(FLOOR, 5.0), case(JVM, 7.0, "count-and-sum")]
     first, second = tables(cases)
     assert str(first.title).startswith("map-update: 1,000 rows per batch")
     assert str(second.title).startswith("count-and-sum: ")
     shown = io.StringIO()
     Console(width=250, file=shown).print(first)
-    line = next(line for line in shown.getvalue().splitlines() if "varve-hashmap" in line)
+    line = next(line for line in shown.getvalue().splitlines() if "varvite-hashmap" in line)
     assert "40.00x" in line
     assert "2.00x" in line
 

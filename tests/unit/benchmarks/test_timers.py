@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from benchmarks.timers import KEY, KEY_GROUPS, filled, measured_ms
-from varve.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
 
 
 def test_timers_are_measured() -> None:

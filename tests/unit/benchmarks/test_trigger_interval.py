@@ -87,15 +87,15 @@ def found(storage: str, system: str, interval_ms: float | None) -> dict[str, obj
 
 def test_the_target_is_for_s3_alone() -> None:
     local, s3 = findings([
-        found("local", "varve-rocksdb", 300), found("local", "spark-changelog", 400),
-        found("s3", "varve-rocksdb", 300), found("s3", "spark-changelog", 700),
+        found("local", "varvite-rocksdb", 300), found("local", "spark-changelog", 400),
+        found("s3", "varvite-rocksdb", 300), found("s3", "spark-changelog", 700),
     ])  # fmt: skip
-    assert local == ("function, 2,000 rows/s, varve-rocksdb on local: 300 ms, spark-changelog 400 ms: 1.33x shorter")
+    assert local == ("function, 2,000 rows/s, varvite-rocksdb on local: 300 ms, spark-changelog 400 ms: 1.33x shorter")
     assert s3.startswith("met: ")
 
 
 def test_a_rate_that_only_one_keeps_up_with() -> None:
-    own, peer = "varve-rocksdb", "spark-changelog"
+    own, peer = "varvite-rocksdb", "spark-changelog"
     (ahead,) = findings([found("s3", own, 300), found("s3", peer, None)])
     assert ahead.startswith("met: ")
     assert ahead.endswith("300 ms, spark-changelog over 20,000 ms")

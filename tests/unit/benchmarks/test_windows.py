@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from benchmarks.windows import log_bytes
-from varve.changelog.types.factory import Types
-from varve.spark_integration.operators.windows.contents import ListedContents
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.operators.windows.contents import ListedContents
 
 
 def test_the_log_is_no_larger_than_what_changed() -> None:

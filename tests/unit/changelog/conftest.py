@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
+    from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
 
 
 @pytest.fixture

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from varve.changelog.types.basic import NAN
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.basic import NAN
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import InvalidRequestError
 
 
 @pytest.mark.parametrize(("kind", "bits"), [("tinyint", 8), ("smallint", 16), ("int", 32), ("bigint", 64)])

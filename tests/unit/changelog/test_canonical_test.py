@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.types.composites import TupleType
-from varve.changelog.types.composites_fast import FIELDS_MAX, canonical_freezer
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.composites import TupleType
+from varvite.changelog.types.composites_fast import FIELDS_MAX, canonical_freezer
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import InvalidRequestError
 
 PAIR = as_type(Types.TUPLE([Types.LONG(), Types.DOUBLE()]))
 

@@ -8,8 +8,8 @@ import pytest
 
 from tests.materializer_world import World
 from tests.state_model import GONE, OPERATOR, BatchChanges, key_group
-from varve.changelog.reading.change_feed import ChangeFeed, SeqRange
-from varve.changelog.reading.reader import StateReader
+from varvite.changelog.reading.change_feed import ChangeFeed, SeqRange
+from varvite.changelog.reading.reader import StateReader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
-from varve.changelog.reading.checkpoints import complete_checkpoints
-from varve.changelog.retention.pins import create_pin
-from varve.storage.format import layout
+from varvite.changelog.reading.checkpoints import complete_checkpoints
+from varvite.changelog.retention.pins import create_pin
+from varvite.storage.format import layout
 
 if TYPE_CHECKING:
     from pathlib import Path

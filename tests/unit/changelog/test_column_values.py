@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from varve.changelog.types.columns import canonical_column
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.columns import canonical_column
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import InvalidRequestError
 
 DAY = datetime(2020, 1, 1, 5)  # noqa: DTZ001 - what has no zone
 

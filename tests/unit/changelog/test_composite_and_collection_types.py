@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from pyspark.sql import Row as SparkRow
 
-from varve.changelog.row import Row
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
+from varvite.changelog.row import Row
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 PERSON = Types.ROW_NAMED(["name", "age"], ["string", "int"])
 

@@ -9,11 +9,11 @@ import pytest
 
 from examples.sqlite_store import SQLiteStore
 from tests.working_stores import KINDS, contents, open_store
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.custom import check_factory, copy_store, open_custom_store
-from varve.changelog.working_stores.table_store import StoreTarget
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.custom import check_factory, copy_store, open_custom_store
+from varvite.changelog.working_stores.table_store import StoreTarget
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def test_a_copy_holds_what_the_source_holds(
     source_kind: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also when the elements of a list are copied in several parts."""
-    monkeypatch.setattr("varve.changelog.working_stores.table_rows.COPIED_ROWS", 7)
+    monkeypatch.setattr("varvite.changelog.working_stores.table_rows.COPIED_ROWS", 7)
     value = StateSchema(name="value", kind="reducing", value_type="1:long")
     items = StateSchema(name="items", kind="list", value_type="1:string")
     entries = StateSchema(name="entries", kind="map", value_type="1:long", map_key_type="1:string")

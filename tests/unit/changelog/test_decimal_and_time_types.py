@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo
 import pandas as pd
 import pytest
 
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
 
 MONEY = Types.DECIMAL(6, 2)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -15,10 +15,10 @@ from varve.changelog.api.descriptors import (
     ValueStateDescriptor,
     schema_of,
 )
-from varve.changelog.api.functions import AggregateFunction, ReduceFunction
-from varve.changelog.types.factory import Types
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.api.functions import AggregateFunction, ReduceFunction
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import StateSchema
 
 
 class Count(AggregateFunction[Any, int, str]):

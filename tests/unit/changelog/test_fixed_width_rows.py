@@ -11,8 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from varve.changelog.types.composites_fast import FixedWidthRows
-from varve.changelog.types.factory import Types, as_type
+from varvite.changelog.types.composites_fast import FixedWidthRows
+from varvite.changelog.types.factory import Types, as_type
 
 COUNT_AND_SUM = FixedWidthRows([int, float])
 Pair = namedtuple("Pair", ["count", "total"])  # noqa: PYI024 - what is tested is that its class is not tuple

@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor, schema_of
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.schema.pickled import is_generic, refuse_stored
-from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.storage.errors import IncompatibleError, InvalidRequestError
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor, schema_of
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.schema.pickled import is_generic, refuse_stored
+from varvite.changelog.types.factory import Types, as_type, parse_type_string
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 GENERIC = [

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format.records import ORIGIN, Link, StateSchema
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format.records import ORIGIN, Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.changelog.reading.key_hash import key_group_of_text, xxhash64
+from varvite.changelog.reading.key_hash import key_group_of_text, xxhash64
 
 
 @pytest.mark.parametrize(

@@ -6,18 +6,18 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import Link
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import Link
 
 VALUE = ValueStateDescriptor("value", "int")
 LIST = ListStateDescriptor("list", "int")

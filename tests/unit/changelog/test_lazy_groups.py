@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.hashmap.tables import HashMapTable
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.hashmap.tables import HashMapTable
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import CorruptDataError, InvariantError
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.changelog.restore.local import (
+from varvite.changelog.restore.local import (
     COPIES_MAX,
     CopyRange,
     LocalCopies,
@@ -19,7 +19,7 @@ from varve.changelog.restore.local import (
     LocalRecovery,
     default_root,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 KEY = CopyRange("job", "count", 0, 4)
 DAY_MS = 86_400_000
@@ -84,7 +84,7 @@ def test_every_range_has_copies_of_its_own(tmp_path: Path) -> None:
 
 def test_the_end_of_a_process_frees_its_copy(tmp_path: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from varve.changelog.restore.local import CopyRange, LocalCopies\n"
+        "import sys; from pathlib import Path; from varvite.changelog.restore.local import CopyRange, LocalCopies\n"
         "copy = LocalCopies(Path(sys.argv[1])).new(CopyRange('job', 'count', 0, 4)); copy.directory.mkdir()\n"
         "print('held', flush=True); sys.stdin.read()"
     )
@@ -199,7 +199,7 @@ def test_partitions_are_spread_over_the_directories(monkeypatch: pytest.MonkeyPa
     given = LocalRecovery(directories=("/a", "/b"))
     assert [str(given.root(partition)) for partition in range(3)] == ["/a", "/b", "/a"]
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    assert LocalRecovery().root(5) == tmp_path / f"varve-local-state-{os.getuid()}"
+    assert LocalRecovery().root(5) == tmp_path / f"varvite-local-state-{os.getuid()}"
     assert default_root().stat().st_mode & 0o777 == 0o700
 
 
@@ -208,6 +208,6 @@ def test_the_default_directory_of_another_user_is_refused(monkeypatch: pytest.Mo
     default_root()
     real = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: real + 1)
-    (tmp_path / f"varve-local-state-{real}").rename(tmp_path / f"varve-local-state-{real + 1}")
+    (tmp_path / f"varvite-local-state-{real}").rename(tmp_path / f"varvite-local-state-{real + 1}")
     with pytest.raises(InvalidRequestError, match="another user"):
         default_root()

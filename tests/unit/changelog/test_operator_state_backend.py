@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.image import IMAGE_BYTES_MAX, Image, encode_image
-from varve.changelog.operator_state.section import StateSection, section_of
-from varve.changelog.types.factory import Types
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.operator_state.image import IMAGE_BYTES_MAX, Image, encode_image
+from varvite.changelog.operator_state.section import StateSection, section_of
+from varvite.changelog.types.factory import Types
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LIST(Types.LONG()))
 ITEMS = ListStateDescriptor("items", Types.LONG())

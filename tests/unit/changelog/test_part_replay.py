@@ -21,24 +21,24 @@ from tests.state_model import (
     model_of,
     segment_with,
 )
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.restore import part_replay
-from varve.changelog.restore.part_replay import replay_by_part
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.replay import FlooredSegment, replay
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.rocksdb.database import Database
-from varve.changelog.working_stores.rocksdb.keys import key_group_of
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import IncompatibleError, InvariantError, MissingObjectError
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.restore import part_replay
+from varvite.changelog.restore.part_replay import replay_by_part
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.replay import FlooredSegment, replay
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.rocksdb.database import Database
+from varvite.changelog.working_stores.rocksdb.keys import key_group_of
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import IncompatibleError, InvariantError, MissingObjectError
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from varve.changelog.segments.batch import Batch
-    from varve.storage.format.records import Link
+    from varvite.changelog.segments.batch import Batch
+    from varvite.storage.format.records import Link
 
 # Nothing is compacted, so that the files show what was flushed.
 OPTIONS = RocksDBOptions(write_buffer_size_bytes=1 << 16, level0_files_extra=1_000)

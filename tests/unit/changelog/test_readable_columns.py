@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.reading.readable_columns import readable_column
-from varve.changelog.row import Row
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.reading.readable_columns import readable_column
+from varvite.changelog.row import Row
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import CorruptDataError
 
 
 class Bomb:

@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from tests.batch_keys import keys_of
-from varve.changelog.keyed.recent_columns import RecentColumns
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.types.factory import Types
-from varve.storage.format.records import StateSchema
+from varvite.changelog.keyed.recent_columns import RecentColumns
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.types.factory import Types
+from varvite.storage.format.records import StateSchema
 
 SCHEMA = StateSchema(name="n", kind="value", value_type=Types.LONG().type_string())
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.chain.tiles import key_range
-from varve.changelog.operator_state.redistribution import Place, redistributed, union_shares
-from varve.changelog.operator_state.section import SectionKind, StateSection, section_of
+from varvite.changelog.chain.tiles import key_range
+from varvite.changelog.operator_state.redistribution import Place, redistributed, union_shares
+from varvite.changelog.operator_state.section import SectionKind, StateSection, section_of
 
 KEY_GROUPS = 16
 

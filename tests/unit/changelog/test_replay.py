@@ -27,30 +27,30 @@ from tests.state_model import (
     segment_header,
     segment_of,
 )
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.chain.view import ReplaySegment
-from varve.changelog.restore import restore as restore_module
-from varve.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore_store
-from varve.changelog.segments import replay as replay_module
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
-from varve.changelog.segments.segment import decode_segment, encode_segment
-from varve.changelog.segments.source import SegmentSource
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb import columns as rocksdb_columns
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.timer_form import TimerForm
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
-from varve.storage.format.records import ObjectSlice, SegmentRef, StateSchema
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.chain.view import ReplaySegment
+from varvite.changelog.restore import restore as restore_module
+from varvite.changelog.restore.restore import FILES_EXTRA, RestoreTarget, restore_store
+from varvite.changelog.segments import replay as replay_module
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.segments.replay import FlooredSegment, accepted_key_groups, replay
+from varvite.changelog.segments.segment import decode_segment, encode_segment
+from varvite.changelog.segments.source import SegmentSource
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb import columns as rocksdb_columns
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.timer_form import TimerForm
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvariantError, MissingObjectError
+from varvite.storage.format.records import ObjectSlice, SegmentRef, StateSchema
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from varve.changelog.segments.batch import Batch
-    from varve.storage.format.records import Link
+    from varvite.changelog.segments.batch import Batch
+    from varvite.storage.format.records import Link
 
 Folding = HashMapStore | RocksDBStore
 EVERYTHING = (KeyGroupFloor(0, KEY_GROUPS, 0),)

@@ -28,16 +28,16 @@ from tests.state_model import (
     model_of,
     puts,
 )
-from varve.changelog.segments.changes import Op
-from varve.changelog.working_stores.rocksdb.metadata import MARKER_KEY
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import (
+from varvite.changelog.segments.changes import Op
+from varvite.changelog.working_stores.rocksdb.metadata import MARKER_KEY
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     IncompatibleError,
     InvalidRequestError,
 )
-from varve.storage.format.records import ORIGIN
+from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,7 +88,7 @@ def test_a_damaged_marker_is_refused(open_store: Callable[..., RocksDBStore], tm
         open_store()
 
 
-def test_a_database_that_varve_did_not_write_is_refused(
+def test_a_database_that_varvite_did_not_write_is_refused(
     open_store: Callable[..., RocksDBStore], tmp_path: Path
 ) -> None:
     foreign = Rdict(str(tmp_path / "db"), Options(raw_mode=True))

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from varve.changelog.working_stores.rocksdb.database import rocksdb_error
-from varve.storage.errors import (
+from varvite.changelog.working_stores.rocksdb.database import rocksdb_error
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     InvalidRequestError,

@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.strategies import any_types, hashable_types, typed_values
-from varve.changelog.types.wire import end_of
-from varve.changelog.working_stores.rocksdb import keys
-from varve.storage.errors import CorruptDataError, InvariantError
+from varvite.changelog.types.wire import end_of
+from varvite.changelog.working_stores.rocksdb import keys
+from varvite.storage.errors import CorruptDataError, InvariantError
 
 groups = st.integers(0, keys.KEY_GROUP_END - 1)
 

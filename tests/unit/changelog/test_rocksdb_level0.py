@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import WriteBatch
 
-from varve.changelog.working_stores.rocksdb.database import BATCHES_PER_COMPACTION, Database
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files
+from varvite.changelog.working_stores.rocksdb.database import BATCHES_PER_COMPACTION, Database
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, level0_files
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,13 +11,13 @@ import pytest
 from rocksdict import Rdict
 
 from tests.rocksdb_writer import SMALL
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.rocksdb.tables import RecentValues
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.tables import RecentValues
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from pathlib import Path

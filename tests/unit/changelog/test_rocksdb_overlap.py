@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from varve.changelog.working_stores.rocksdb.overlap import (
+from varvite.changelog.working_stores.rocksdb.overlap import (
     DEPTH_FILE_BYTES_MIN,
     DEPTH_MAX,
     LEVEL0_FILES_MAX,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from varve.changelog.working_stores.rocksdb.overlap import (
+from varvite.changelog.working_stores.rocksdb.overlap import (
     DEPTH_MAX,
     LEVEL0_FILES_MAX,
     SstFile,

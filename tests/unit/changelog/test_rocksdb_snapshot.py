@@ -22,10 +22,10 @@ from tests.state_model import (
     link,
     model_of,
 )
-from varve.changelog.working_stores.rocksdb.bulk import write_table_snapshot
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import (
+from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import (
     InvalidRequestError,
     InvariantError,
 )

@@ -26,19 +26,19 @@ from tests.state_model import (
     model_of,
     puts,
 )
-from varve.changelog.segments.batch import Batch
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.factory import as_type
-from varve.changelog.working_stores.rocksdb import tables as rocksdb_tables
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.rocksdb.tables import RecentValues, remembered_bytes
-from varve.storage.errors import (
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.types.factory import as_type
+from varvite.changelog.working_stores.rocksdb import tables as rocksdb_tables
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.tables import RecentValues, remembered_bytes
+from varvite.storage.errors import (
     IncompatibleError,
     InvalidRequestError,
     InvariantError,
 )
-from varve.storage.format.records import ORIGIN, StateSchema, ValueVersion
+from varvite.storage.format.records import ORIGIN, StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -12,16 +12,16 @@ from rocksdict import WriteBatch
 
 from tests.batch_keys import keys_of
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, link
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.column_changes import ColumnChanges
-from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.rocksdb.tables import remembered_bytes
-from varve.changelog.working_stores.rocksdb.write_behind import HELD_BATCHES_MAX, SLICES
-from varve.storage.errors import MayHaveHappenedError
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.column_changes import ColumnChanges
+from varvite.changelog.types.factory import Types, as_type, parse_type_string
+from varvite.changelog.working_stores.rocksdb import write_behind as rocksdb_write_behind
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.tables import remembered_bytes
+from varvite.changelog.working_stores.rocksdb.write_behind import HELD_BATCHES_MAX, SLICES
+from varvite.storage.errors import MayHaveHappenedError
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

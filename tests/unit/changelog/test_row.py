@@ -7,7 +7,7 @@ import pickle
 
 import pytest
 
-from varve.changelog.row import Row, row_class
+from varvite.changelog.row import Row, row_class
 
 
 def test_fields_are_read_by_position_name_and_attribute() -> None:

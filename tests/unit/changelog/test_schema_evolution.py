@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.types.evolution import Converter, Incompatible, Same, Step, evolve, frozen_defaults
-from varve.changelog.types.text import parse_type_string
-from varve.changelog.types.wire import encode
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.evolution import Converter, Incompatible, Same, Step, evolve, frozen_defaults
+from varvite.changelog.types.text import parse_type_string
+from varvite.changelog.types.wire import encode
+from varvite.storage.errors import InvalidRequestError
 
 
 def converted(old: str, new: str, value: Any, defaults: dict[str, Any] | None = None) -> Any:

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.schema import history as schema_history
-from varve.changelog.schema.history import (
+from varvite.changelog.schema import history as schema_history
+from varvite.changelog.schema.history import (
     change,
     first_version,
     migrating_reader,
@@ -17,9 +17,9 @@ from varve.changelog.schema.history import (
     stored_conversion,
     wire_reader,
 )
-from varve.changelog.types.text import parse_type_string
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.types.text import parse_type_string
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 ROW = "1:row<a:int>"
 WIDE = "1:row<a:int,b:string>"

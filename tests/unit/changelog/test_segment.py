@@ -24,10 +24,10 @@ from tests.state_model import (
     puts,
     segment_header,
 )
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
-from varve.changelog.segments import columns as segment_columns
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.segments.segment import (
+from varvite.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.changelog.segments import columns as segment_columns
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.segments.segment import (
     KIND,
     Segment,
     SegmentHeader,
@@ -36,10 +36,10 @@ from varve.changelog.segments.segment import (
     decode_segments,
     encode_segment,
 )
-from varve.changelog.types.factory import Types, as_type
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
-from varve.storage.format.frame import frame, unframe
-from varve.storage.format.records import StateSchema
+from varvite.changelog.types.factory import Types, as_type
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError, InvariantError
+from varvite.storage.format.frame import frame, unframe
+from varvite.storage.format.records import StateSchema
 
 BATCH = BatchChanges(
     totals={"a": 1, "b": GONE, "c": -(2**63)},
@@ -195,7 +195,7 @@ def test_a_damaged_text_is_found_before_it_becomes_a_row() -> None:
     damaged = pa.StringArray.from_buffers(1, pa.py_buffer(np.array([0, 1], np.int32)), pa.py_buffer(b"\xff"))
     columns = {"key_group": pa.array([0], pa.uint16()), "key": damaged, "value": pa.array([1])}
     segment = segment_of_columns(TOTAL, columns)
-    with pytest.raises(CorruptDataError, match="varve verify") as caught:
+    with pytest.raises(CorruptDataError, match="varvite verify") as caught:
         list(segment.pieces(bytes_max=1 << 20))
     assert caught.value.context == {"operator": segment.header.operator, "object_name": "seg/1"}
 
@@ -206,7 +206,7 @@ def test_what_is_found_damaged_when_lists_are_made_is_named_too() -> None:
     columns = {"key_group": pa.array([0], pa.uint16()), "key": pa.array(["a"]), "value": pa.array(["one"])}
     segment = segment_of_columns(schema, columns)
     [piece] = segment.pieces(bytes_max=1 << 20)
-    with pytest.raises(CorruptDataError, match=r"'price'.*varve verify") as caught:
+    with pytest.raises(CorruptDataError, match=r"'price'.*varvite verify") as caught:
         _ = piece.values
     assert caught.value.context == {"operator": segment.header.operator, "object_name": "seg/1"}
 
@@ -256,7 +256,7 @@ def test_a_newer_version_is_refused() -> None:
         decode_segment(reframed(data, version=2), "seg/7")
 
 
-def test_a_type_of_a_newer_varve_is_refused() -> None:
+def test_a_type_of_a_newer_varvite_is_refused() -> None:
     data = encode_segment(segment_header(7), puts({"a": 1}))
     header = decode_segment(data, "s").header
     [state] = header.states
@@ -410,7 +410,7 @@ def test_timers_without_the_namespaces_that_their_state_has_are_a_bug(namespaces
         encode_segment(segment_header(7), rows)
 
 
-def test_a_kind_of_state_that_is_not_known_is_of_a_newer_varve() -> None:
+def test_a_kind_of_state_that_is_not_known_is_of_a_newer_varvite() -> None:
     data = encode_segment(segment_header(7), timer_rows())
     states = decode_segment(data, "s").header.states
     newer = msgspec.structs.replace(

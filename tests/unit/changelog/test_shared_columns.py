@@ -7,13 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from varve.changelog.operator_state.section import StateSection, section_of
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.operator_state_table import OperatorStateTable, Part
-from varve.changelog.reading.shared_columns import shared
-from varve.changelog.types.factory import Types
-from varve.changelog.types.wire import WireType
-from varve.storage.format.records import StateSchema
+from varvite.changelog.operator_state.section import StateSection, section_of
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.operator_state_table import OperatorStateTable, Part
+from varvite.changelog.reading.shared_columns import shared
+from varvite.changelog.types.factory import Types
+from varvite.changelog.types.wire import WireType
+from varvite.storage.format.records import StateSchema
 
 NUMBERS = [float("nan"), float("inf"), float("-inf"), 1.5, None]
 TOLD = ["NaN", "Infinity", "-Infinity", 1.5]

@@ -29,29 +29,29 @@ from tests.state_model import (
     link,
     puts,
 )
-from varve.changelog.restore import files as snapshot_files
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
-from varve.changelog.segments.batch import Batch
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.errors import (
+from varvite.changelog.restore import files as snapshot_files
+from varvite.changelog.restore.clip import SnapshotSource, open_clipped
+from varvite.changelog.restore.files import FileChecksums, describe_snapshot, fetch_snapshot, fetch_snapshots
+from varvite.changelog.segments.batch import Batch
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.errors import (
     CorruptDataError,
     IncompatibleError,
     InvalidRequestError,
     InvariantError,
     MissingObjectError,
 )
-from varve.storage.format.records import ORIGIN, Link, SnapshotFile, StateSchema
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer.download import DownloadPolicy
+from varvite.storage.format.records import ORIGIN, Link, SnapshotFile, StateSchema
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer.download import DownloadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 ALL = BatchChanges(
     totals={key: i for i, key in enumerate(KEYS)},

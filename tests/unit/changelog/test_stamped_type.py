@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.types.factory import as_type, parse_type_string
-from varve.changelog.types.stamped import STAMP_MIN, StampedType, is_stamped, plain_type_string
-from varve.changelog.working_stores.rocksdb.keys import split_value
-from varve.storage.errors import CorruptDataError, IncompatibleError
+from varvite.changelog.types.factory import as_type, parse_type_string
+from varvite.changelog.types.stamped import STAMP_MIN, StampedType, is_stamped, plain_type_string
+from varvite.changelog.working_stores.rocksdb.keys import split_value
+from varvite.storage.errors import CorruptDataError, IncompatibleError
 
 VALUES: list[tuple[str, Any]] = [
     ("bigint", 7), ("string", ""), ("array<bigint>", [1, None]), ("a string, b double", ("x", None)),

@@ -8,14 +8,14 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, STRING, TOTAL, link
-from varve.changelog.reading.columns import StateColumns
-from varve.changelog.reading.diff import Side, diff_stores, shown
-from varve.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.stamped import STAMP_MIN
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import StateSchema, ValueVersion
+from varvite.changelog.reading.columns import StateColumns
+from varvite.changelog.reading.diff import Side, diff_stores, shown
+from varvite.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.types.stamped import STAMP_MIN
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import StateSchema, ValueVersion
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

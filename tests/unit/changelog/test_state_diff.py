@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from varve import Types, ValueStateDescriptor
-from varve.changelog.operator_state.section import section_of
-from varve.changelog.reading.diff import diff_checkpoints, shown, states_of
-from varve.changelog.reading.operator_state_diff import _differences
-from varve.changelog.reading.operator_state_table import OperatorStateTable, Part
-from varve.changelog.reading.reader import StateReader
-from varve.datastream import DataStream, KeyedProcessFunction, RuntimeContext
-from varve.storage.errors import IncompatibleError
-from varve.testing import OperatorHarness
+from varvite import Types, ValueStateDescriptor
+from varvite.changelog.operator_state.section import section_of
+from varvite.changelog.reading.diff import diff_checkpoints, shown, states_of
+from varvite.changelog.reading.operator_state_diff import _differences
+from varvite.changelog.reading.operator_state_table import OperatorStateTable, Part
+from varvite.changelog.reading.reader import StateReader
+from varvite.datastream import DataStream, KeyedProcessFunction, RuntimeContext
+from varvite.storage.errors import IncompatibleError
+from varvite.testing import OperatorHarness
 
 NAN = float("nan")
 FIELDS = {"a": 1, "b": 2, "c": 3}

@@ -11,13 +11,13 @@ from tests.committing_job import NumberedTokens
 from tests.materializer_world import World
 from tests.started_job import TOKENS, Started, canonical, native
 from tests.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
-from varve import open_state
-from varve.changelog.reading.reader import StateReader
-from varve.changelog.retention.collector import Collector
-from varve.materializer.restore.origin import StateOrigin
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
+from varvite import open_state
+from varvite.changelog.reading.reader import StateReader
+from varvite.changelog.retention.collector import Collector
+from varvite.materializer.restore.origin import StateOrigin
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,11 +6,11 @@ from pathlib import Path
 
 from tests.keyed_job import KeyedJob
 from tests.living_job import AVERAGE, LIST, MAP, SUM, VALUE
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.keyed.view import StateView, ViewedTimer
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.factory import Types
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.keyed.view import StateView, ViewedTimer
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.factory import Types
 
 EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from varve.changelog.schema.history import change
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.table_store import StoreTarget
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import Link, StateSchema
+from varvite.changelog.schema.history import change
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.table_store import StoreTarget
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import Link, StateSchema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.timer_form import TimerForm, due_end
-from varve.storage.errors import CorruptDataError
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.timer_form import TimerForm, due_end
+from varvite.storage.errors import CorruptDataError
 
 STRING = as_type(Types.STRING())
 WINDOW = as_type(Types.TUPLE([Types.LONG(), Types.LONG()]))

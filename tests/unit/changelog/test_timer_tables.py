@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.keyed.timers import TimeDomain, timer_schema
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
-from varve.storage.format.records import Link
+from varvite.changelog.keyed.timers import TimeDomain, timer_schema
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.timers import RocksDBTimerTable
+from varvite.storage.format.records import Link
 
 SCHEMA = timer_schema("user-timers", TimeDomain.EVENT_TIME)
 GROUPS = 4

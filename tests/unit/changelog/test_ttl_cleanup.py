@@ -10,17 +10,17 @@ import pytest
 
 from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
 from tests.working_stores import open_snapshot, open_store
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.schema.history import change
-from varve.changelog.schema.ttl import wanted_settings, with_ttl
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import Op, StateChanges
-from varve.changelog.working_stores.contract import StateActivity, WorkingStore
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.changelog.working_stores.rocksdb.sweep import SWEEP_KEY, read_marks
-from varve.storage.errors import CorruptDataError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.schema.history import change
+from varvite.changelog.schema.ttl import wanted_settings, with_ttl
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import Op, StateChanges
+from varvite.changelog.working_stores.contract import StateActivity, WorkingStore
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.changelog.working_stores.rocksdb.sweep import SWEEP_KEY, read_marks
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format.records import StateSchema
 
 PLAIN = {
     "value": StateSchema(name="s", kind="value", value_type="1:long"),

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from varve import ListStateDescriptor, StateTtlConfig, Time, ValueStateDescriptor
-from varve.storage.errors import InvalidRequestError
+from varvite import ListStateDescriptor, StateTtlConfig, Time, ValueStateDescriptor
+from varvite.storage.errors import InvalidRequestError
 
 Update = StateTtlConfig.UpdateType
 Visibility = StateTtlConfig.StateVisibility

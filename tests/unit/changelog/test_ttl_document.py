@@ -6,7 +6,7 @@ from typing import Any
 
 from tests.doc_blocks import ROOT, blocks_of
 from tests.storage_switches import StorageSwitches
-from varve.testing import OperatorHarness
+from varvite.testing import OperatorHarness
 
 HOUR_MS = 3_600_000
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.schema.history import change
-from varve.changelog.schema.ttl import (
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.schema.history import change
+from varvite.changelog.schema.ttl import (
     NOTHING,
     SWEEP,
     CleanupSettings,
@@ -23,11 +23,11 @@ from varve.changelog.schema.ttl import (
     wanted_settings,
     with_ttl,
 )
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import empty_changes
-from varve.changelog.types.stamped import STAMP_MIN
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.format.records import StateSchema
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import empty_changes
+from varvite.changelog.types.stamped import STAMP_MIN
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.format.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
 TEN = TtlSettings(ttl_ms=10, time="processing")

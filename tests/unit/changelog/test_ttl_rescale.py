@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 from tests.state_model import KEY_TYPE, OPERATOR, key_group, link
-from varve.changelog.restore.clip import SnapshotSource, open_clipped
-from varve.changelog.schema.history import change
-from varve.changelog.schema.ttl import TtlSettings, record_of, with_ttl
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.stamped import STAMP_MIN, Stamped
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.storage.format.records import StateSchema
+from varvite.changelog.restore.clip import SnapshotSource, open_clipped
+from varvite.changelog.schema.history import change
+from varvite.changelog.schema.ttl import TtlSettings, record_of, with_ttl
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.types.stamped import STAMP_MIN, Stamped
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.storage.format.records import StateSchema
 
 PLAIN = StateSchema(name="s", kind="value", value_type="1:long")
 HUNDRED = TtlSettings(ttl_ms=100, time="processing")

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from pyspark.sql import types as spark
 
-from varve.changelog.types.factory import Types, as_type, parse_type_string
-from varve.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
+from varvite.changelog.types.factory import Types, as_type, parse_type_string
+from varvite.storage.errors import CorruptDataError, IncompatibleError, InvalidRequestError
 
 SPARK_STRINGS = {
     "boolean": Types.BOOLEAN(),

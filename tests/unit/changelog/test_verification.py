@@ -1,4 +1,4 @@
-"""`varve verify`: a sound job has no problems, and each kind of damage is found and named."""
+"""`varvite verify`: a sound job has no problems, and each kind of damage is found and named."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tests.materializer_world import World
 from tests.raw_image import raw_image
 from tests.started_job import Started
 from tests.state_model import OPERATOR, BatchChanges
-from varve.changelog.working_stores.rocksdb.store import RocksDBStore
-from varve.materializer.commands.cli import main
-from varve.materializer.restore.origin import StateOrigin
-from varve.materializer.verify.verifier import Verification, verify
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
+from varvite.materializer.commands.cli import main
+from varvite.materializer.restore.origin import StateOrigin
+from varvite.materializer.verify.verifier import Verification, verify
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

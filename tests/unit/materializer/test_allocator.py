@@ -9,7 +9,7 @@ import pytest
 
 _PROGRAM = """
 import ctypes
-from varve.materializer.resources.allocator import give_back_large_blocks
+from varvite.materializer.resources.allocator import give_back_large_blocks
 
 def resident_kb():
     with open("/proc/self/statm") as file:

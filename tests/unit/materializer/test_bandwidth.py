@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.materializer.resources.bandwidth import ThrottledReads, TokenBucket
-from varve.materializer.resources.stop_signal import Stopped, StopSignal
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.materializer.resources.bandwidth import ThrottledReads, TokenBucket
+from varvite.materializer.resources.stop_signal import Stopped, StopSignal
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from varve.changelog.chain.cut import Cut
-from varve.materializer.service.collect_schedule import GARBAGE_BYTES_MIN, REPLACED_PART, CollectSchedule, log_sizes
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Link, ObjectSlice, SegmentRef, Tile
+from varvite.changelog.chain.cut import Cut
+from varvite.materializer.service.collect_schedule import GARBAGE_BYTES_MIN, REPLACED_PART, CollectSchedule, log_sizes
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Link, ObjectSlice, SegmentRef, Tile
 
 INTERVAL_MS = 60_000
 SIZE = GARBAGE_BYTES_MIN

@@ -13,23 +13,23 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
-from varve.materializer.commands.cli import main
-from varve.materializer.commands.output.lines import show_rows
-from varve.materializer.commands.output.progress import describe
-from varve.materializer.monitoring.events import JobFailed
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.job.listing import job_names
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.materializer.commands.cli import main
+from varvite.materializer.commands.output.lines import show_rows
+from varvite.materializer.commands.output.progress import describe
+from varvite.materializer.monitoring.events import JobFailed
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.job.listing import job_names
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from click.testing import Result
 
-    from varve.changelog.commit.batch_result import BatchFacts
-    from varve.storage.object_stores.contract import ObjectMeta
+    from varvite.changelog.commit.batch_result import BatchFacts
+    from varvite.storage.object_stores.contract import ObjectMeta
 
 NAMES = ("flights", "orders", "trains")
 
@@ -176,8 +176,8 @@ def test_a_grace_that_is_no_time_is_refused(jobs: dict[str, CommittingJob], tmp_
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("--conf", "spark.varve.foo=1"), "spark.varve.foo is no option of varve"),
-        (("--conf", "spark.varve.state.changelog.periodic-materialize.interwal=1 s"), "materialize.interval?"),
+        (("--conf", "spark.varvite.foo=1"), "spark.varvite.foo is no option of varvite"),
+        (("--conf", "spark.varvite.state.changelog.periodic-materialize.interwal=1 s"), "materialize.interval?"),
         (("--parallel", "0"), "parallel must be at least 1"),
         (("--space-ratio", "inf"), "finite"),
         (("--log-ratio", "nan"), "log_ratio"),

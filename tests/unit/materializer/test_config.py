@@ -4,10 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from varve.materializer.options.materializer_config import PROPERTIES, MaterializerConfig, parse_properties
-from varve.materializer.options.units import format_duration_ms, format_size_bytes, parse_duration_ms, parse_size_bytes
-from varve.materializer.service.child_process import decode_config, encode_config
-from varve.storage.errors import InvalidRequestError
+from varvite.materializer.options.materializer_config import PROPERTIES, MaterializerConfig, parse_properties
+from varvite.materializer.options.units import (
+    format_duration_ms,
+    format_size_bytes,
+    parse_duration_ms,
+    parse_size_bytes,
+)
+from varvite.materializer.service.child_process import decode_config, encode_config
+from varvite.storage.errors import InvalidRequestError
 
 BASE = MaterializerConfig(storage_url="/state")
 
@@ -39,12 +44,12 @@ def test_durations_and_sizes_for_people() -> None:
 def test_properties_have_flinks_names_and_set_the_fields() -> None:
     config = BASE.with_properties(
         {
-            "spark.varve.execution.checkpointing.dir": "s3://bucket/state",
-            "spark.varve.state.changelog.periodic-materialize.interval": "3 min",
-            "spark.varve.state.changelog.max-failures-allowed": "5",
-            "spark.varve.materializer.log-bytes": "8 mb",
-            "spark.varve.materializer.mode": "sidecar",
-            "spark.varve.state.backend.type": "rocksdb",
+            "spark.varvite.execution.checkpointing.dir": "s3://bucket/state",
+            "spark.varvite.state.changelog.periodic-materialize.interval": "3 min",
+            "spark.varvite.state.changelog.max-failures-allowed": "5",
+            "spark.varvite.materializer.log-bytes": "8 mb",
+            "spark.varvite.materializer.mode": "sidecar",
+            "spark.varvite.state.backend.type": "rocksdb",
             "spark.sql.shuffle.partitions": "2",
         }
     )
@@ -54,19 +59,19 @@ def test_properties_have_flinks_names_and_set_the_fields() -> None:
 
 
 def test_periodic_materialization_can_be_switched_off() -> None:
-    key = "spark.varve.state.changelog.periodic-materialize.enabled"
+    key = "spark.varvite.state.changelog.periodic-materialize.enabled"
     assert BASE.with_properties({key: "false"}).interval_ms is None
     assert BASE.with_properties({key: "true"}) == BASE
 
 
 def test_a_misspelt_option_is_an_error_with_a_suggestion() -> None:
-    with pytest.raises(InvalidRequestError, match=r"did you mean spark.varve.materializer.poll-interval\?"):
-        BASE.with_properties({"spark.varve.materializer.pol-interval": "1s"})
+    with pytest.raises(InvalidRequestError, match=r"did you mean spark.varvite.materializer.poll-interval\?"):
+        BASE.with_properties({"spark.varvite.materializer.pol-interval": "1s"})
 
 
 def test_a_value_that_does_not_parse_names_its_key() -> None:
     with pytest.raises(InvalidRequestError, match="max-failures-allowed"):
-        BASE.with_properties({"spark.varve.state.changelog.max-failures-allowed": "many"})
+        BASE.with_properties({"spark.varvite.state.changelog.max-failures-allowed": "many"})
 
 
 def test_every_property_sets_a_field_that_exists() -> None:
@@ -120,23 +125,23 @@ def test_ranges_that_are_materialized_share_the_memory() -> None:
 
 def test_storage_options_may_come_from_spark_properties() -> None:
     config = BASE.with_properties(
-        {"spark.varve.storage.option.endpoint_url": "http://127.0.0.1", "spark.varve.state.backend.type": "rocksdb"}
+        {"spark.varvite.storage.option.endpoint_url": "http://127.0.0.1", "spark.varvite.state.backend.type": "rocksdb"}
     )
     assert config.storage_options == {"endpoint_url": "http://127.0.0.1"}
 
 
 def test_storage_options_of_spark_properties_are_read_as_the_driver_reads_them() -> None:
     given = {"use_ssl": "false", "anon": "True", "key": "123", "config_kwargs": '{"read_timeout": 5}', "a": "[1]"}
-    config = BASE.with_properties({f"spark.varve.storage.option.{name}": text for name, text in given.items()})
+    config = BASE.with_properties({f"spark.varvite.storage.option.{name}": text for name, text in given.items()})
     typed = {"use_ssl": False, "anon": True, "key": "123", "config_kwargs": {"read_timeout": 5}, "a": [1]}
     assert config.storage_options == typed
     with pytest.raises(InvalidRequestError, match=r"client_kwargs begins like JSON") as raised:
-        BASE.with_properties({"spark.varve.storage.option.client_kwargs": "{hunter2"})
+        BASE.with_properties({"spark.varvite.storage.option.client_kwargs": "{hunter2"})
     assert "hunter2" not in str(raised.value)
 
 
 def test_the_older_name_of_the_directory_counts_unless_the_newer_one_is_given() -> None:
-    older, newer = "spark.varve.state.checkpoints.dir", "spark.varve.execution.checkpointing.dir"
+    older, newer = "spark.varvite.state.checkpoints.dir", "spark.varvite.execution.checkpointing.dir"
     assert parse_properties({older: "/a"}) == {"storage_url": "/a"}
     assert parse_properties({newer: "/b", older: "/a"}) == parse_properties({older: "/a", newer: "/b"})
     assert parse_properties({newer: "/b", older: "/a"}) == {"storage_url": "/b"}

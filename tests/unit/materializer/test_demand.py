@@ -2,9 +2,9 @@ from __future__ import annotations
 
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
-from varve.materializer.service.demand import KEPT_MS, LOOK_MS, DemandWatch, ask
-from varve.storage.format import layout
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.materializer.service.demand import KEPT_MS, LOOK_MS, DemandWatch, ask
+from varvite.storage.format import layout
+from varvite.storage.object_stores.memory import MemoryStore
 
 
 def test_every_materializer_serves_a_request_once() -> None:

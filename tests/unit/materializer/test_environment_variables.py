@@ -1,11 +1,11 @@
-"""Every option of `varve materialize` may come from the variable that is named like it."""
+"""Every option of `varvite materialize` may come from the variable that is named like it."""
 
 from __future__ import annotations
 
 import click
 import pytest
 
-from varve.materializer.commands.cli import materialize
+from varvite.materializer.commands.cli import materialize
 
 GIVEN = {
     "duration": ("7 s", 7_000),
@@ -33,7 +33,7 @@ def read() -> click.Context:
 def test_an_option_is_read_from_the_variable_of_its_name(option: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parameter = OPTIONS[option]
     text, value = GIVEN[parameter.type.name]
-    monkeypatch.setenv("VARVE_MATERIALIZE_" + option.removeprefix("--").replace("-", "_").upper(), text)
+    monkeypatch.setenv("VARVITE_MATERIALIZE_" + option.removeprefix("--").replace("-", "_").upper(), text)
     found = read().params[str(parameter.name)]
     if option == "--storage-option":
         assert found == {"a": "b"}
@@ -44,7 +44,7 @@ def test_an_option_is_read_from_the_variable_of_its_name(option: str, monkeypatc
 
 
 def test_a_variable_that_cannot_be_right_is_an_error_of_its_option(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("VARVE_MATERIALIZE_RETENTION", "soon")
+    monkeypatch.setenv("VARVITE_MATERIALIZE_RETENTION", "soon")
     with pytest.raises(click.BadParameter, match="duration") as raised:
         read()
     assert raised.value.param is OPTIONS["--retention"]

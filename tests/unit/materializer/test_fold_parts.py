@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.fold.parts import (
+from varvite.materializer.fold.parts import (
     BASE_FILES,
     FILE_BYTES_MIN,
     OPERATOR_PARTS,

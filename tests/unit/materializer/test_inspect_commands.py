@@ -1,4 +1,4 @@
-"""`varve jobs`, `checkpoints`, `sweep` over a real job on local disk."""
+"""`varvite jobs`, `checkpoints`, `sweep` over a real job on local disk."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from click.testing import CliRunner
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
-from varve.changelog.chain.reader import READ_THREADS
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.pins import create_pin
-from varve.materializer.commands import inspect as inspect_commands
-from varve.materializer.commands.cli import main
-from varve.storage.format import layout
-from varve.storage.job.listing import OpenJob, open_job
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.chain.reader import READ_THREADS
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.pins import create_pin
+from varvite.materializer.commands import inspect as inspect_commands
+from varvite.materializer.commands.cli import main
+from varvite.storage.format import layout
+from varvite.storage.job.listing import OpenJob, open_job
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.object_stores.contract import ObjectStore
 
 
 @pytest.fixture
@@ -125,16 +125,16 @@ def test_what_is_wrong_is_said_in_one_line(tmp_path: Path) -> None:
     [
         [],
         ["--storage", "memory://x"],
-        ["--storage", "x", "--conf", "spark.varve.materializer.nonsense=1"],
+        ["--storage", "x", "--conf", "spark.varvite.materializer.nonsense=1"],
         ["--storage", "x", "--storage-option", "novalue"],
         ["--storage", "x", "--storage-option", "config_kwargs={read_timeout"],
-        ["--conf", "spark.varve.state.checkpoints.dir=x", "--conf", "spark.varve.storage.option.a=[1"],
+        ["--conf", "spark.varvite.state.checkpoints.dir=x", "--conf", "spark.varvite.storage.option.a=[1"],
         ["--storage", "x", "--poll", "0 s"],
     ],
 )
 def test_wrong_options_of_materialize_end_with_2(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     done = CliRunner().invoke(main, ["materialize", "--once", *arguments])
     assert done.exit_code == 2, done.output
     assert "Error" in done.output
@@ -143,11 +143,14 @@ def test_wrong_options_of_materialize_end_with_2(arguments: list[str], monkeypat
 def test_options_may_come_from_the_environment_and_from_spark_properties(
     job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
-    monkeypatch.setenv("VARVE_MATERIALIZE_JOB", "flights")
+    monkeypatch.setattr("varvite.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setenv("VARVITE_MATERIALIZE_JOB", "flights")
     work = tmp_path / "work"
-    conf = [f"spark.varve.execution.checkpointing.dir={tmp_path}", f"spark.varve.materializer.working-directory={work}"]
+    conf = [
+        f"spark.varvite.execution.checkpointing.dir={tmp_path}",
+        f"spark.varvite.materializer.working-directory={work}",
+    ]
     options = [item for pair in conf for item in ("--conf", pair)]
     done = CliRunner().invoke(main, ["materialize", "--once", "--json", *options])
     assert done.exit_code == 0, done.output
@@ -159,13 +162,13 @@ def test_storage_options_are_read_alike_and_add_up_wherever_they_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     monkeypatch.setattr(
-        "varve.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config)
+        "varvite.materializer.commands.cli.run_materializer", lambda config, *_, once: not given.append(config)
     )
     conf = ("use_ssl=False", "key=1", 'config_kwargs={"read_timeout": 5}')
-    arguments = [item for pair in conf for item in ("--conf", f"spark.varve.storage.option.{pair}")]
+    arguments = [item for pair in conf for item in ("--conf", f"spark.varvite.storage.option.{pair}")]
     arguments += ["--storage-option", "key=2", "--storage-option", "anon=True", "--storage-option", "roles=[1]"]
     done = CliRunner().invoke(main, ["materialize", "--storage", str(tmp_path), *arguments])
     assert done.exit_code == 0, done.output
@@ -178,8 +181,8 @@ def test_a_status_file_on_a_full_disk_stops_nothing(
     job: CommittingJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     del job
-    monkeypatch.setattr("varve.materializer.commands.cli.stop_on_signals", lambda _stop: None)
-    monkeypatch.setattr("varve.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.stop_on_signals", lambda _stop: None)
+    monkeypatch.setattr("varvite.materializer.commands.cli.end_late", lambda _stop, _grace_s: None)
     options = ["--storage", str(tmp_path), "--working-directory", str(tmp_path / "work"), "--status-file", "/dev/full"]
     done = CliRunner().invoke(main, ["materialize", "--once", "--json", *options])
     assert done.exit_code == 0, done.output
@@ -245,7 +248,7 @@ def test_a_damaged_head_points_to_the_repair(job: CommittingJob, tmp_path: Path)
     for arguments in (["checkpoints", "flights"], ["restore", "flights", "--batch", "1"]):
         done = CliRunner().invoke(main, [*arguments, "--storage", str(tmp_path)])
         assert done.exit_code == 1
-        assert "varve verify JOB --repair" in done.output
+        assert "varvite verify JOB --repair" in done.output
 
 
 def test_a_damaged_checkpoint_does_not_hide_the_newer_ones(job: CommittingJob, tmp_path: Path) -> None:

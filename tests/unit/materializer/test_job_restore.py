@@ -9,16 +9,16 @@ import pytest
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.materializer_world import IDLE
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.state import CommitPolicy
-from varve.materializer.restore.decision import Wanted
-from varve.materializer.restore.job import JobRestore
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import MayHaveHappenedError, StateMissingError
-from varve.storage.format.records import Commit
-from varve.storage.job.record import read_job
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.materializer.restore.decision import Wanted
+from varvite.materializer.restore.job import JobRestore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import MayHaveHappenedError, StateMissingError
+from varvite.storage.format.records import Commit
+from varvite.storage.job.record import read_job
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable

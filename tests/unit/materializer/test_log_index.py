@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import random
 
-from varve.changelog.chain.view import LineView
-from varve.materializer.fold.log_index import LogIndex
-from varve.materializer.fold.policy import LogLength
-from varve.storage.format.records import Link, ObjectSlice, SegmentRef
+from varvite.changelog.chain.view import LineView
+from varvite.materializer.fold.log_index import LogIndex
+from varvite.materializer.fold.policy import LogLength
+from varvite.storage.format.records import Link, ObjectSlice, SegmentRef
 
 
 def ref(operator: str, low: int, high: int, seq: int, last: int, size_bytes: int) -> SegmentRef:

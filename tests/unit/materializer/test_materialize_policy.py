@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from varve.materializer.fold.policy import (
+from varvite.materializer.fold.policy import (
     EARLY_PART,
     RATIO_LOG_BYTES_MIN,
     SLOW_LOG_BYTES_MIN,
@@ -19,8 +19,8 @@ from varve.materializer.fold.policy import (
     due,
     early_part,
 )
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.backoff import Backoff
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.backoff import Backoff
 
 KEY = RangeKey("job", "op", 0, 64)
 LOG = RangeLoad(LogLength(batches=3, segments=2, size_bytes=100))

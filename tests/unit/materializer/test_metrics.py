@@ -7,13 +7,13 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from varve.materializer.fold.policy import LogLength, RangeKey
-from varve.materializer.fold.publication import Skip
-from varve.materializer.fold.range_fold import FoldFigures
-from varve.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
-from varve.materializer.monitoring.metrics import MaterializerMetrics
-from varve.materializer.monitoring.range_status import JobStatus, RangeStatus
-from varve.storage.transfer.upload import UploadEnd
+from varvite.materializer.fold.policy import LogLength, RangeKey
+from varvite.materializer.fold.publication import Skip
+from varvite.materializer.fold.range_fold import FoldFigures
+from varvite.materializer.monitoring.events import Adopted, Collected, Failed, JobFailed, LogSize, Materialized
+from varvite.materializer.monitoring.metrics import MaterializerMetrics
+from varvite.materializer.monitoring.range_status import JobStatus, RangeStatus
+from varvite.storage.transfer.upload import UploadEnd
 
 KEY = RangeKey("id", "per-plane", 0, 64)
 OTHER = RangeKey("id", "per-plane", 64, 128)
@@ -59,41 +59,41 @@ def materialized(**changed: object) -> Materialized:
 def test_flinks_metrics_of_materializations() -> None:
     metrics = MaterializerMetrics()
     metrics.show(job(status()))
-    assert value(metrics, "varve_last_duration_of_materialization_ms") == -1
-    assert value(metrics, "varve_last_full_size_of_materialization_bytes") == 1_000, "what the base has"
-    assert values(metrics, "varve_last_inc_size_of_materialization_bytes") == {}
+    assert value(metrics, "varvite_last_duration_of_materialization_ms") == -1
+    assert value(metrics, "varvite_last_full_size_of_materialization_bytes") == 1_000, "what the base has"
+    assert values(metrics, "varvite_last_inc_size_of_materialization_bytes") == {}
     metrics.started("flights", KEY)
     metrics.report(materialized())
     metrics.started("flights", KEY)
     failed = {"error": "x", "error_type": "X", "object_name": None, "failures": 1, "failing": False, "retry_ms": 1}
     metrics.report(Failed(**OF_RANGE, **failed))  # type: ignore[arg-type]
     labels = LABELS
-    assert values(metrics, "varve_started_materialization_total") == {labels: 2}
-    assert values(metrics, "varve_completed_materialization_total") == {labels: 1}
-    assert values(metrics, "varve_failed_materialization_total") == {labels: 1}
-    assert values(metrics, "varve_last_duration_of_materialization_ms") == {labels: 85}
-    assert values(metrics, "varve_last_full_size_of_materialization_bytes") == {labels: 1_000}
-    assert values(metrics, "varve_last_inc_size_of_materialization_bytes") == {labels: 300}
-    assert values(metrics, "varve_last_full_size_of_non_materialization_bytes") == {labels: 100}
-    assert values(metrics, "varve_last_inc_size_of_non_materialization_bytes") == {labels: 40}
+    assert values(metrics, "varvite_started_materialization_total") == {labels: 2}
+    assert values(metrics, "varvite_completed_materialization_total") == {labels: 1}
+    assert values(metrics, "varvite_failed_materialization_total") == {labels: 1}
+    assert values(metrics, "varvite_last_duration_of_materialization_ms") == {labels: 85}
+    assert values(metrics, "varvite_last_full_size_of_materialization_bytes") == {labels: 1_000}
+    assert values(metrics, "varvite_last_inc_size_of_materialization_bytes") == {labels: 300}
+    assert values(metrics, "varvite_last_full_size_of_non_materialization_bytes") == {labels: 100}
+    assert values(metrics, "varvite_last_inc_size_of_non_materialization_bytes") == {labels: 40}
 
 
 def test_flinks_metrics_of_uploads() -> None:
     metrics = MaterializerMetrics()
     for size in (100, 5_000, 70_000):
         metrics.queued(size)
-    assert value(metrics, "varve_upload_queue_size") == 3
-    assert value(metrics, "varve_upload_in_flight_bytes") == 75_100
+    assert value(metrics, "varvite_upload_queue_size") == 3
+    assert value(metrics, "varvite_upload_in_flight_bytes") == 75_100
     metrics.ended(UploadEnd(100, True, 1, 1, 0.02))
     metrics.ended(UploadEnd(5_000, True, 2, 3, 0.3))
     metrics.ended(UploadEnd(70_000, False, 0, 4, 9.0))
-    assert value(metrics, "varve_upload_queue_size") == value(metrics, "varve_upload_in_flight_bytes") == 0
-    assert value(metrics, "varve_number_of_upload_requests_total") == 3
-    assert value(metrics, "varve_number_of_upload_failures_total") == 1
-    assert value(metrics, "varve_attempts_per_upload_sum") == 3
-    assert value(metrics, "varve_total_attempts_per_upload_sum") == 8
-    assert value(metrics, "varve_upload_sizes_bytes_sum") == 5_100
-    assert value(metrics, "varve_upload_latencies_seconds_count") == 3
+    assert value(metrics, "varvite_upload_queue_size") == value(metrics, "varvite_upload_in_flight_bytes") == 0
+    assert value(metrics, "varvite_number_of_upload_requests_total") == 3
+    assert value(metrics, "varvite_number_of_upload_failures_total") == 1
+    assert value(metrics, "varvite_attempts_per_upload_sum") == 3
+    assert value(metrics, "varvite_total_attempts_per_upload_sum") == 8
+    assert value(metrics, "varvite_upload_sizes_bytes_sum") == 5_100
+    assert value(metrics, "varvite_upload_latencies_seconds_count") == 3
 
 
 def test_what_flink_lacks() -> None:
@@ -107,44 +107,44 @@ def test_what_flink_lacks() -> None:
     metrics.report(Collected(**EVENT, deleted=6, entries=3, segments=2, snapshot_files=1, cut=3, duration_ms=1))  # type: ignore[arg-type]
     trouble = {"step": "heartbeat", "error": "x", "error_type": "X", "object_name": None, "failures": 1, "retry_ms": 1}
     metrics.report(JobFailed(**EVENT, **trouble))  # type: ignore[arg-type]
-    assert values(metrics, "varve_skipped_materialization_total") == {(*LABELS, "awaiting_adoption"): 1}
-    assert value(metrics, "varve_replay_progress_ratio") == 0.25
+    assert values(metrics, "varvite_skipped_materialization_total") == {(*LABELS, "awaiting_adoption"): 1}
+    assert value(metrics, "varvite_replay_progress_ratio") == 0.25
     metrics.replaying("flights", KEY, None)
-    assert values(metrics, "varve_replay_progress_ratio") == {}
-    assert [value(metrics, f"varve_local_copy_{kind}_total") for kind in ("hits", "misses")] == [1, 1]
-    assert [value(metrics, f"varve_replayed_{kind}_total") for kind in ("mutations", "bytes")] == [10, 150]
+    assert values(metrics, "varvite_replay_progress_ratio") == {}
+    assert [value(metrics, f"varvite_local_copy_{kind}_total") for kind in ("hits", "misses")] == [1, 1]
+    assert [value(metrics, f"varvite_replayed_{kind}_total") for kind in ("mutations", "bytes")] == [10, 150]
     gauges = ("log_batches", "log_segments", "log_age_seconds", "estimated_recovery_seconds", "consecutive_failures")
-    assert [value(metrics, f"varve_{name}") for name in gauges] == [3, 2, 7, 1.5, 4]
-    assert value(metrics, "varve_failing") == value(metrics, "varve_overdue") == 1
-    assert value(metrics, "varve_adopted_snapshots_total") == 1
-    assert values(metrics, "varve_collected_objects_total") == {
+    assert [value(metrics, f"varvite_{name}") for name in gauges] == [3, 2, 7, 1.5, 4]
+    assert value(metrics, "varvite_failing") == value(metrics, "varvite_overdue") == 1
+    assert value(metrics, "varvite_adopted_snapshots_total") == 1
+    assert values(metrics, "varvite_collected_objects_total") == {
         ("flights", "entries"): 3, ("flights", "segments"): 2, ("flights", "snapshot_files"): 1
     }  # fmt: skip
-    assert values(metrics, "varve_job_failures_total") == {("flights", "heartbeat"): 1}
-    assert [value(metrics, f"varve_{name}") for name in ("checkpoint_seq", "checkpoint_batch")] == [9, 7]
+    assert values(metrics, "varvite_job_failures_total") == {("flights", "heartbeat"): 1}
+    assert [value(metrics, f"varvite_{name}") for name in ("checkpoint_seq", "checkpoint_batch")] == [9, 7]
 
 
 def test_a_range_that_is_gone_leaves_no_gauge() -> None:
     metrics = MaterializerMetrics()
     metrics.show(job(status(), status(OTHER)))
     metrics.report(materialized())
-    assert len(values(metrics, "varve_log_batches")) == 2
+    assert len(values(metrics, "varvite_log_batches")) == 2
     metrics.show(job(status(OTHER)))
-    for name in ("varve_log_batches", "varve_last_duration_of_materialization_ms"):
+    for name in ("varvite_log_batches", "varvite_last_duration_of_materialization_ms"):
         assert list(values(metrics, name)) == [("flights", "64-127", "per-plane")]
     metrics.show(job(status(), status(OTHER)))
-    assert values(metrics, "varve_last_duration_of_materialization_ms")[LABELS] == -1
+    assert values(metrics, "varvite_last_duration_of_materialization_ms")[LABELS] == -1
 
 
 def test_a_base_whose_size_is_not_known_is_not_shown_as_empty() -> None:
     metrics = MaterializerMetrics()
     metrics.show(job(status(base_bytes=None)))
-    assert values(metrics, "varve_base_bytes") == {}
-    assert values(metrics, "varve_last_full_size_of_materialization_bytes") == {}
+    assert values(metrics, "varvite_base_bytes") == {}
+    assert values(metrics, "varvite_last_full_size_of_materialization_bytes") == {}
 
 
 @pytest.mark.parametrize(("trouble", "expected"), [("", 1.0), ("no answer", 0.0)])
 def test_a_job_that_cannot_be_followed_is_seen(trouble: str, expected: float) -> None:
     metrics = MaterializerMetrics()
     metrics.show(job(trouble=trouble))
-    assert value(metrics, "varve_job_followed") == expected
+    assert value(metrics, "varvite_job_followed") == expected

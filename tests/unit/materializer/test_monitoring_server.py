@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.materializer.monitoring.health import ALIVE_WITHIN_MS, Health
-from varve.materializer.monitoring.metrics import MaterializerMetrics
-from varve.materializer.monitoring.server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
-from varve.storage.errors import InvalidRequestError
+from varvite.materializer.monitoring.health import ALIVE_WITHIN_MS, Health
+from varvite.materializer.monitoring.metrics import MaterializerMetrics
+from varvite.materializer.monitoring.server import CONNECTIONS_MAX, MonitoringServer, monitoring_app
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -52,7 +52,7 @@ def site() -> Iterator[Site]:
 def test_metrics_are_served_in_prometheus_text_form(site: Site) -> None:
     code, kind, body = site.get("/metrics")
     assert (code, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
-    assert "# TYPE varve_started_materialization_total counter" in body
+    assert "# TYPE varvite_started_materialization_total counter" in body
     assert "process_cpu_seconds_total" in body
 
 

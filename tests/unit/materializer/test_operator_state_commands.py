@@ -1,4 +1,4 @@
-"""`varve describe`, `state` and `diff`, and `open_state`, of non-keyed state."""
+"""`varvite describe`, `state` and `diff`, and `open_state`, of non-keyed state."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from click.testing import CliRunner
 
 from tests.materializer_world import World
-from varve import open_state
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.operator_state.image import Image, encode_image
-from varve.changelog.types.factory import Types
-from varve.materializer.commands.cli import main
-from varve.materializer.savepoints.operator_tables import write_tables
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
+from varvite import open_state
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.operator_state.image import Image, encode_image
+from varvite.changelog.types.factory import Types
+from varvite.materializer.commands.cli import main
+from varvite.materializer.savepoints.operator_tables import write_tables
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
 
 parquet: Any = pyarrow.parquet
 WAITING = ListStateDescriptor("waiting", Types.ROW_NAMED(["k", "v"], [Types.STRING(), Types.LONG()]))

@@ -1,4 +1,4 @@
-"""`varve package`: the two files, from what is installed here and from wheels that pip finds."""
+"""`varvite package`: the two files, from what is installed here and from wheels that pip finds."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner
 
 from tests.doc_blocks import ROOT, blocks_of, commands_of
-from varve.materializer.commands.cli import main
-from varve.materializer.commands.package import build as package_build
-from varve.materializer.commands.package import command as package_command
-from varve.materializer.commands.package.build import PackedFile, package_files, write_archive, write_zip
-from varve.materializer.commands.package.plan import Installed
+from varvite.materializer.commands.cli import main
+from varvite.materializer.commands.package import build as package_build
+from varvite.materializer.commands.package import command as package_command
+from varvite.materializer.commands.package.build import PackedFile, package_files, write_archive, write_zip
+from varvite.materializer.commands.package.plan import Installed
 
 PAGE = ROOT / "docs" / "packaging.md"
 
@@ -34,20 +34,20 @@ def run(*arguments: str, code: int = 0) -> str:
 
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    """varve needs little: the real archive is 70 MB."""
+    """varvite needs little: the real archive is 70 MB."""
     found = package_command.find_installed
 
     def find(name: str) -> Installed | None:
         if name == "s3fs":
             return None
-        if name == "varve":
-            return Installed("varve", "0.1.0", ("pyspark>=4.1", "sortedcontainers>=2.4"))
+        if name == "varvite":
+            return Installed("varvite", "0.1.0", ("pyspark>=4.1", "sortedcontainers>=2.4"))
         return found(name)
 
     monkeypatch.setattr(package_command, "find_installed", find)
 
 
-def test_the_two_files_hold_varve_and_what_it_needs(small: None, tmp_path: Path) -> None:
+def test_the_two_files_hold_varvite_and_what_it_needs(small: None, tmp_path: Path) -> None:
     made: dict[str, Any] = json.loads(run("--output", str(tmp_path / "out"), "--with", "msgspec", "--json"))
     assert set(made["packages"]) == {"sortedcontainers", "msgspec"}
     assert made["python_version"] == f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -62,8 +62,8 @@ def test_the_two_files_hold_varve_and_what_it_needs(small: None, tmp_path: Path)
     assert any(name.startswith("msgspec/_core.") for name in names)
     assert not any(".." in name or "__pycache__" in name for name in names)
     code = (
-        "import varve, varve.storage.errors, varve.changelog.segments.segment, sortedcontainers, msgspec\n"
-        "print(varve.__file__, sortedcontainers.__file__, msgspec.__file__)"
+        "import varvite, varvite.storage.errors, varvite.changelog.segments.segment, sortedcontainers, msgspec\n"
+        "print(varvite.__file__, sortedcontainers.__file__, msgspec.__file__)"
     )
     path = f"{made['py_files']}:{tmp_path / 'unpacked'}:{':'.join(p for p in sys.path if p)}"
     done = subprocess.run(
@@ -74,8 +74,8 @@ def test_the_two_files_hold_varve_and_what_it_needs(small: None, tmp_path: Path)
         text=True,
         check=True,
     )
-    varve, *others = done.stdout.split()
-    assert varve == f"{made['py_files']}/varve/__init__.py"
+    varvite, *others = done.stdout.split()
+    assert varvite == f"{made['py_files']}/varvite/__init__.py"
     assert all(other.startswith(str(tmp_path / "unpacked")) for other in others)
 
 
@@ -93,7 +93,7 @@ def test_the_command_of_the_page_runs(small: None, tmp_path: Path, monkeypatch: 
     blocks = blocks_of("docs/packaging.md", PAGE.read_text())
     [command] = [c for block in blocks if block.language == "console" for c in commands_of(block)]
     output = run(*shlex.split(command)[2:])
-    assert [path.name for path in sorted(Path("lib").iterdir())] == ["varve-environment.tar.gz", "varve.zip"]
+    assert [path.name for path in sorted(Path("lib").iterdir())] == ["varvite-environment.tar.gz", "varvite.zip"]
     shown = [block for block in blocks if block.language == "text"]
     assert shlex.split(shown[0].text) == shlex.split(output.strip().splitlines()[-1])
 
@@ -104,18 +104,18 @@ def test_the_same_packages_give_the_same_bytes(small: None, tmp_path: Path) -> N
         assert Path(first[key]).read_bytes() == Path(second[key]).read_bytes()
 
 
-def test_every_module_of_varve_is_in_the_zip(tmp_path: Path) -> None:
-    write_zip(tmp_path / "varve.zip", package_files())
-    with zipfile.ZipFile(tmp_path / "varve.zip") as archive:
+def test_every_module_of_varvite_is_in_the_zip(tmp_path: Path) -> None:
+    write_zip(tmp_path / "varvite.zip", package_files())
+    with zipfile.ZipFile(tmp_path / "varvite.zip") as archive:
         names = set(archive.namelist())
     assert {
-        "varve/__init__.py",
-        "varve/py.typed",
-        "varve/storage/errors.py",
-        "varve/changelog/segment.py",
-        "varve/materializer/cli.py",
-        "varve/spark_integration/pump.py",
-        "varve/datastream/__init__.py",
+        "varvite/__init__.py",
+        "varvite/py.typed",
+        "varvite/storage/errors.py",
+        "varvite/changelog/segment.py",
+        "varvite/materializer/cli.py",
+        "varvite/spark_integration/pump.py",
+        "varvite/datastream/__init__.py",
     } <= names
     assert not any("__pycache__" in name for name in names)
 

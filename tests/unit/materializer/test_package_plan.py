@@ -1,4 +1,4 @@
-"""What `varve package` packs, as decisions."""
+"""What `varvite package` packs, as decisions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import PurePosixPath
 import pytest
 from packaging.requirements import Requirement
 
-from varve.materializer.commands.package.plan import (
+from varvite.materializer.commands.package.plan import (
     Installed,
     direct_requirements,
     is_packed,
@@ -17,13 +17,13 @@ from varve.materializer.commands.package.plan import (
     pip_arguments,
     submit_line,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 ENVIRONMENT = {"python_version": "3.12", "sys_platform": "linux", "platform_system": "Linux"}
 DISTRIBUTIONS = {
     d.name: d
     for d in (
-        Installed("varve", "1.0", ("pyspark>=4.1", "rocks_dict>=0.3", "s3fs>=1; extra == 's3'", "x; extra == 'web'")),
+        Installed("varvite", "1.0", ("pyspark>=4.1", "rocks_dict>=0.3", "s3fs>=1; extra == 's3'", "x; extra == 'web'")),
         Installed("rocks-dict", "0.3.29"),
         Installed("s3fs", "2.0", ("aio[fast]>=3", "old; python_version < '3.12'", "win; sys_platform == 'win32'")),
         Installed("aio", "3.5", ("quick; extra == 'fast'", "slow; extra == 'slow'", "s3fs")),
@@ -38,19 +38,19 @@ def names(*roots: str) -> list[str]:
     return [d.name for d in needed(parse_requirements(roots), DISTRIBUTIONS.get, ENVIRONMENT)]
 
 
-def test_all_that_varve_needs_is_packed_but_not_what_spark_brings() -> None:
-    assert names("varve") == ["rocks-dict", "varve"]
+def test_all_that_varvite_needs_is_packed_but_not_what_spark_brings() -> None:
+    assert names("varvite") == ["rocks-dict", "varvite"]
 
 
 def test_extras_and_markers_say_what_else_is_needed_and_circles_end() -> None:
-    assert names("varve[s3]") == ["aio", "quick", "rocks-dict", "s3fs", "varve"]
+    assert names("varvite[s3]") == ["aio", "quick", "rocks-dict", "s3fs", "varvite"]
     assert names("aio") == ["aio", "quick", "s3fs"], "s3fs wants aio's extra"
 
 
 def test_a_package_that_is_missing_or_too_old_is_named_with_who_needs_it() -> None:
-    with pytest.raises(InvalidRequestError, match=r"x is not installed here, and varve needs it"):
-        names("varve[web]")
-    with pytest.raises(InvalidRequestError, match=r"varve needs aio>=9, but 3.5 is installed"):
+    with pytest.raises(InvalidRequestError, match=r"x is not installed here, and varvite needs it"):
+        names("varvite[web]")
+    with pytest.raises(InvalidRequestError, match=r"varvite needs aio>=9, but 3.5 is installed"):
         names("aio>=9")
     assert names("beta>=2.0rc1") == ["beta"]
 
@@ -79,10 +79,10 @@ def test_scripts_caches_and_headers_stay_behind(path: str, packed: bool) -> None
     assert is_packed(PurePosixPath(path)) is packed
 
 
-def test_pip_is_asked_for_what_varve_asks_for_but_spark() -> None:
-    varve = DISTRIBUTIONS["varve"]
-    assert direct_requirements(varve, frozenset(), ENVIRONMENT) == ["rocks_dict>=0.3"]
-    assert direct_requirements(varve, frozenset({"s3"}), ENVIRONMENT) == ["rocks_dict>=0.3", "s3fs>=1"]
+def test_pip_is_asked_for_what_varvite_asks_for_but_spark() -> None:
+    varvite = DISTRIBUTIONS["varvite"]
+    assert direct_requirements(varvite, frozenset(), ENVIRONMENT) == ["rocks_dict>=0.3"]
+    assert direct_requirements(varvite, frozenset({"s3"}), ENVIRONMENT) == ["rocks_dict>=0.3", "s3fs>=1"]
 
 
 def test_pip_gets_wheels_for_another_platform_and_python() -> None:
@@ -102,20 +102,20 @@ def test_pip_gets_wheels_for_another_platform_and_python() -> None:
 
 
 def test_the_line_to_submit_with_can_be_typed() -> None:
-    line = submit_line("a dir/varve.zip", "a dir/env.tar.gz")
+    line = submit_line("a dir/varvite.zip", "a dir/env.tar.gz")
     assert shlex.split(line) == [
         "spark-submit",
         "--py-files",
-        "a dir/varve.zip",
+        "a dir/varvite.zip",
         "--archives",
-        "a dir/env.tar.gz#varve-environment",
+        "a dir/env.tar.gz#varvite-environment",
         "--conf",
-        "spark.executorEnv.PYTHONPATH=varve-environment",
+        "spark.executorEnv.PYTHONPATH=varvite-environment",
         "job.py",
     ]
 
 
 def test_a_root_may_be_asked_for_twice() -> None:
-    roots = (Requirement("varve"), Requirement("varve[s3]"))
+    roots = (Requirement("varvite"), Requirement("varvite[s3]"))
     found = needed(roots, DISTRIBUTIONS.get, ENVIRONMENT)
-    assert [d.name for d in found] == ["aio", "quick", "rocks-dict", "s3fs", "varve"]
+    assert [d.name for d in found] == ["aio", "quick", "rocks-dict", "s3fs", "varvite"]

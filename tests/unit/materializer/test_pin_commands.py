@@ -1,4 +1,4 @@
-"""`varve pins` over a real job on local disk."""
+"""`varvite pins` over a real job on local disk."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from click.testing import CliRunner
 from tests.committing_job import NumberedTokens
 from tests.manual_clock import ManualClock
 from tests.materializer_world import World
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.pins import create_pin
-from varve.materializer.commands.cli import main
-from varve.materializer.service import retention
-from varve.storage.clock import SystemClock
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.pins import create_pin
+from varvite.materializer.commands.cli import main
+from varvite.materializer.service import retention
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,7 +88,7 @@ def test_it_must_be_said_which(world: World, arguments: tuple[str, ...]) -> None
 
 def test_an_unknown_pin_releases_nothing(world: World) -> None:
     known = pinned(world, "a reader")
-    assert "there is no pin other; see `varve pins list`" in run(world, "release", "job", known, "other", code=1)
+    assert "there is no pin other; see `varvite pins list`" in run(world, "release", "job", known, "other", code=1)
     assert [line["pin"] for line in run(world, "list", "job")] == [known]
 
 
@@ -96,7 +96,7 @@ def test_a_damaged_pin_is_listed_and_can_be_released(world: World) -> None:
     whole, damaged = pinned(world, "a reader"), "0f" * 16
     world.store.put(layout.pin(damaged), b"damaged")
     collector = Collector(world.reader, world.clock, TOKENS)
-    with pytest.raises(CorruptDataError, match=f"varve pins release JOB {damaged} --damaged"):
+    with pytest.raises(CorruptDataError, match=f"varvite pins release JOB {damaged} --damaged"):
         collector.collect()
     done = CliRunner().invoke(main, ["pins", "list", "job", "--storage", world.root.url, "--json"])
     assert done.exit_code == 1

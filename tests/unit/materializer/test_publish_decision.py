@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from varve.changelog.commit.adopt_decision import shared_files
-from varve.materializer.fold.policy import LogLength
-from varve.materializer.fold.publication import (
+from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.materializer.fold.policy import LogLength
+from varvite.materializer.fold.publication import (
     Publish,
     RangeView,
     Skip,
@@ -17,7 +17,7 @@ from varve.materializer.fold.publication import (
     plan_upload,
     skip_without_listing,
 )
-from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
+from varvite.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, Tile
 
 LINE = tuple(Link(seq, f"t{seq}") for seq in range(2, 9))
 TILE = Tile(operator="op", low=0, high=64, at=LINE[0], snapshot=4)

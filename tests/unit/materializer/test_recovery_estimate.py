@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.fold.recovery_estimate import NEWEST_PART, SAMPLE_BYTES_MIN, RecoveryRates
+from varvite.materializer.fold.recovery_estimate import NEWEST_PART, SAMPLE_BYTES_MIN, RecoveryRates
 
 
 def test_the_estimate_is_the_time_for_the_base_and_the_log() -> None:

@@ -1,4 +1,4 @@
-"""`varve restore` over a real job on local disk, with a checkpoint location as Spark writes it."""
+"""`varvite restore` over a real job on local disk, with a checkpoint location as Spark writes it."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, random_batch
 from tests.manual_clock import ManualClock
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.state import CommitPolicy
-from varve.materializer.commands.cli import main
-from varve.materializer.restore.spark_location import read_location
-from varve.storage.errors import GapError, LineageError, RewindError
-from varve.storage.format import layout
-from varve.storage.job.record import read_job
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.materializer.commands.cli import main
+from varvite.materializer.restore.spark_location import read_location
+from varvite.storage.errors import GapError, LineageError, RewindError
+from varvite.storage.format import layout
+from varvite.storage.job.record import read_job
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from varve.storage.format.records import Commit
+    from varvite.storage.format.records import Commit
 
 BATCHES = 7
 
@@ -124,7 +124,7 @@ def test_a_location_that_is_ahead_is_set_back_to_the_state(job: CommittingJob, s
     assert base is not None
     assert base.seq == 6
     go_on(job, spark)
-    [moved] = (spark.directory / "_varve").iterdir()
+    [moved] = (spark.directory / "_varvite").iterdir()
     assert (moved / "offsets" / "6").read_text().endswith("offsets 6")
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.storage.test_base_decision import commit
-from varve.changelog.chain.cut import Cut
-from varve.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
-from varve.storage.errors import LineageError, StateMissingError
+from varvite.changelog.chain.cut import Cut
+from varvite.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
+from varvite.storage.errors import LineageError, StateMissingError
 
 C0 = commit(0, 2)
 C1 = commit(1, 3, C0, needs_from=3)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from varve.materializer.service.retention import HOLDER, STEPS, HeldPin, plan_retention
-from varve.storage.format.records import Link, Pin
+from varvite.materializer.service.retention import HOLDER, STEPS, HeldPin, plan_retention
+from varvite.storage.format.records import Link, Pin
 
 DAY_MS = 86_400_000
 

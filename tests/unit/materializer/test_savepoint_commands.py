@@ -1,4 +1,4 @@
-"""`varve savepoint` over a real job on local disk."""
+"""`varvite savepoint` over a real job on local disk."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from click.testing import CliRunner
 
 from tests.committing_job import CommittingJob, NumberedTokens, random_batch
 from tests.manual_clock import ManualClock
-from varve.changelog.retention.collector import Collector
-from varve.changelog.retention.savepoints import create_native
-from varve.materializer.commands.cli import main
-from varve.materializer.restore.origin import find_origin
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.retention.collector import Collector
+from varvite.changelog.retention.savepoints import create_native
+from varvite.materializer.commands.cli import main
+from varvite.materializer.restore.origin import find_origin
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -165,7 +165,7 @@ def test_a_damaged_savepoint_is_listed_and_can_be_deleted(job: CommittingJob, tm
     job.store.put(layout.savepoint("copy"), b"damaged")
     assert job.run is not None
     collector = Collector(job.run.reader, job.clock, NumberedTokens("collector"))
-    with pytest.raises(CorruptDataError, match="varve savepoint delete JOB copy --damaged"):
+    with pytest.raises(CorruptDataError, match="varvite savepoint delete JOB copy --damaged"):
         collector.collect()
     damaged, listed = run(tmp_path, "list", "flights", code=1)
     assert listed == whole
@@ -173,7 +173,7 @@ def test_a_damaged_savepoint_is_listed_and_can_be_deleted(job: CommittingJob, tm
     assert "cannot be read" in damaged["error"]
     verified = CliRunner().invoke(main, ["verify", "flights", "--repair", "--storage", str(tmp_path), "--json"])
     actions = [json.loads(line).get("action", "") for line in verified.stdout.splitlines()]
-    assert any("varve savepoint delete flights copy --damaged" in action for action in actions)
+    assert any("varvite savepoint delete flights copy --damaged" in action for action in actions)
     assert not any("goes with" in action for action in actions)
     run(tmp_path, "delete", "flights", "copy", code=1)
     run(tmp_path, "delete", "flights", "nothing", "--damaged", code=1)

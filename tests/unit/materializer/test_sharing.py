@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.fold.policy import RangeKey
-from varve.materializer.service.sharing import (
+from varvite.materializer.fold.policy import RangeKey
+from varvite.materializer.service.sharing import (
     DEAD_AFTER_MS,
     FORGOTTEN_AFTER_MS,
     HEARTBEAT_MS,
@@ -12,8 +12,8 @@ from varve.materializer.service.sharing import (
     leave,
     owner,
 )
-from varve.storage.format import layout
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.format import layout
+from varvite.storage.object_stores.memory import MemoryStore
 
 RANGES = [RangeKey("job", "op", low, low + 1) for low in range(200)]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from varve.materializer.restore.spark_files import hash_offsets
-from varve.storage.errors import CorruptDataError, IncompatibleError
+from varvite.materializer.restore.spark_files import hash_offsets
+from varvite.storage.errors import CorruptDataError, IncompatibleError
 
 HEAD = '{"batchWatermarkMs":0,"batchTimestampMs":1795228976781,"conf":{"spark.sql.shuffle.partitions":"2"}}'
 LATER = '{"batchWatermarkMs":5,"batchTimestampMs":1795228999999,"conf":{"spark.sql.shuffle.partitions":"4"}}'

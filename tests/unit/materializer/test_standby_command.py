@@ -1,4 +1,4 @@
-"""`varve standby` at the command line."""
+"""`varvite standby` at the command line."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.committing_job import CommittingJob
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
-from varve.materializer.commands import standby as standby_command
-from varve.materializer.commands.cli import main
-from varve.materializer.resources.stop_signal import StopSignal
-from varve.materializer.service.sharing import HEARTBEAT_MS
-from varve.materializer.standby.follower import Standby, StandbyLine
-from varve.materializer.standby.record import decode_standby
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.materializer.commands import standby as standby_command
+from varvite.materializer.commands.cli import main
+from varvite.materializer.resources.stop_signal import StopSignal
+from varvite.materializer.service.sharing import HEARTBEAT_MS
+from varvite.materializer.standby.follower import Standby, StandbyLine
+from varvite.materializer.standby.record import decode_standby
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 PAGE = "docs/recovery.md"
 
@@ -44,9 +44,9 @@ def page_command(number: int, storage: str, tmp_path: Path) -> list[str]:
     """The arguments of a command of the page, over this storage and other directories."""
     blocks = [block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "console"]
     command = [command for block in blocks for command in commands_of(block)][number]
-    given = command.replace("file:///var/lib/varve", storage).replace("/mnt", str(tmp_path / "mnt"))
+    given = command.replace("file:///var/lib/varvite", storage).replace("/mnt", str(tmp_path / "mnt"))
     name, *arguments = shlex.split(given)
-    assert name == "varve"
+    assert name == "varvite"
     return arguments
 
 
@@ -55,7 +55,7 @@ def test_the_command_of_the_page_runs(storage: str, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.output.count("restored") == 2
     for disk in ("disk1", "disk2"):
-        assert len(list((tmp_path / "mnt" / disk / "varve").glob("*/*/*/0/CURRENT"))) == 1, "partitions are spread"
+        assert len(list((tmp_path / "mnt" / disk / "varvite").glob("*/*/*/0/CURRENT"))) == 1, "partitions are spread"
 
 
 def test_the_command_with_followers_runs(storage: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Callable
 import pytest
 
 from tests.manual_clock import ManualClock
-from varve.materializer.service.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS
-from varve.materializer.standby.members import StandbyMember, chosen_hosts
-from varve.materializer.standby.record import (
+from varvite.materializer.service.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS
+from varvite.materializer.standby.members import StandbyMember, chosen_hosts
+from varvite.materializer.standby.record import (
     OperatorCopies,
     StandbyRecord,
     decode_standby,
@@ -18,10 +18,10 @@ from varve.materializer.standby.record import (
     read_standbys,
     runs,
 )
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.frame import frame
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.frame import frame
+from varvite.storage.object_stores.memory import MemoryStore
 
 JOB = "0123"
 PARTITIONS = 40

@@ -1,4 +1,4 @@
-"""`varve describe`, `state` and `diff` over a real job on local disk."""
+"""`varvite describe`, `state` and `diff` over a real job on local disk."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests import committing_job, state_model
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
-from varve.changelog.commit.batch_result import BatchFacts
-from varve.changelog.reading.key_hash import xxhash64
-from varve.materializer.commands.cli import main
-from varve.storage.format import layout
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.commit.batch_result import BatchFacts
+from varvite.changelog.reading.key_hash import xxhash64
+from varvite.materializer.commands.cli import main
+from varvite.storage.format import layout
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

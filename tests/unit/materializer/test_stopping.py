@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from varve.materializer.resources.interruptible_store import InterruptibleStore
-from varve.materializer.resources.stop_signal import Stopped, StopSignal, stop_on_signals, stop_with_parent
-from varve.storage.object_stores.contract import ObjectStore
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.object_stores.prepared_object import prepare
+from varvite.materializer.resources.interruptible_store import InterruptibleStore
+from varvite.materializer.resources.stop_signal import Stopped, StopSignal, stop_on_signals, stop_with_parent
+from varvite.storage.object_stores.contract import ObjectStore
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.prepared_object import prepare
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,10 +12,10 @@ from rich.console import Console
 from tests.committing_job import CommittingJob
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
-from varve.materializer.commands.cli import main
-from varve.materializer.commands.output.layout import TableText, laid_out
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.materializer.commands.cli import main
+from varvite.materializer.commands.output.layout import TableText, laid_out
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path

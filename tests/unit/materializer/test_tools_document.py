@@ -12,10 +12,10 @@ from tests.committing_job import CommittingJob, NumberedTokens
 from tests.doc_blocks import ROOT, blocks_of, commands_of
 from tests.manual_clock import ManualClock
 from tests.state_model import BatchChanges
-from varve.changelog.retention.pins import create_pin
-from varve.materializer.commands.cli import main
-from varve.storage.object_stores.local.store import LocalStore
-from varve.storage.object_stores.prefixed import PrefixedStore
+from varvite.changelog.retention.pins import create_pin
+from varvite.materializer.commands.cli import main
+from varvite.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.prefixed import PrefixedStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PAGE = "docs/tools.md"
 BLOCKS = blocks_of(PAGE, (ROOT / PAGE).read_text())
 COMMANDS = [command for block in BLOCKS if block.language == "console" for command in commands_of(block)]
-STORAGE = "file:///var/lib/varve"
+STORAGE = "file:///var/lib/varvite"
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def storage(tmp_path: Path) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_commands_of_the_page_run(command: str, storage: str) -> None:
     name, *arguments = shlex.split(command.replace(STORAGE, storage))
-    assert name == "varve"
+    assert name == "varvite"
     done = CliRunner().invoke(main, arguments)
     assert done.exit_code == 0, done.output
     shown = {"describe": "by_name", "verify": "compared", "diff": "total", "pins": "a killed tool"}.get(

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.materializer.fold.policy import RangeKey
-from varve.materializer.resources.workspace import Workspace
+from varvite.materializer.fold.policy import RangeKey
+from varvite.materializer.resources.workspace import Workspace
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

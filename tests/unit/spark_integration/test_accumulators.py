@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from tests.batch_keys import by_key, keys_of
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.grouped_rows import GroupedRows
-from varve.spark_integration.operators.aggregation import accumulators as acc
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.grouped_rows import GroupedRows
+from varvite.spark_integration.operators.aggregation import accumulators as acc
+from varvite.storage.errors import InvalidRequestError
 
 LONG, DOUBLE, STRING = as_type(Types.LONG()), as_type(Types.DOUBLE()), as_type(Types.STRING())
 DECIMAL = Types.DECIMAL(10, 2)

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, StructType
 
-from varve import Aggregation
-from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
-from varve.storage.errors import InvalidRequestError
+from varvite import Aggregation
+from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
+from varvite.storage.errors import InvalidRequestError
 
 SCHEMA = (
     StructType()

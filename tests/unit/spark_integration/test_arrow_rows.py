@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.elements.arrow_rows import RowReader, RowWriter
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.elements.arrow_rows import RowReader, RowWriter
+from varvite.storage.errors import InvalidRequestError
 
 MOMENT = pa.timestamp("us", tz="UTC")
 WINTER, SUMMER = datetime(2026, 1, 2, 3), datetime(2026, 7, 2, 3)  # noqa: DTZ001 - the wall clock of some place

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.elements.arrow_values import zoned
+from varvite.spark_integration.elements.arrow_values import zoned
 
 NAIVE, ZONED = pa.timestamp("us"), pa.timestamp("us", tz="UTC")
 NOON = datetime(2024, 7, 1, 12, tzinfo=UTC)

@@ -8,21 +8,21 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import types as t
 
-from varve.changelog.types.factory import Types
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.functions.connected import KeyedCoProcessFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.graph import GraphPlan, plan_graph
-from varve.spark_integration.plan.input_branches import BranchedPreparation
-from varve.spark_integration.plan.input_watermarks import InputDelay
-from varve.spark_integration.plan.transformations import DataFrameSource
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.functions.connected import KeyedCoProcessFunction
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.plan.input_watermarks import InputDelay
+from varvite.spark_integration.plan.transformations import DataFrameSource
+from varvite.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

@@ -11,19 +11,19 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
-from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeContext
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
-from varve.spark_integration.elements.types import TypedElements, pickled_elements
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN, KEY_GROUP_COLUMN
-from varve.spark_integration.plan.element_operator import ElementOperator
-from varve.spark_integration.worker.runners.broadcast import BroadcastFunction, BroadcastRunner
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeContext
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
+from varvite.spark_integration.elements.types import TypedElements, pickled_elements
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN, KEY_GROUP_COLUMN
+from varvite.spark_integration.plan.element_operator import ElementOperator
+from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction, BroadcastRunner
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())
 OTHER = MapStateDescriptor("other", Types.STRING(), Types.LONG())

@@ -10,30 +10,30 @@ from pyspark import cloudpickle
 from pyspark.sql import types as t
 
 from tests.summaries import summary
-from varve.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.types.factory import Types
-from varve.datastream import (
+from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.types.factory import Types
+from varvite.datastream import (
     BroadcastConnectedStream,
     BroadcastProcessFunction,
     BroadcastStream,
     KeyedBroadcastProcessFunction,
     OutputTag,
 )
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
-from varve.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
-from varve.spark_integration.elements.types import TypedElements
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import KEY_COLUMN
-from varve.spark_integration.plan.chain import ChainPlace
-from varve.spark_integration.plan.element_operator import ElementOperator
-from varve.spark_integration.plan.graph import GraphPlan, plan_graph
-from varve.spark_integration.plan.input_branches import BranchedPreparation
-from varve.spark_integration.worker.runners.broadcast import BroadcastFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
+from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
+from varvite.spark_integration.elements.types import TypedElements
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.protocol import KEY_COLUMN
+from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.element_operator import ElementOperator
+from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
+from varvite.spark_integration.plan.input_branches import BranchedPreparation
+from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction
+from varvite.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())

@@ -10,17 +10,17 @@ from pyspark.sql import types as t
 
 from tests.operator_stage import Stage
 from tests.window_job import Element, window_operator
-from varve.changelog.types.factory import Types
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.spark_operations import event_time_before
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.elements.types import RowElements
-from varve.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessFunction
-from varve.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
-from varve.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
-from varve.spark_integration.operators.windows.contents import ReducedContents
-from varve.spark_integration.plan.job import EventTime
-from varve.spark_integration.plan.transformations import DataFrameSource
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.spark_operations import event_time_before
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.elements.types import RowElements
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessFunction
+from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.operators.windows.assigners import TumblingEventTimeWindows
+from varvite.spark_integration.operators.windows.contents import ReducedContents
+from varvite.spark_integration.plan.job import EventTime
+from varvite.spark_integration.plan.transformations import DataFrameSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -7,15 +7,18 @@ from typing import Any
 
 import pytest
 
-from varve.spark_integration.api.writer import trigger_every
-from varve.spark_integration.options.checkpoint_config import (
+from varvite.spark_integration.api.writer import trigger_every
+from varvite.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from varve.spark_integration.options.levels import read_level
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.options.checkpoint_storage import (
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from varvite.spark_integration.options.levels import read_level
+from varvite.storage.errors import InvalidRequestError
 
 
 class Settings(dict[str, Any]):
@@ -94,7 +97,7 @@ def test_the_interval_is_an_option_and_becomes_the_trigger(config: CheckpointCon
         config.set_checkpoint_interval(0)
 
 
-def test_what_varve_does_anyway_is_accepted_without_a_word(config: CheckpointConfig, settings: Settings) -> None:
+def test_what_varvite_does_anyway_is_accepted_without_a_word(config: CheckpointConfig, settings: Settings) -> None:
     config.set_checkpointing_mode(CheckpointingMode.AT_LEAST_ONCE).set_max_concurrent_checkpoints(1)
     config.set_tolerable_checkpoint_failure_number(0).set_min_pause_between_checkpoints(0)
     config.enable_unaligned_checkpoints(False)
@@ -123,10 +126,10 @@ def test_what_varve_does_anyway_is_accepted_without_a_word(config: CheckpointCon
     ],
     ids=["concurrent", "failures", "pause", "timeout", "unaligned", "retention"],
 )
-def test_what_varve_does_not_do_is_warned_of_at_its_line(
+def test_what_varvite_does_not_do_is_warned_of_at_its_line(
     config: CheckpointConfig, settings: Settings, call: Any
 ) -> None:
-    with pytest.warns(UserWarning, match="no effect in varve; ") as caught:
+    with pytest.warns(UserWarning, match="no effect in varvite; ") as caught:
         assert call(config) is config
     assert caught[0].filename == __file__
     assert settings == {}

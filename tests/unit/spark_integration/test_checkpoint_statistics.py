@@ -10,16 +10,16 @@ import pytest
 from tests.chain_job import results_of
 from tests.checkpoint_figures import of_partition
 from tests.manual_clock import ManualClock
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts
-from varve.changelog.commit.run import JobRun
-from varve.changelog.commit.state import CommitPolicy
-from varve.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.storage.clock import SystemTokens
-from varve.storage.format import layout
-from varve.storage.format.records import OperatorLayout
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.spark_integration.driver.monitoring.statistics import BatchTimes, percentile, statistics_of
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.storage.clock import SystemTokens
+from varvite.storage.format import layout
+from varvite.storage.format.records import OperatorLayout
+from varvite.storage.object_stores.memory import MemoryStore
 
 
 @pytest.mark.parametrize("percent", [1, 7, 28, 50, 57, 75, 95, 99, 100])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.operator_state.backend import OperatorStateBackend
-from varve.spark_integration.functions.checkpointed import (
+from varvite.changelog.operator_state.backend import OperatorStateBackend
+from varvite.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
@@ -14,11 +14,11 @@ from varve.spark_integration.functions.checkpointed import (
     checkpointed_in,
     refuse_checkpointed,
 )
-from varve.spark_integration.functions.connected import KeyedCoMap
-from varve.spark_integration.functions.keyed_operations import KeyedMap
-from varve.spark_integration.functions.shipment import pickle_step
-from varve.spark_integration.functions.stateless import MapFunction
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.connected import KeyedCoMap
+from varvite.spark_integration.functions.keyed_operations import KeyedMap
+from varvite.spark_integration.functions.shipment import pickle_step
+from varvite.spark_integration.functions.stateless import MapFunction
+from varvite.storage.errors import InvalidRequestError
 
 
 class Counting(MapFunction[Any, Any], CheckpointedFunction):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
-from varve.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
+from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
+from varvite.storage.errors import InvalidRequestError
 
 
 def test_settings_are_read_as_what_they_are() -> None:
@@ -26,7 +26,7 @@ def test_settings_of_flinks_runtime_are_left_out_and_others_must_exist() -> None
     env = StreamExecutionEnvironment(None)  # type: ignore[arg-type]
     made = Configuration().set_string("python.execution-mode", "thread").set_integer("parallelism.default", 3)
     assert env.configure(made).get_parallelism() == 3
-    with pytest.raises(InvalidRequestError, match="no option of varve"):
+    with pytest.raises(InvalidRequestError, match="no option of varvite"):
         env.configure(Configuration().set_string("default.parallelism", "3"))
 
 
@@ -34,11 +34,11 @@ def test_settings_of_flinks_runtime_are_left_out_and_others_must_exist() -> None
     ("key", "current"),
     [
         ("metrics.reporter.prom.port", "metrics.reporter.prom.port"),
-        ("spark.varve.metrics.reporter.prom.host", "metrics.reporter.prom.host"),
+        ("spark.varvite.metrics.reporter.prom.host", "metrics.reporter.prom.host"),
         ("taskmanager.state.local.root-dirs", "execution.checkpointing.local-backup.dirs"),
     ],
 )
-def test_a_setting_that_varve_has_counts_also_beside_those_of_flinks_runtime(key: str, current: str) -> None:
+def test_a_setting_that_varvite_has_counts_also_beside_those_of_flinks_runtime(key: str, current: str) -> None:
     env = StreamExecutionEnvironment(None)  # type: ignore[arg-type]
     given = "/9250" if current.endswith("dirs") else "9250"
     made = Configuration().set_string(key, given).set_string("metrics.reporter.prom.class", "of Flink")
@@ -46,11 +46,11 @@ def test_a_setting_that_varve_has_counts_also_beside_those_of_flinks_runtime(key
     assert set(env.code_level().values) == {current}
 
 
-def test_no_setting_of_varves_is_taken_for_one_of_flinks_runtime() -> None:
+def test_no_setting_of_varvites_is_taken_for_one_of_flinks_runtime() -> None:
     made = Configuration()
     for key in (*OPTIONS, *CURRENT_KEYS):
         made.set_string(key, "")
-    assert set(made.of_varve()) == {*OPTIONS, *CURRENT_KEYS}
+    assert set(made.of_varvite()) == {*OPTIONS, *CURRENT_KEYS}
 
 
 def test_batch_mode_is_refused() -> None:

@@ -19,14 +19,14 @@ from pyspark.sql.datasource import (
 
 from tests.materializer_world import World
 from tests.state_model import OPERATOR, key_group
-from varve.spark_integration.connectors.state_table.data_sources import (
+from varvite.spark_integration.connectors.state_table.data_sources import (
     ChangelogSource,
     PushedChangelogSource,
     PushedStateSource,
     StateSource,
 )
-from varve.storage.errors import InvalidRequestError
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

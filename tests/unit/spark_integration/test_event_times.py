@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.elements.row_values import event_times_ms
+from varvite.spark_integration.elements.row_values import event_times_ms
 
 
 @pytest.mark.parametrize(("unit", "per_ms"), [("us", 1000), ("ns", 1_000_000)])

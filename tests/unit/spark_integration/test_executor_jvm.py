@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration.transport.executor_jvm import ProcessInfo, ProcessWatch, ancestors, find_jvm
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.transport.executor_jvm import ProcessInfo, ProcessWatch, ancestors, find_jvm
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

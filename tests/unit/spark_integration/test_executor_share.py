@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.spark_integration.test_options import config
-from varve.spark_integration.options.executor_share import expected_executors, memory_warning, workers_per_executor
+from varvite.spark_integration.options.executor_share import expected_executors, memory_warning, workers_per_executor
 
 
 @pytest.mark.parametrize(

@@ -10,12 +10,12 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.factory import Types, as_type
-from varve.changelog.types.wire import WireType
-from varve.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
-from varve.spark_integration.functions.keyed import RuntimeContext
-from varve.spark_integration.functions.stateless import (
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.factory import Types, as_type
+from varvite.changelog.types.wire import WireType
+from varvite.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
+from varvite.spark_integration.functions.keyed import RuntimeContext
+from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
@@ -23,9 +23,9 @@ from varve.spark_integration.functions.stateless import (
     ProcessFunction,
     check_function,
 )
-from varve.spark_integration.functions.watermark_strategy import TimestampAssigner
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
+from varvite.storage.errors import InvalidRequestError
 
 PLACE = ChainPlace(1, 4, 128, {"greeting": "hello"})
 

@@ -8,24 +8,24 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,
     ReducingStateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.spark_integration.functions.keyed import (
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.spark_integration.functions.keyed import (
     MIN_WATERMARK,
     KeyedProcessContext,
     KeyedProcessFunction,
     OperatorRuntimeContext,
 )
-from varve.spark_integration.functions.timers import KeyedTimerService
-from varve.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.timers import KeyedTimerService
+from varvite.spark_integration.options.state_backends import EmbeddedRocksDBStateBackend, HashMapStateBackend
+from varvite.storage.errors import InvalidRequestError
 
 
 def backend_of_strings() -> KeyedStateBackend:

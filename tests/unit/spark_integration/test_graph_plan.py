@@ -10,22 +10,22 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.types.factory import Types
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.job_execution import job_name_of
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.elements.types import RowElements, pickled_elements
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.keyed_operations import KeyedMap
-from varve.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain
-from varve.spark_integration.plan.chain_task import StepFailures, prepared
-from varve.spark_integration.plan.element_operator import ElementOperator
-from varve.spark_integration.plan.graph import GraphPlan, plan_graph
-from varve.spark_integration.plan.transformations import DataFrameSource
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.job_execution import job_name_of
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.elements.types import RowElements, pickled_elements
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.keyed_operations import KeyedMap
+from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain
+from varvite.spark_integration.plan.chain_task import StepFailures, prepared
+from varvite.spark_integration.plan.element_operator import ElementOperator
+from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
+from varvite.spark_integration.plan.transformations import DataFrameSource
+from varvite.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from varve.spark_integration.functions.watermark_strategy import Duration, WatermarkStrategy
-from varve.spark_integration.plan.input_watermarks import InputDelay, InputWatermarks, LatestEventTimes
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.watermark_strategy import Duration, WatermarkStrategy
+from varvite.spark_integration.plan.input_watermarks import InputDelay, InputWatermarks, LatestEventTimes
+from varvite.storage.errors import InvalidRequestError
 
 
 @pytest.mark.parametrize(

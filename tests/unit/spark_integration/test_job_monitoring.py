@@ -10,8 +10,8 @@ import pytest
 
 from tests.checkpoint_figures import checkpoint
 from tests.manual_clock import ManualClock
-from varve.spark_integration.driver.monitoring.monitor import BATCH_MAX_S, JobMonitor, MonitoringSites
-from varve.storage.errors import FencedError, InvalidRequestError
+from varvite.spark_integration.driver.monitoring.monitor import BATCH_MAX_S, JobMonitor, MonitoringSites
+from varvite.storage.errors import FencedError, InvalidRequestError
 
 LOCAL = "127.0.0.1"
 
@@ -48,12 +48,12 @@ def test_queries_share_a_port_until_the_last_one_ends(sites: MonitoringSites) ->
     first.acknowledged(checkpoint())
     second.acknowledged(checkpoint())
     text = get(port, "/metrics")[1]
-    assert 'varve_checkpoints_total{job="flights"} 1.0' in text
-    assert 'varve_checkpoint_seq{job="ships"} 9.0' in text
+    assert 'varvite_checkpoints_total{job="flights"} 1.0' in text
+    assert 'varvite_checkpoint_seq{job="ships"} 9.0' in text
     first.close()
     first.close()
     text = get(port, "/metrics")[1]
-    assert 'varve_checkpoint_seq{job="flights"}' not in text
+    assert 'varvite_checkpoint_seq{job="flights"}' not in text
     second.close()
     with pytest.raises(urllib.error.URLError):
         get(port, "/metrics")
@@ -109,6 +109,6 @@ def test_what_ended_a_query_is_counted_by_its_class(sites: MonitoringSites) -> N
     with pytest.raises(RuntimeError), one.batch():
         raise RuntimeError("Spark") from KeyError("the sink's")
     text = get(one.port, "/metrics")[1]
-    assert 'varve_failed_batches_total{error="FencedError",job="flights"} 1.0' in text
-    assert 'varve_failed_batches_total{error="KeyError",job="flights"} 1.0' in text
+    assert 'varvite_failed_batches_total{error="FencedError",job="flights"} 1.0' in text
+    assert 'varvite_failed_batches_total{error="KeyError",job="flights"} 1.0' in text
     one.close()

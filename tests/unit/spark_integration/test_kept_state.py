@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tests.window_job import Count
-from varve.changelog.types.factory import Types
-from varve.datastream import ProcessWindowFunction, WindowFunction
-from varve.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
-from varve.spark_integration.connectors.collection import collection_source
-from varve.spark_integration.elements.types import UndeclaredElements, united_elements
-from varve.spark_integration.functions import kept_state
-from varve.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS
-from varve.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
-from varve.spark_integration.plan.operator import OperatorPlan, check_generic_types, elements_of
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types
+from varvite.datastream import ProcessWindowFunction, WindowFunction
+from varvite.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
+from varvite.spark_integration.connectors.collection import collection_source
+from varvite.spark_integration.elements.types import UndeclaredElements, united_elements
+from varvite.spark_integration.functions import kept_state
+from varvite.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS
+from varvite.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
+from varvite.spark_integration.plan.operator import OperatorPlan, check_generic_types, elements_of
+from varvite.storage.errors import InvalidRequestError
 
 PICKLED = Types.PICKLED_BYTE_ARRAY()
 TUMBLING = TumblingEventTimeWindows.of(5)

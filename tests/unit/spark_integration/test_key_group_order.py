@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.datastream import KeyedProcessFunction
-from varve.spark_integration.elements.key_group_order import in_key_group_order
-from varve.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN
-from varve.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.datastream import KeyedProcessFunction
+from varvite.spark_integration.elements.key_group_order import in_key_group_order
+from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
 
 ROWS = [("c", 3, 1), ("a", 1, 2), ("b", 3, 3), ("a", 1, 4), ("c", 3, 5), ("d", 0, 6)]
 """Key, key group, number."""

@@ -8,9 +8,9 @@ import pytest
 from pyspark.sql import types as spark
 
 from tests.summaries import summary
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.operators.aggregation.aggregations import aggregate_columns
-from varve.spark_integration.operators.aggregation.map_side_combine import (
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
+from varvite.spark_integration.operators.aggregation.map_side_combine import (
     ARROW_ROWS_MIN,
     ARROW_ROWS_PER_KEY_MIN,
     COMBINED_BATCHES_MAX,

@@ -10,9 +10,9 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.types.factory import Types, parse_type_string
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.plan.job import (
+from varvite.changelog.types.factory import Types, parse_type_string
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.plan.job import (
     EventTime,
     check_parallelism,
     check_query_name,
@@ -21,14 +21,14 @@ from varve.spark_integration.plan.job import (
     missing_checkpoint_location,
     take_option,
 )
-from varve.spark_integration.plan.operator import (
+from varvite.spark_integration.plan.operator import (
     OperatorPlan,
     check_columns,
     key_type_of,
     output_schema_of,
     plan_operator,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 OUTPUT = t.StructType([t.StructField("n", t.LongType())])
 
@@ -111,8 +111,8 @@ def test_keys_are_names_of_different_columns(columns: list[Any]) -> None:
 
 
 def test_reserved_and_doubled_columns_are_refused() -> None:
-    with pytest.raises(InvalidRequestError, match="varve's"):
-        check_columns(schema(__varve_tag=t.LongType()), "the input")
+    with pytest.raises(InvalidRequestError, match="varvite's"):
+        check_columns(schema(__varvite_tag=t.LongType()), "the input")
     with pytest.raises(InvalidRequestError, match="several"):
         check_columns(schema(a=t.LongType(), A=t.LongType()), "the input")
 
@@ -144,7 +144,7 @@ def test_a_function_is_an_instance_that_can_be_pickled() -> None:
         plan(function=locked)
 
 
-@pytest.mark.parametrize("output", [t.StructType([]), t.LongType(), None, schema(__varve_x=t.LongType())])
+@pytest.mark.parametrize("output", [t.StructType([]), t.LongType(), None, schema(__varvite_x=t.LongType())])
 def test_an_output_schema_is_a_list_of_columns(output: Any) -> None:
     with pytest.raises(InvalidRequestError):
         plan(output_schema=output)

@@ -9,11 +9,11 @@ import pytest
 
 from tests.state_worker_setup import batch_request
 from tests.summaries import summary
-from varve.changelog.schema.history import change
-from varve.spark_integration.driver.operator_requests import operator_layout, with_states
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.storage.errors import IncompatibleError
-from varve.storage.format.records import Commit, Link, StateSchema
+from varvite.changelog.schema.history import change
+from varvite.spark_integration.driver.operator_requests import operator_layout, with_states
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.storage.errors import IncompatibleError
+from varvite.storage.format.records import Commit, Link, StateSchema
 
 REQUEST = batch_request().operator
 OLD = StateSchema(name="orders", kind="value", value_type="1:row<a:int>")

@@ -11,13 +11,13 @@ import pyarrow as pa
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import task_request
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.dynamic_key import DynamicKeyType
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.datastream import KeyedProcessFunction
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN
-from varve.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.dynamic_key import DynamicKeyType
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.datastream import KeyedProcessFunction
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
 
 KIND = DynamicKeyType()
 NO_DATE = msgspec.msgpack.encode(msgspec.msgpack.Ext(4, b"NaT"))
@@ -62,7 +62,7 @@ def test_a_key_that_cannot_be_read_is_an_error_of_the_user_that_names_the_key() 
     out, runner = run([(KIND.freeze("a"), 1), (NO_DATE, 2)])
     assert out == ["a"]
     assert runner.error is not None
-    assert runner.error.exception_type == "varve.storage.errors.InvalidRequestError"
+    assert runner.error.exception_type == "varvite.storage.errors.InvalidRequestError"
     assert "pass key_type to key_by" in runner.error.message
     assert runner.error.key == repr(NO_DATE)
 

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 from tests.state_worker_setup import filled
 from tests.summaries import grouped, summary
-from varve.changelog.working_stores.contract import StoreSize
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
-from varve.spark_integration.messages.protocol import UserError, row_tag, row_tags
-from varve.spark_integration.messages.summary import (
+from varvite.changelog.working_stores.contract import StoreSize
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.protocol import UserError, row_tag, row_tags
+from varvite.spark_integration.messages.summary import (
     JOINED_MEAN_BYTES_MAX,
     Summary,
     WorkerNote,
@@ -22,9 +22,9 @@ from varve.spark_integration.messages.summary import (
     decode_summary,
     encode_summary,
 )
-from varve.spark_integration.messages.worker_figures import COUNTS, PHASES, AttemptFigures, LogRead
-from varve.storage.clock import SystemTokens
-from varve.storage.format.records import ObjectSlice, StateSchema
+from varvite.spark_integration.messages.worker_figures import COUNTS, PHASES, AttemptFigures, LogRead
+from varvite.storage.clock import SystemTokens
+from varvite.storage.format.records import ObjectSlice, StateSchema
 
 COUNT = st.integers(0, (1 << 63) - 1)
 MAYBE = st.none() | COUNT

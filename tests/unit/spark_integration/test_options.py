@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.restore.local import LocalRecovery
-from varve.materializer.options import foreign_names as job_option_names
-from varve.materializer.options.materializer_config import PERIODIC_ENABLED, PROPERTIES
-from varve.spark_integration.messages.protocol import decode_message, encode_message
-from varve.spark_integration.options import page as options_page
-from varve.spark_integration.options.job_config import JobConfig, resolve
-from varve.spark_integration.options.job_options import (
+from varvite.changelog.restore.local import LocalRecovery
+from varvite.materializer.options import foreign_names as job_option_names
+from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, PROPERTIES
+from varvite.spark_integration.messages.protocol import decode_message, encode_message
+from varvite.spark_integration.options import page as options_page
+from varvite.spark_integration.options.job_config import JobConfig, resolve
+from varvite.spark_integration.options.job_options import (
     ALL_OPTIONS,
     CURRENT_KEYS,
     JOB_OPTIONS,
@@ -23,10 +23,10 @@ from varve.spark_integration.options.job_options import (
     ROCKSDB_OPTIONS,
     STORAGE_OPTION_PREFIX,
 )
-from varve.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
-from varve.storage.errors import InvalidRequestError
-from varve.storage.transfer.download import DownloadPolicy
-from varve.storage.transfer.upload import UploadPolicy
+from varvite.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.transfer.download import DownloadPolicy
+from varvite.storage.transfer.upload import UploadPolicy
 
 PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
 DIR = {"execution.checkpointing.dir": "/tmp/state"}
@@ -60,7 +60,7 @@ def test_every_property_of_the_materializer_is_an_option() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == options_page.render(), (
-        "run: python -m varve.spark_integration.options.page > docs/configuration.md"
+        "run: python -m varvite.spark_integration.options.page > docs/configuration.md"
     )
 
 
@@ -171,22 +171,22 @@ def test_a_deprecated_key_works_and_the_current_one_beats_it(caplog: pytest.LogC
 )
 def test_an_unknown_key_in_the_session_is_an_error_with_a_suggestion(key: str, meant: str) -> None:
     with pytest.raises(InvalidRequestError) as caught:
-        session_level({"spark.app.name": "x", f"spark.varve.{key}": "secret-value"})
-    assert f"did you mean spark.varve.{meant}?" in str(caught.value)
+        session_level({"spark.app.name": "x", f"spark.varvite.{key}": "secret-value"})
+    assert f"did you mean spark.varvite.{meant}?" in str(caught.value)
     assert "secret-value" not in str(caught.value)
 
 
 def test_an_unknown_key_like_none_points_at_the_page() -> None:
     with pytest.raises(InvalidRequestError, match=r"configuration\.md"):
-        session_level({"spark.varve.qqqq": "1"})
+        session_level({"spark.varvite.qqqq": "1"})
 
 
 @pytest.mark.parametrize(
     ("key", "own"),
     [
         ("state.changelog.enabled", "state.changelog.enabled"),
-        ("varve.state.changelog.enabled", "state.changelog.enabled"),
-        ("spark.varve.parallelism.default", "parallelism.default"),
+        ("varvite.state.changelog.enabled", "state.changelog.enabled"),
+        ("spark.varvite.parallelism.default", "parallelism.default"),
         ("execution.chekpointing.dir", "execution.chekpointing.dir"),
         ("storage.option.key", "storage.option.key"),
         ("compression", None),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from varve.spark_integration.worker.state.part_decision import (
+from varvite.spark_integration.worker.state.part_decision import (
     COUNTS_PER_PART,
     PARTS_PER_DOUBLING,
     ChangeSizes,

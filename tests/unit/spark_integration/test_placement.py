@@ -9,7 +9,7 @@ import pytest
 
 from tests.evenness import unevenness
 from tests.summaries import grouped, summary
-from varve.spark_integration.driver.placement.decision import (
+from varvite.spark_integration.driver.placement.decision import (
     Executor,
     JoinForm,
     PartitionMoves,
@@ -18,7 +18,7 @@ from varve.spark_integration.driver.placement.decision import (
     join_form,
     next_placement,
 )
-from varve.spark_integration.messages.operator_summaries import OperatorSummaries
+from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 
 SALT = "job"
 

@@ -8,12 +8,12 @@ import pyarrow as pa
 import pytest
 
 from tests.state_worker_setup import FUNCTION, batch_request, task_request
-from varve.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN, TaskRequest, encode_message
-from varve.spark_integration.transport.pump import ExecutionNotes, failure_error, make_pump, own_rows
-from varve.spark_integration.transport.pump import task_request as make_task_request
-from varve.spark_integration.worker.process.conversation import describe_failure
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, InvariantError
+from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN, TaskRequest, encode_message
+from varvite.spark_integration.transport.pump import ExecutionNotes, failure_error, make_pump, own_rows
+from varvite.spark_integration.transport.pump import task_request as make_task_request
+from varvite.spark_integration.worker.process.conversation import describe_failure
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, InvariantError
 
 
 def batch(key_groups: list[int | None], **columns: list[int]) -> pa.RecordBatch:

@@ -19,7 +19,7 @@ from pyspark.sql.datasource import (
     StringStartsWith,
 )
 
-from varve.spark_integration.connectors.state_table.pushed_filters import Numbers, Pushed
+from varvite.spark_integration.connectors.state_table.pushed_filters import Numbers, Pushed
 
 N, NAME = ("key_group",), ("state",)
 NOTHING = Pushed({"key_group": Numbers()}, {"state": None})

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration.elements import arrow_task
-from varve.spark_integration.elements.arrow_task import connection_over_tcp, promptly
+from varvite.spark_integration.elements import arrow_task
+from varvite.spark_integration.elements.arrow_task import connection_over_tcp, promptly
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

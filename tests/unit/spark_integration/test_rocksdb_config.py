@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varve.spark_integration.options.levels import OptionLevel, read_level
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.spark_integration.options.rocksdb_config import (
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.spark_integration.options.levels import OptionLevel, read_level
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.spark_integration.options.rocksdb_config import (
     SIZES_OF_A_STORE,
     MemoryBudget,
     memory_budget,
     rocksdb_options,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 PREFIX = "state.backend.rocksdb."
 MIB = 1 << 20

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
+from varvite.spark_integration.operators.aggregation.row_combiner import Partial, RowCombiner
 
 KINDS = {
     "n": [Partial("rows", "count", None), Partial("values", "count", "n"), Partial("sum", "sum", "n")],

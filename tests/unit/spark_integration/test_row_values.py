@@ -12,15 +12,15 @@ from pyspark.sql.types import ArrayType, DateType, LongType, StructField, Struct
 
 from tests.keyed_job import KeyedJob
 from tests.window_job import Element, WindowJob, window_operator
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.elements.arrow_rows import row_class
-from varve.spark_integration.elements.row_values import row_values
-from varve.spark_integration.elements.types import RowElements, TypedElements
-from varve.spark_integration.functions.keyed import OperatorRuntimeContext
-from varve.spark_integration.functions.keyed_operations import KeyedReduce
-from varve.spark_integration.operators.windows.assigners import EventTimeSessionWindows, SlidingEventTimeWindows
-from varve.spark_integration.operators.windows.contents import ListedContents, ReducedContents
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.elements.arrow_rows import row_class
+from varvite.spark_integration.elements.row_values import row_values
+from varvite.spark_integration.elements.types import RowElements, TypedElements
+from varvite.spark_integration.functions.keyed import OperatorRuntimeContext
+from varvite.spark_integration.functions.keyed_operations import KeyedReduce
+from varvite.spark_integration.operators.windows.assigners import EventTimeSessionWindows, SlidingEventTimeWindows
+from varvite.spark_integration.operators.windows.contents import ListedContents, ReducedContents
+from varvite.storage.errors import InvalidRequestError
 
 
 def rows_of(**columns: Any) -> RowElements:

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.transport import segment_inbox
-from varve.spark_integration.transport.home import WorkerHome, connect, listen
-from varve.spark_integration.transport.segment_inbox import SEGMENT_BYTES_MIN, SegmentInbox, hand_over
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.transport import segment_inbox
+from varvite.spark_integration.transport.home import WorkerHome, connect, listen
+from varvite.spark_integration.transport.segment_inbox import SEGMENT_BYTES_MIN, SegmentInbox, hand_over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

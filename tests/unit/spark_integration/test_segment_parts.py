@@ -9,27 +9,27 @@ import pytest
 
 from tests.scripted_store import ScriptedStore
 from tests.state_worker_setup import eventually
-from varve.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
-from varve.changelog.chain.tiles import KeyGroupFloor
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.replay import FlooredSegment, replay
-from varve.changelog.segments.segment import SegmentHeader, decode_segment
-from varve.changelog.types.factory import as_type
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
-from varve.spark_integration.worker.state.part_decision import ChangeSizes
-from varve.storage.clock import SystemClock
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import Link
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.transfer.slice_reader import read_slice
-from varve.storage.transfer.upload import Uploader, UploadPolicy
+from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
+from varvite.changelog.chain.tiles import KeyGroupFloor
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.replay import FlooredSegment, replay
+from varvite.changelog.segments.segment import SegmentHeader, decode_segment
+from varvite.changelog.types.factory import as_type
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
+from varvite.spark_integration.worker.state.part_decision import ChangeSizes
+from varvite.storage.clock import SystemClock
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import Link
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.transfer.slice_reader import read_slice
+from varvite.storage.transfer.upload import Uploader, UploadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.spark_integration.worker.state.log_parts import Log
+    from varvite.spark_integration.worker.state.log_parts import Log
 
 SEQ, TAG = 7, "7" * 32
 AT = Link(SEQ, "token")
@@ -113,7 +113,7 @@ def gate() -> Iterator[threading.Event]:
 
 
 def upload_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate() if thread.name.startswith("varve-upload")]
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("varvite-upload")]
 
 
 def test_a_batch_below_the_threshold_is_one_inline_segment_and_makes_no_uploader(job: Job) -> None:

@@ -9,18 +9,18 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from varve.changelog.types.factory import Types, as_type
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream
-from varve.spark_integration.elements.arrow_rows import RowWriter
-from varve.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_column
-from varve.spark_integration.elements.types import TypedElements
-from varve.spark_integration.functions.keyed import KeyedProcessFunction
-from varve.spark_integration.functions.output_tag import OutputTag, is_tagged, untagged
-from varve.spark_integration.plan.chain import ChainPlace, Step
-from varve.spark_integration.plan.element_operator import ElementOperator, OperatorElements, SideOutput
-from varve.spark_integration.plan.graph import plan_graph
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.types.factory import Types, as_type
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream
+from varvite.spark_integration.elements.arrow_rows import RowWriter
+from varvite.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_column
+from varvite.spark_integration.elements.types import TypedElements
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction
+from varvite.spark_integration.functions.output_tag import OutputTag, is_tagged, untagged
+from varvite.spark_integration.plan.chain import ChainPlace, Step
+from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements, SideOutput
+from varvite.spark_integration.plan.graph import plan_graph
+from varvite.storage.errors import InvalidRequestError
 
 LATE, ODD = OutputTag("late", Types.STRING()), OutputTag("odd", Types.LONG())
 

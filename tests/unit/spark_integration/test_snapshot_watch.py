@@ -6,7 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from tests.materializer_world import World
-from varve.spark_integration.driver.snapshot_watch import SnapshotWatch
+from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from varve.spark_integration.connectors.source_marker import MARKER, QuerySources, encode_sources, settle_heartbeat
-from varve.storage.errors import CorruptDataError, InvalidRequestError
+from varvite.spark_integration.connectors.source_marker import MARKER, QuerySources, encode_sources, settle_heartbeat
+from varvite.storage.errors import CorruptDataError, InvalidRequestError
 
 
 class Location:

@@ -9,9 +9,9 @@ from collections import Counter
 import pytest
 
 from tests.evenness import unevenness
-from varve.materializer.standby.record import OperatorCopies, StandbyRecord
-from varve.spark_integration.driver.placement.decision import Executor, Placement, most_wishes, next_placement
-from varve.spark_integration.driver.placement.standbys import IN_USE, NO_COPIES, StandbyCopies
+from varvite.materializer.standby.record import OperatorCopies, StandbyRecord
+from varvite.spark_integration.driver.placement.decision import Executor, Placement, most_wishes, next_placement
+from varvite.spark_integration.driver.placement.standbys import IN_USE, NO_COPIES, StandbyCopies
 
 SALT = "job"
 OPERATORS = frozenset({("sums", 9), ("counts", 9)})

@@ -6,11 +6,11 @@ import pytest
 
 from tests.manual_clock import ManualClock
 from tests.scripted_store import ScriptedStore
-from varve.materializer.service.sharing import FORGOTTEN_AFTER_MS, HEARTBEAT_MS
-from varve.materializer.standby.record import StandbyRecord, encode_standby
-from varve.spark_integration.driver.placement.standbys import NO_COPIES, StandbyWatch
-from varve.storage.errors import DidNotHappenError
-from varve.storage.format import layout
+from varvite.materializer.service.sharing import FORGOTTEN_AFTER_MS, HEARTBEAT_MS
+from varvite.materializer.standby.record import StandbyRecord, encode_standby
+from varvite.spark_integration.driver.placement.standbys import NO_COPIES, StandbyWatch
+from varvite.storage.errors import DidNotHappenError
+from varvite.storage.format import layout
 
 JOB = "0123"
 

@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from varve.spark_integration.options.checkpoint_storage import FileSystemCheckpointStorage, JobManagerCheckpointStorage
-from varve.spark_integration.options.levels import read_level
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.spark_integration.options.state_backends import (
+from varvite.spark_integration.options.checkpoint_storage import (
+    FileSystemCheckpointStorage,
+    JobManagerCheckpointStorage,
+)
+from varvite.spark_integration.options.levels import read_level
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     FsStateBackend,
@@ -21,7 +24,7 @@ from varve.spark_integration.options.state_backends import (
     RocksDBStateBackend,
     StateBackend,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
 SQLITE = "examples.sqlite_store:SQLiteStore"
 

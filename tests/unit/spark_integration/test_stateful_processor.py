@@ -15,21 +15,25 @@ from pyspark.sql.streaming.state import GroupState, GroupStateTimeout
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.spark_integration.operators.processors.group_state import GroupStateFunction, check_timeout
-from varve.spark_integration.operators.processors.grouped_function import INITIAL_COLUMN, GroupedBatch, GroupedFunction
-from varve.spark_integration.operators.processors.handle import TimeMode
-from varve.spark_integration.operators.processors.pandas_rows import rows_of_frame
-from varve.spark_integration.operators.processors.stateful_processor import (
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.spark_integration.operators.processors.group_state import GroupStateFunction, check_timeout
+from varvite.spark_integration.operators.processors.grouped_function import (
+    INITIAL_COLUMN,
+    GroupedBatch,
+    GroupedFunction,
+)
+from varvite.spark_integration.operators.processors.handle import TimeMode
+from varvite.spark_integration.operators.processors.pandas_rows import rows_of_frame
+from varvite.spark_integration.operators.processors.stateful_processor import (
     PandasProcessorFunction,
     ProcessorFunction,
     check_processor,
 )
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import Link
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import Link
 
 OUTPUT = StructType([StructField("k", StringType()), StructField("n", LongType())])
 

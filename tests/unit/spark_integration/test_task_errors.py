@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from varve.spark_integration.messages.user_errors import task_error
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
+from varvite.spark_integration.messages.user_errors import task_error
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError
 
 TEXT = """Job aborted due to stage failure: Task 0 in stage 3.0 failed 4 times, most recent failure: Lost task 0.3:
 org.apache.spark.api.python.PythonException: Traceback (most recent call last):
@@ -15,7 +15,7 @@ org.apache.spark.api.python.PythonException: Traceback (most recent call last):
 In the state worker:
 Traceback (most recent call last):
   File "s3.py", line 1, in get
-varve.storage.errors.DidNotHappenError: what the worker itself said [object_name=chain/2]
+varvite.storage.errors.DidNotHappenError: what the worker itself said [object_name=chain/2]
 \tat org.apache.spark.api.python.BasePythonRunner
 """
 
@@ -28,7 +28,7 @@ def test_class_message_and_context_come_back() -> None:
     raised = InvalidRequestError(
         "the clock differs [much]; synchronise it", job="j", partition=1, object_name="chain/1"
     )
-    found = task_error(of(f"varve.storage.errors.InvalidRequestError: {raised}"))
+    found = task_error(of(f"varvite.storage.errors.InvalidRequestError: {raised}"))
     assert type(found) is InvalidRequestError
     assert found.message == raised.message
     assert found.context == raised.context
@@ -36,19 +36,19 @@ def test_class_message_and_context_come_back() -> None:
 
 
 def test_an_error_without_context_comes_back_after_other_words() -> None:
-    found = task_error(of("pyspark.X: varve.storage.errors.DidNotHappenError: the disk is full"))
+    found = task_error(of("pyspark.X: varvite.storage.errors.DidNotHappenError: the disk is full"))
     assert type(found) is DidNotHappenError
     assert (found.message, found.context) == ("the disk is full", {})
 
 
 def test_what_was_raised_last_counts() -> None:
-    first = "varve.storage.errors.DidNotHappenError: first\n\nThe above exception was the direct cause of\n"
-    found = task_error(of(first + "varve.storage.errors.InvalidRequestError: then"))
+    first = "varvite.storage.errors.DidNotHappenError: first\n\nThe above exception was the direct cause of\n"
+    found = task_error(of(first + "varvite.storage.errors.InvalidRequestError: then"))
     assert type(found) is InvalidRequestError
 
 
 @pytest.mark.parametrize(
-    "raised", ["ValueError: x", "varve.storage.errors.NoSuchClass: x", "varve.storage.errors.Any: x"]
+    "raised", ["ValueError: x", "varvite.storage.errors.NoSuchClass: x", "varvite.storage.errors.Any: x"]
 )
 def test_other_failures_stay_what_they_are(raised: str) -> None:
     assert task_error(of(raised)) is None

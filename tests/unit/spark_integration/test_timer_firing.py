@@ -8,18 +8,18 @@ from typing import Any
 
 import pytest
 
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.keyed.timers import TimeDomain
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.spark_integration.functions.keyed import KeyedProcessContext, KeyedProcessFunction
-from varve.spark_integration.functions.timers import MIN_WATERMARK, KeyedTimerService
-from varve.spark_integration.operators.processors.grouped_function import FIRED_ROWS
-from varve.spark_integration.worker.runners import timers as timer_firing
-from varve.spark_integration.worker.runners.timers import TimerFiring
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format.records import Link
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.keyed.timers import TimeDomain
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.spark_integration.functions.keyed import KeyedProcessContext, KeyedProcessFunction
+from varvite.spark_integration.functions.timers import MIN_WATERMARK, KeyedTimerService
+from varvite.spark_integration.operators.processors.grouped_function import FIRED_ROWS
+from varvite.spark_integration.worker.runners import timers as timer_firing
+from varvite.spark_integration.worker.runners.timers import TimerFiring
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format.records import Link
 
 
 class Bench:

@@ -8,15 +8,15 @@ from typing import Any
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import rows, task_request
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.api.ttl_config import StateTtlConfig, Time
-from varve.changelog.keyed.backend import KeyedStateBackend
-from varve.changelog.segments.batch import BatchTime
-from varve.changelog.segments.changes import StateChanges
-from varve.changelog.types.factory import Types
-from varve.changelog.working_stores.hashmap.store import HashMapStore
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.worker.runners.operator import OperatorRunner
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.api.ttl_config import StateTtlConfig, Time
+from varvite.changelog.keyed.backend import KeyedStateBackend
+from varvite.changelog.segments.batch import BatchTime
+from varvite.changelog.segments.changes import StateChanges
+from varvite.changelog.types.factory import Types
+from varvite.changelog.working_stores.hashmap.store import HashMapStore
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.worker.runners.operator import OperatorRunner
 
 
 class Stamping(KeyedProcessFunction[Any, Any, Any]):
@@ -42,7 +42,7 @@ def test_what_a_timer_writes_has_the_watermark_and_not_the_time_of_the_last_row(
     store = HashMapStore(operator="op", key_type="1:int", low=0, high=8)
     backend = KeyedStateBackend(store, Types.INT(), "op")
     request = task_request(
-        key_type="1:int", key_columns=("__varve_key_group",), timestamp_column="value"
+        key_type="1:int", key_columns=("__varvite_key_group",), timestamp_column="value"
     ).batch.operator
     backend.begin_batch(BatchTime(1000, 10))
     runner = OperatorRunner(request, 0, cloudpickle.dumps(Stamping()), backend)

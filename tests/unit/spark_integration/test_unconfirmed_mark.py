@@ -9,11 +9,11 @@ from typing import Any
 from pyspark import cloudpickle
 
 from tests.worker_job import Operation, WorkerJob
-from varve.changelog.api.descriptors import ValueStateDescriptor
-from varve.changelog.restore.unconfirmed_mark import UnconfirmedMark
-from varve.changelog.types.factory import Types
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.transport.home import WorkerHome
+from varvite.changelog.api.descriptors import ValueStateDescriptor
+from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
+from varvite.changelog.types.factory import Types
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.transport.home import WorkerHome
 
 
 class Remember(KeyedProcessFunction[int, Any, int]):

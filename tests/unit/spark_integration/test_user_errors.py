@@ -11,11 +11,11 @@ import pytest
 from pyspark import cloudpickle
 
 from tests.state_worker_setup import filled
-from varve.spark_integration.messages.protocol import UserError, decode_message, encode_message
-from varve.spark_integration.messages.summary import Summary
-from varve.spark_integration.messages.user_errors import user_code_raises, user_error, user_function_error
-from varve.spark_integration.plan.chain import ChainPlace, FunctionChain, Step, StepError
-from varve.storage.errors import IncompatibleError, UserFunctionError
+from varvite.spark_integration.messages.protocol import UserError, decode_message, encode_message
+from varvite.spark_integration.messages.summary import Summary
+from varvite.spark_integration.messages.user_errors import user_code_raises, user_error, user_function_error
+from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, Step, StepError
+from varvite.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator
@@ -99,7 +99,7 @@ def test_an_exit_in_a_function_is_an_error_of_the_user_with_the_element(function
 
 
 def test_an_interrupt_is_the_functions_where_no_key_can_have_made_it() -> None:
-    """State workers do not hear Ctrl-C; the user's own process does, in `varve.testing`."""
+    """State workers do not hear Ctrl-C; the user's own process does, in `varvite.testing`."""
     chain = opened_chain(interrupted)
     with pytest.raises(KeyboardInterrupt):
         chain.run([7])

@@ -10,16 +10,16 @@ import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
 from tests.window_job import Count
-from varve.changelog.api.functions import Function
-from varve.changelog.types.factory import Types, as_type
-from varve.datastream import (
+from varvite.changelog.api.functions import Function
+from varvite.changelog.types.factory import Types, as_type
+from varvite.datastream import (
     AllWindowFunction,
     OutputTag,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from varve.datastream.window import (
+from varvite.datastream.window import (
     ContinuousProcessingTimeTrigger,
     CountTrigger,
     EventTimeSessionWindows,
@@ -31,20 +31,20 @@ from varve.datastream.window import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varve.spark_integration.elements.types import TypedElements, pickled_elements
-from varve.spark_integration.operators.windows.asked_triggers import (
+from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varvite.spark_integration.elements.types import TypedElements, pickled_elements
+from varvite.spark_integration.operators.windows.asked_triggers import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,
 )
-from varve.spark_integration.operators.windows.operator import (
+from varvite.spark_integration.operators.windows.operator import (
     FixedWindowOperator,
     GlobalWindowOperator,
     SessionWindowOperator,
 )
-from varve.spark_integration.plan.operator import plan_operator
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.plan.operator import plan_operator
+from varvite.storage.errors import InvalidRequestError
 
 ELEMENTS = TypedElements(as_type(Types.LONG()))
 

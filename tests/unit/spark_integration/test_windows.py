@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from varve.common import Duration, Time
-from varve.datastream.window import (
+from varvite.common import Duration, Time
+from varvite.datastream.window import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -29,9 +29,9 @@ from varve.datastream.window import (
     TumblingProcessingTimeWindows,
     Window,
 )
-from varve.spark_integration.functions.timers import TimeDomain
-from varve.spark_integration.operators.windows.builtin_triggers import Firing, firing_of
-from varve.storage.errors import InvalidRequestError
+from varvite.spark_integration.functions.timers import TimeDomain
+from varvite.spark_integration.operators.windows.builtin_triggers import Firing, firing_of
+from varvite.storage.errors import InvalidRequestError
 
 SETTINGS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 """A busy machine is no failure."""

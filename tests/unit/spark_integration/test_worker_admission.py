@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.state_worker_setup import task_request
-from varve.spark_integration.worker.process.admission import Seen, judge, number_of, supersedes
+from varvite.spark_integration.worker.process.admission import Seen, judge, number_of, supersedes
 
 NUMBERS = st.fixed_dictionaries(
     {

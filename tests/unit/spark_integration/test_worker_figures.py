@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from varve.spark_integration.messages.worker_figures import SAMPLES_MAX, UploadFigures, UploadRecorder
-from varve.storage.transfer.upload import UploadEnd
+from varvite.spark_integration.messages.worker_figures import SAMPLES_MAX, UploadFigures, UploadRecorder
+from varvite.storage.transfer.upload import UploadEnd
 
 
 def end(size_bytes: int, *, succeeded: bool = True) -> UploadEnd:

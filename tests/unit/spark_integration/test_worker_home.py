@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from varve.spark_integration.transport.home import (
+from varvite.spark_integration.transport.home import (
     WorkerHome,
     connect,
     exclusive,
@@ -17,15 +17,15 @@ from varve.spark_integration.transport.home import (
     worker_name,
     worker_socket,
 )
-from varve.storage.errors import InvalidRequestError
+from varvite.storage.errors import InvalidRequestError
 
-HOME = WorkerHome(Path("/local/blockmgr-1/varve-0"))
+HOME = WorkerHome(Path("/local/blockmgr-1/varvite-0"))
 
 
 def test_the_home_lies_in_the_first_local_directory() -> None:
     home = executor_home({"SPARK_LOCAL_DIRS": "/disk1/blockmgr-a,/disk2/blockmgr-b"})
     assert home.path.parent == Path("/disk1/blockmgr-a")
-    assert home.path.name.startswith("varve-")
+    assert home.path.name.startswith("varvite-")
 
 
 @pytest.mark.parametrize("environment", [{}, {"SPARK_LOCAL_DIRS": ""}])
@@ -62,7 +62,7 @@ def test_nobody_listening_is_a_value(tmp_path: Path) -> None:
 
 
 def test_a_socket_can_be_bound_below_a_path_of_any_length(tmp_path: Path) -> None:
-    home = WorkerHome(tmp_path / ("long" * 30) / "varve-0")
+    home = WorkerHome(tmp_path / ("long" * 30) / "varvite-0")
     home.path.mkdir(parents=True)
     server = listen(home, "a.sock")
     first = socket_inode(home, "a.sock")
@@ -96,8 +96,8 @@ def test_modules_that_spark_has_put_beside_the_executor_are_found_from_elsewhere
 ) -> None:
     """`--py-files` are on `sys.path` as ./name; a state worker with another directory did not find them."""
     monkeypatch.chdir(tmp_path)
-    assert import_path(["", "./varve.zip", ".", "/usr/lib/python3"]) == (
-        f"{tmp_path}/varve.zip",
+    assert import_path(["", "./varvite.zip", ".", "/usr/lib/python3"]) == (
+        f"{tmp_path}/varvite.zip",
         str(tmp_path),
         "/usr/lib/python3",
     )

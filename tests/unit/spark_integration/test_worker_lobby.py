@@ -11,15 +11,15 @@ import pytest
 
 from tests.manual_clock import ManualClock
 from tests.state_worker_setup import opening, task_request
-from varve.spark_integration.messages.protocol import Ready
-from varve.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
-from varve.spark_integration.worker.process.lobby import Lobby, Visit
-from varve.storage.format.records import Link
+from varvite.spark_integration.messages.protocol import Ready
+from varvite.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
+from varvite.spark_integration.worker.process.lobby import Lobby, Visit
+from varvite.storage.format.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from varve.spark_integration.messages.protocol import TaskRequest
+    from varvite.spark_integration.messages.protocol import TaskRequest
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from varve.spark_integration.messages.protocol import FunctionPackage, Ready
-from varve.spark_integration.transport.wire import (
+from varvite.spark_integration.messages.protocol import FunctionPackage, Ready
+from varvite.spark_integration.transport.wire import (
     Channel,
     ListWorkers,
     PeerLostError,
@@ -18,7 +18,7 @@ from varve.spark_integration.transport.wire import (
     WorkerFailedError,
     WorkerFailure,
 )
-from varve.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

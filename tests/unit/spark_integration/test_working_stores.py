@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.state_worker_setup import filled
-from varve.changelog.restore.restore import RestoreTarget
-from varve.spark_integration.messages.protocol import OperatorRequest
-from varve.spark_integration.worker.state.stores import WorkingStores
-from varve.storage.errors import InvalidRequestError
+from varvite.changelog.restore.restore import RestoreTarget
+from varvite.spark_integration.messages.protocol import OperatorRequest
+from varvite.spark_integration.worker.state.stores import WorkingStores
+from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -5,11 +5,11 @@ import itertools
 import msgspec
 import pytest
 
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.adopt_decision import ADOPTED_MAX, decide_adoption, tile_snapshots
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import ORIGIN, Link, SnapshotDescriptor, SnapshotFile, SnapshotFloor, Tile
 
 JOB = "j"
 

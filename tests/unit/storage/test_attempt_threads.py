@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage.errors import DidNotHappenError
-from varve.storage.transfer import attempt_threads
-from varve.storage.transfer.attempt_threads import AttemptThreads
+from varvite.storage.errors import DidNotHappenError
+from varvite.storage.transfer import attempt_threads
+from varvite.storage.transfer.attempt_threads import AttemptThreads
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-NAME = "varve-test-attempt"
+NAME = "varvite-test-attempt"
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from varve.changelog.chain.cut import Cut
-from varve.changelog.commit.base_decision import (
+from varvite.changelog.chain.cut import Cut
+from varvite.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
     Execute,
@@ -14,7 +14,7 @@ from varve.changelog.commit.base_decision import (
     decide_base,
     needs_parent,
 )
-from varve.storage.errors import (
+from varvite.storage.errors import (
     GapError,
     InvariantError,
     LineageError,
@@ -22,7 +22,7 @@ from varve.storage.errors import (
     StartError,
     StateMissingError,
 )
-from varve.storage.format.records import ORIGIN, Commit, Link, StateSource
+from varvite.storage.format.records import ORIGIN, Commit, Link, StateSource
 
 
 def commit(batch: int, seq: int, parent: Commit | None = None, query: str = "q", needs_from: int = 2) -> Commit:

@@ -8,14 +8,14 @@ import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, CountingTokens, results_of
 from tests.manual_clock import ManualClock
-from varve.changelog.chain.cut import Retained
-from varve.changelog.chain.reader import ChainReader
-from varve.changelog.chain.view import LineView
-from varve.changelog.commit.base_decision import Adopt, Execute, SinkCommit
-from varve.changelog.commit.ownership import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.collector import Collector
-from varve.storage.errors import (
+from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.view import LineView
+from varvite.changelog.commit.base_decision import Adopt, Execute, SinkCommit
+from varvite.changelog.commit.ownership import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.collector import Collector
+from varvite.storage.errors import (
     CorruptDataError,
     DidNotHappenError,
     FencedError,
@@ -28,11 +28,11 @@ from varve.storage.errors import (
     MissingObjectError,
     RewindError,
 )
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Fence, Link, encode_entry
-from varve.storage.job.record import open_or_create_job, read_job
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.format import layout
+from varvite.storage.format.records import ORIGIN, Fence, Link, encode_entry
+from varvite.storage.job.record import open_or_create_job, read_job
+from varvite.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.memory import MemoryStore
 
 
 class InterruptedStore(MemoryStore):

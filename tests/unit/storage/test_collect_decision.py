@@ -5,9 +5,9 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from varve.changelog.chain.cut import Cut, cut_of
-from varve.changelog.commit.rules import ProtocolRules
-from varve.changelog.retention.collect_decision import (
+from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.commit.rules import ProtocolRules
+from varvite.changelog.retention.collect_decision import (
     EntryNames,
     UploadGroup,
     collect_chain,
@@ -18,9 +18,9 @@ from varve.changelog.retention.collect_decision import (
     retained_seqs,
     suspect_seqs,
 )
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import (
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import (
     ORIGIN,
     Commit,
     Fence,
@@ -34,7 +34,7 @@ from varve.storage.format.records import (
     SnapshotFloor,
     Tile,
 )
-from varve.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.contract import ObjectMeta
 
 NOTHING = EntryNames(frozenset(), frozenset())
 HEAD = Fence(seq=9, token="f", job_id="j", parent=ORIGIN, keep_from=5, time_ms=0)

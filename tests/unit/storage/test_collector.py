@@ -7,17 +7,17 @@ import threading
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, results_of
-from varve.changelog.chain.reader import READ_THREADS, ChainReader
-from varve.changelog.commit.adopt_decision import decide_adoption
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.collector import UPLOAD_GRACE_S, Collector, CollectReport
-from varve.changelog.retention.pins import create_pin, list_pins, release_pin
-from varve.changelog.retention.savepoints import create_native, delete_savepoint, list_all_savepoints, list_savepoints
-from varve.changelog.retention.snapshots import SnapshotReader, list_snapshots, next_number, publish
-from varve.storage.errors import CorruptDataError, DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.layout import SnapshotName
-from varve.storage.format.records import (
+from varvite.changelog.chain.reader import READ_THREADS, ChainReader
+from varvite.changelog.commit.adopt_decision import decide_adoption
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.collector import UPLOAD_GRACE_S, Collector, CollectReport
+from varvite.changelog.retention.pins import create_pin, list_pins, release_pin
+from varvite.changelog.retention.savepoints import create_native, delete_savepoint, list_all_savepoints, list_savepoints
+from varvite.changelog.retention.snapshots import SnapshotReader, list_snapshots, next_number, publish
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, MayHaveHappenedError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.layout import SnapshotName
+from varvite.storage.format.records import (
     ORIGIN,
     Commit,
     Link,
@@ -27,8 +27,8 @@ from varve.storage.format.records import (
     SnapshotFloor,
     encode_record,
 )
-from varve.storage.object_stores.contract import ObjectMeta
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.object_stores.contract import ObjectMeta
+from varvite.storage.object_stores.memory import MemoryStore
 
 FULL = CommitPolicy(full_every=1)
 NAME = SnapshotName(OPERATOR, 0, 8, 1)

@@ -6,21 +6,21 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
-from varve.changelog.chain.cut import cut_of
-from varve.changelog.commit import plan as commit_plan
-from varve.changelog.commit.batch_result import (
+from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.commit import plan as commit_plan
+from varvite.changelog.commit.batch_result import (
     INLINE_BYTES_MAX,
     BatchFacts,
     PartitionResult,
     entry_time,
     files_to_rewrite,
 )
-from varve.changelog.commit.pack import Pack, PackHeader, plan_pack
-from varve.changelog.commit.plan import Adoption, adopts_now, plan_commit
-from varve.changelog.commit.state import REFERENCES_MAX, CommitPolicy
-from varve.storage.errors import InvalidRequestError, InvariantError
-from varve.storage.format import layout
-from varve.storage.format.records import (
+from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
+from varvite.changelog.commit.plan import Adoption, adopts_now, plan_commit
+from varvite.changelog.commit.state import REFERENCES_MAX, CommitPolicy
+from varvite.storage.errors import InvalidRequestError, InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.records import (
     ORIGIN,
     Link,
     ObjectSlice,
@@ -29,7 +29,7 @@ from varve.storage.format.records import (
     Tile,
     decode_entry,
 )
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.storage.transfer.slice_reader import read_slice
 
 
 def changed(results: tuple[PartitionResult, ...], number: int, **fields: object) -> tuple[PartitionResult, ...]:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from varve.storage.object_stores.local import direct_write
-from varve.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN
-from varve.storage.object_stores.local.store import LocalStore
+from varvite.storage.object_stores.local import direct_write
+from varvite.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN
+from varvite.storage.object_stores.local.store import LocalStore
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -83,7 +83,7 @@ def test_a_file_system_without_direct_writes_is_written_as_usual(
 
 FORKED: Final = """
 import os
-from varve.storage.object_stores.local.direct_write import _aligned
+from varvite.storage.object_stores.local.direct_write import _aligned
 
 buffer = _aligned()
 buffer[:4] = b"mine"

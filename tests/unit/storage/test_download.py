@@ -13,12 +13,12 @@ from typing import Any, Final
 
 import pytest
 
-from varve.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
-from varve.storage.object_stores.local.direct_write import write_direct
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer import download as module
-from varve.storage.transfer import write_times
-from varve.storage.transfer.download import PART_BYTES, DownloadPolicy, WantedFile, download
+from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
+from varvite.storage.object_stores.local.direct_write import write_direct
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer import download as module
+from varvite.storage.transfer import write_times
+from varvite.storage.transfer.download import PART_BYTES, DownloadPolicy, WantedFile, download
 
 SMALL_PARTS = DownloadPolicy(requests=4, in_flight_bytes=1000)
 

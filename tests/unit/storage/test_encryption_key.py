@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError
-from varve.storage.object_stores.encrypted.keys import (
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingKeyError
+from varvite.storage.object_stores.encrypted.keys import (
     KEY_FILE_VARIABLE,
     KEY_VARIABLE,
     PROVIDER_VARIABLE,

@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, results_of
-from varve.changelog.commit import plan as commit_plan
-from varve.changelog.commit.pack import PackHeader, plan_pack
-from varve.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.errors import InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice, SnapshotFloor, Tile
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.changelog.commit import plan as commit_plan
+from varvite.changelog.commit.pack import PackHeader, plan_pack
+from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice, SnapshotFloor, Tile
+from varvite.storage.transfer.slice_reader import read_slice
 
 if TYPE_CHECKING:
-    from varve.changelog.commit.batch_result import PartitionResult
-    from varve.changelog.commit.pack import Pack
+    from varvite.changelog.commit.batch_result import PartitionResult
+    from varvite.changelog.commit.pack import Pack
 
 POLICY = CommitPolicy(full_every=8, path_max=12)
 

@@ -6,11 +6,11 @@ import zlib
 
 import pytest
 
-from varve.changelog.commit.batch_result import PartitionResult
-from varve.changelog.commit.gathered_segments import SEGMENT_BYTES_MAX, gather, share_bytes
-from varve.changelog.commit.pack import open_pack
-from varve.storage.format.layout import slot_of
-from varve.storage.format.records import ObjectSlice
+from varvite.changelog.commit.batch_result import PartitionResult
+from varvite.changelog.commit.gathered_segments import SEGMENT_BYTES_MAX, gather, share_bytes
+from varvite.changelog.commit.pack import open_pack
+from varvite.storage.format.layout import slot_of
+from varvite.storage.format.records import ObjectSlice
 
 EARLIER = ObjectSlice("seg/00000000000000000007/op/00001-tag-00000", 0, 9, 1)
 

@@ -15,23 +15,23 @@ from tests.hanging_store import HangingStore
 from tests.manual_clock import ManualClock
 from tests.materializer_world import IDLE
 from tests.state_worker_setup import eventually
-from varve.changelog.commit.run import JobRun
-from varve.changelog.retention.collector import Collector
-from varve.storage.clock import SystemClock, SystemTokens
-from varve.storage.errors import (
+from varvite.changelog.commit.run import JobRun
+from varvite.changelog.retention.collector import Collector
+from varvite.storage.clock import SystemClock, SystemTokens
+from varvite.storage.errors import (
     DidNotHappenError,
     FencedError,
     InvalidRequestError,
     MayHaveHappenedError,
     RetryableError,
 )
-from varve.storage.format import layout
-from varve.storage.format.records import Commit, Fence, decode_entry
-from varve.storage.object_stores.backoff import Backoff
-from varve.storage.object_stores.prefixed import PrefixedStore
-from varve.storage.transfer import hedged_claim
-from varve.storage.transfer.claim import Claim
-from varve.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, hedges_claims
+from varvite.storage.format import layout
+from varvite.storage.format.records import Commit, Fence, decode_entry
+from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.object_stores.prefixed import PrefixedStore
+from varvite.storage.transfer import hedged_claim
+from varvite.storage.transfer.claim import Claim
+from varvite.storage.transfer.hedged_claim import HEDGE_MAX_S, HEDGE_MIN_S, HedgedClaims, hedge_after_s, hedges_claims
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

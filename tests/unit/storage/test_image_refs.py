@@ -8,17 +8,17 @@ import msgspec
 import pytest
 
 from tests.chain_job import OPERATOR, ChainJob, Driver, layout_of, results_of
-from varve.changelog.chain import images as image_refs
-from varve.changelog.chain.images import images_to_copy
-from varve.changelog.commit.batch_result import PartitionResult
-from varve.changelog.commit.pack_upload import PackUpload
-from varve.changelog.commit.plan import plan_commit
-from varve.changelog.commit.state import CommitPolicy
-from varve.changelog.retention.collector import Collector
-from varve.storage.errors import InvariantError
-from varve.storage.format import layout
-from varve.storage.format.records import ImageRef, ObjectSlice, decode_entry
-from varve.storage.transfer.slice_reader import read_slice
+from varvite.changelog.chain import images as image_refs
+from varvite.changelog.chain.images import images_to_copy
+from varvite.changelog.commit.batch_result import PartitionResult
+from varvite.changelog.commit.pack_upload import PackUpload
+from varvite.changelog.commit.plan import plan_commit
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.changelog.retention.collector import Collector
+from varvite.storage.errors import InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ImageRef, ObjectSlice, decode_entry
+from varvite.storage.transfer.slice_reader import read_slice
 
 POLICY = CommitPolicy(full_every=3, path_max=6)
 

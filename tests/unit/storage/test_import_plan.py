@@ -5,8 +5,8 @@ import pytest
 
 from tests.chain_job import MAX_PARALLELISM, layout_of
 from tests.unit.storage.test_base_decision import C0, C2, commit
-from varve.changelog.chain.view import StoredCommit, resolve
-from varve.changelog.commit.import_plan import (
+from varvite.changelog.chain.view import StoredCommit, resolve
+from varvite.changelog.commit.import_plan import (
     CopiedState,
     GoOn,
     Import,
@@ -15,9 +15,18 @@ from varve.changelog.commit.import_plan import (
     plan_import,
     source_of,
 )
-from varve.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, LineageError
-from varve.storage.format import layout
-from varve.storage.format.records import ORIGIN, Fence, Link, ObjectSlice, SegmentRef, SnapshotFile, Tile, decode_entry
+from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError, LineageError
+from varvite.storage.format import layout
+from varvite.storage.format.records import (
+    ORIGIN,
+    Fence,
+    Link,
+    ObjectSlice,
+    SegmentRef,
+    SnapshotFile,
+    Tile,
+    decode_entry,
+)
 
 SOURCE = msgspec.structs.replace(commit(4, 6), job_id="other", operators=(layout_of(2),))
 IMPORTED = msgspec.structs.replace(commit(4, 9), source=source_of(SOURCE))

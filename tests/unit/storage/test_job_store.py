@@ -9,21 +9,21 @@ import pytest
 
 from tests.key_vault import Vault
 from tests.manual_clock import ManualClock
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
-from varve.storage.format import layout
-from varve.storage.format.records import encode_record
-from varve.storage.job.record import find_job, open_or_create_job, read_job
-from varve.storage.job.storage_choice import check_job_storage, new_job_storage
-from varve.storage.job.store import JobStore, KnownJob
-from varve.storage.object_stores.contract import is_reusable
-from varve.storage.object_stores.encrypted.keys import KEY_VARIABLE, EncryptionKey
-from varve.storage.object_stores.encrypted.sealed_object import is_sealed
-from varve.storage.object_stores.memory import MemoryStore
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
+from varvite.storage.format import layout
+from varvite.storage.format.records import encode_record
+from varvite.storage.job.record import find_job, open_or_create_job, read_job
+from varvite.storage.job.storage_choice import check_job_storage, new_job_storage
+from varvite.storage.job.store import JobStore, KnownJob
+from varvite.storage.object_stores.contract import is_reusable
+from varvite.storage.object_stores.encrypted.keys import KEY_VARIABLE, EncryptionKey
+from varvite.storage.object_stores.encrypted.sealed_object import is_sealed
+from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:
-    from varve.storage.format.records import JobRecord
-    from varve.storage.object_stores.contract import ObjectStore
+    from varvite.storage.format.records import JobRecord
+    from varvite.storage.object_stores.contract import ObjectStore
 
 KEY, OTHER = "ab" * 32, "cd" * 32
 CHAIN = layout.chain(1)

@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from varve.storage.transfer.download import join_crc32
+from varvite.storage.transfer.download import join_crc32
 
 
 @pytest.mark.parametrize("second_bytes", [0, 1, 2, 7, 8, 4095, 4096, 100_001, 1 << 20])

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from varve.storage.format import layout
-from varve.storage.object_stores.names import check_name
+from varvite.storage.format import layout
+from varvite.storage.object_stores.names import check_name
 
 TOKEN = "f" * 32
 LONG = ("x" * 300, "ж" * 60, "状" * 60, "." * 100, "ж" * 26 + "z" * 99)

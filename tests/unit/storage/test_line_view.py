@@ -6,14 +6,14 @@ import msgspec
 import pytest
 
 from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, results_of
-from varve.changelog.chain import view as line_view
-from varve.changelog.chain.view import LineView, StoredCommit, advance, resolve
-from varve.changelog.commit.plan import Adoption
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.errors import CorruptDataError
-from varve.storage.format import layout
-from varve.storage.format.layout import object_slot
-from varve.storage.format.records import ORIGIN, Link, Tile
+from varvite.changelog.chain import view as line_view
+from varvite.changelog.chain.view import LineView, StoredCommit, advance, resolve
+from varvite.changelog.commit.plan import Adoption
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage.errors import CorruptDataError
+from varvite.storage.format import layout
+from varvite.storage.format.layout import object_slot
+from varvite.storage.format.records import ORIGIN, Link, Tile
 
 
 def commits(count: int, policy: CommitPolicy | None = None) -> list[StoredCommit]:

@@ -4,7 +4,7 @@ import zlib
 
 import pytest
 
-from varve.changelog.commit.pack import (
+from varvite.changelog.commit.pack import (
     JOINED_BYTES_MAX,
     Pack,
     PackHeader,
@@ -14,9 +14,9 @@ from varve.changelog.commit.pack import (
     plan_pack,
     replace_packed,
 )
-from varve.storage.errors import CorruptDataError, InvariantError
-from varve.storage.format import layout
-from varve.storage.format.records import ObjectSlice, SegmentRef
+from varvite.storage.errors import CorruptDataError, InvariantError
+from varvite.storage.format import layout
+from varvite.storage.format.records import ObjectSlice, SegmentRef
 
 HEADER = PackHeader(job_id="j", token="tok", slot=20)
 Run = tuple[int, int, int, int, bytes]

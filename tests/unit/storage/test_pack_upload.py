@@ -10,25 +10,25 @@ import pytest
 
 from tests.chain_job import results_of
 from tests.manual_clock import ManualClock
-from varve.changelog.commit import pack_upload
-from varve.changelog.commit import plan as commit_plan
-from varve.changelog.commit.base_decision import SparkProgress
-from varve.changelog.commit.batch_result import BatchFacts, entry_time
-from varve.changelog.commit.run import JobRun, nothing_to_adopt
-from varve.changelog.commit.state import CommitPolicy
-from varve.storage.clock import SystemTokens
-from varve.storage.errors import DidNotHappenError, InvalidRequestError
-from varve.storage.format import layout
-from varve.storage.format.records import OperatorLayout
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer import attempt_threads
-from varve.storage.transfer.slice_reader import read_slices
+from varvite.changelog.commit import pack_upload
+from varvite.changelog.commit import plan as commit_plan
+from varvite.changelog.commit.base_decision import SparkProgress
+from varvite.changelog.commit.batch_result import BatchFacts, entry_time
+from varvite.changelog.commit.run import JobRun, nothing_to_adopt
+from varvite.changelog.commit.state import CommitPolicy
+from varvite.storage.clock import SystemTokens
+from varvite.storage.errors import DidNotHappenError, InvalidRequestError
+from varvite.storage.format import layout
+from varvite.storage.format.records import OperatorLayout
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer import attempt_threads
+from varvite.storage.transfer.slice_reader import read_slices
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from varve.changelog.commit.run import AdoptionSource
-    from varve.storage.format.records import Commit
+    from varvite.changelog.commit.run import AdoptionSource
+    from varvite.storage.format.records import Commit
 
 
 class Refusing(MemoryStore):

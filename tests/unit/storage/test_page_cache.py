@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from varve.storage.transfer import page_cache
-from varve.storage.transfer.page_cache import FILES_MAX, available_bytes, warm_page_cache
+from varvite.storage.transfer import page_cache
+from varvite.storage.transfer.page_cache import FILES_MAX, available_bytes, warm_page_cache
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,9 +7,9 @@ import zlib
 
 import pytest
 
-from varve.storage.errors import CorruptDataError, IncompatibleError
-from varve.storage.object_stores.encrypted.keys import EncryptionKey
-from varve.storage.object_stores.encrypted.sealed_object import (
+from varvite.storage.errors import CorruptDataError, IncompatibleError
+from varvite.storage.object_stores.encrypted.keys import EncryptionKey
+from varvite.storage.object_stores.encrypted.sealed_object import (
     HEADER_BYTES,
     ObjectCipher,
     is_sealed,
@@ -104,7 +104,7 @@ def test_what_is_not_encrypted_is_said_to_be_so() -> None:
 
 @pytest.mark.parametrize(("offset", "new"), [(10, b"\0\2"), (12, b"\2"), (14, b"\0\1")])
 def test_a_later_form_is_refused_with_a_reason(offset: int, new: bytes) -> None:
-    with pytest.raises(IncompatibleError, match="newer varve"):
+    with pytest.raises(IncompatibleError, match="newer varvite"):
         read_header(with_header(sealed(), offset, new), "name")
 
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from varve.changelog.chain.segment_index import SegmentIndex, counted
-from varve.changelog.chain.tiles import TileCover, replace_tiles
-from varve.storage.format import layout
-from varve.storage.format.records import Link, ObjectSlice, SegmentRef, Tile
+from varvite.changelog.chain.segment_index import SegmentIndex, counted
+from varvite.changelog.chain.tiles import TileCover, replace_tiles
+from varvite.storage.format import layout
+from varvite.storage.format.records import Link, ObjectSlice, SegmentRef, Tile
 
 
 def tile(low: int, high: int, seq: int, operator: str = "op") -> Tile:

@@ -4,11 +4,11 @@ import zlib
 
 import pytest
 
-from varve.storage.errors import CorruptDataError, MissingObjectError
-from varve.storage.format.records import ObjectSlice
-from varve.storage.object_stores.memory import MemoryStore
-from varve.storage.transfer import slice_reader
-from varve.storage.transfer.slice_reader import GAP_BYTES_MAX, plan_reads, read_slice, read_slices
+from varvite.storage.errors import CorruptDataError, MissingObjectError
+from varvite.storage.format.records import ObjectSlice
+from varvite.storage.object_stores.memory import MemoryStore
+from varvite.storage.transfer import slice_reader
+from varvite.storage.transfer.slice_reader import GAP_BYTES_MAX, plan_reads, read_slice, read_slices
 
 DATA = bytes(range(256)) * 1000
 

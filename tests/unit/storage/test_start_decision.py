@@ -2,11 +2,11 @@ from __future__ import annotations
 
 import pytest
 
-from varve.changelog.chain.reader import head_seq, newest_commit
-from varve.changelog.commit.rules import ProtocolRules
-from varve.changelog.commit.start_decision import Own, Retry, decide_ownership, plan_fence
-from varve.storage.errors import FencedError
-from varve.storage.format.records import ORIGIN, Commit, Fence, Link, SnapshotFloor
+from varvite.changelog.chain.reader import head_seq, newest_commit
+from varvite.changelog.commit.rules import ProtocolRules
+from varvite.changelog.commit.start_decision import Own, Retry, decide_ownership, plan_fence
+from varvite.storage.errors import FencedError
+from varvite.storage.format.records import ORIGIN, Commit, Fence, Link, SnapshotFloor
 
 FLOORS = (SnapshotFloor("op", 0, 8, 3),)
 
@@ -74,7 +74,7 @@ def test_without_the_rule_a_fence_in_a_hole_would_own() -> None:
 
 
 class TestChosenAhead:
-    """`varve restore` writes a fence with the choice; the run that comes next takes it over."""
+    """`varvite restore` writes a fence with the choice; the run that comes next takes it over."""
 
     def choice(self, restore: int | None) -> Fence:
         return plan_fence(commit(9), job_id="j", token="c", now_ms=0, restore=restore, chosen_ahead=True)

@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from varve.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
-from varve.storage.errors import InvariantError
-from varve.storage.format.records import Link, Tile
+from varvite.changelog.chain.tiles import KeyGroupFloor, TileCover, empty_tile, replace_tiles
+from varvite.storage.errors import InvariantError
+from varvite.storage.format.records import Link, Tile
 
 
 def tile(low: int, high: int, seq: int = 0, operator: str = "op") -> Tile:

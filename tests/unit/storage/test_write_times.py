@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from varve.storage.transfer.write_times import TRIALS, PartTime, WriteTimes, is_direct_next
+from varvite.storage.transfer.write_times import TRIALS, PartTime, WriteTimes, is_direct_next
 
 MB = 1 << 20
 

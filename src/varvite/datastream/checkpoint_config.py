@@ -1,6 +1,6 @@
-"""`pyflink.datastream.checkpoint_config`'s names that varve has."""
+"""`pyflink.datastream.checkpoint_config`'s names that varvite has."""
 
-from varve.spark_integration.options.checkpoint_config import (
+from varvite.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,

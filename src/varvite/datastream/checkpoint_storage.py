@@ -1,6 +1,6 @@
-"""`pyflink.datastream.checkpoint_storage`'s names that varve has."""
+"""`pyflink.datastream.checkpoint_storage`'s names that varvite has."""
 
-from varve.spark_integration.options.checkpoint_storage import (
+from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,

@@ -1,26 +1,26 @@
-"""`pyflink.datastream.functions`' names that varve has."""
+"""`pyflink.datastream.functions`' names that varvite has."""
 
-from varve.changelog.api.functions import AggregateFunction, Function, ReduceFunction
-from varve.spark_integration.functions.broadcast import (
+from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from varve.spark_integration.functions.checkpointed import (
+from varvite.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
-from varve.spark_integration.functions.stateless import (
+from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, KeyedStateStore, RuntimeContext
+from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.functions.window import (
+from varvite.spark_integration.functions.window import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,

@@ -1,7 +1,7 @@
-"""`pyflink.datastream.state_backend`'s names that varve has."""
+"""`pyflink.datastream.state_backend`'s names that varvite has."""
 
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.spark_integration.options.state_backends import (
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     FsStateBackend,

@@ -1,5 +1,5 @@
 """`pyflink.datastream.output_tag`'s names."""
 
-from varve.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.output_tag import OutputTag
 
 __all__ = ["OutputTag"]

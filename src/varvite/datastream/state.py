@@ -1,6 +1,6 @@
-"""`pyflink.datastream.state`'s names that varve has."""
+"""`pyflink.datastream.state`'s names that varvite has."""
 
-from varve.changelog.api.descriptors import (
+from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
     MapStateDescriptor,
@@ -8,8 +8,8 @@ from varve.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varve.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
-from varve.changelog.api.state import (
+from varvite.changelog.api.operator_state import BroadcastState, OperatorStateStore, ReadOnlyBroadcastState
+from varvite.changelog.api.state import (
     AggregatingState,
     AppendingState,
     ListState,
@@ -19,7 +19,7 @@ from varve.changelog.api.state import (
     State,
     ValueState,
 )
-from varve.changelog.api.ttl_config import StateTtlConfig
+from varvite.changelog.api.ttl_config import StateTtlConfig
 
 __all__ = [
     "AggregatingState",

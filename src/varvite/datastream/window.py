@@ -1,6 +1,6 @@
-"""`pyflink.datastream.window`'s names that varve has."""
+"""`pyflink.datastream.window`'s names that varvite has."""
 
-from varve.spark_integration.operators.windows.assigners import (
+from varvite.spark_integration.operators.windows.assigners import (
     EventTimeSessionWindows,
     GlobalWindow,
     GlobalWindows,
@@ -14,7 +14,7 @@ from varve.spark_integration.operators.windows.assigners import (
     Window,
     WindowAssigner,
 )
-from varve.spark_integration.operators.windows.builtin_triggers import (
+from varvite.spark_integration.operators.windows.builtin_triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,
     CountTrigger,
@@ -22,7 +22,7 @@ from varve.spark_integration.operators.windows.builtin_triggers import (
     ProcessingTimeTrigger,
     PurgingTrigger,
 )
-from varve.spark_integration.operators.windows.trigger import Trigger, TriggerResult
+from varvite.spark_integration.operators.windows.trigger import Trigger, TriggerResult
 
 __all__ = [
     "ContinuousEventTimeTrigger",

@@ -1,4 +1,4 @@
-"""`varve` in the process of the test."""
+"""`varvite` in the process of the test."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 from click.testing import CliRunner
 
-from varve.materializer.commands.cli import main
+from varvite.materializer.commands.cli import main
 
 
 def command(*arguments: str) -> list[Any]:
-    """What `varve` prints as JSON lines; it ends well."""
+    """What `varvite` prints as JSON lines; it ends well."""
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]

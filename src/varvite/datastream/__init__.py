@@ -1,51 +1,51 @@
-"""`pyflink.datastream`'s names that varve has; see docs/pyflink.md."""
+"""`pyflink.datastream`'s names that varvite has; see docs/pyflink.md."""
 
-from varve.changelog.api.functions import AggregateFunction, Function, ReduceFunction
-from varve.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
-from varve.spark_integration.api.connected import ConnectedStreams
-from varve.spark_integration.api.environment import StreamExecutionEnvironment
-from varve.spark_integration.api.stream import DataStream, KeyedStream
-from varve.spark_integration.api.windowed import AllWindowedStream, WindowedStream
-from varve.spark_integration.api.writer import DataStreamSink
-from varve.spark_integration.functions.broadcast import (
+from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
+from varvite.spark_integration.api.connected import ConnectedStreams
+from varvite.spark_integration.api.environment import StreamExecutionEnvironment
+from varvite.spark_integration.api.stream import DataStream, KeyedStream
+from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
+from varvite.spark_integration.api.writer import DataStreamSink
+from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
-from varve.spark_integration.functions.checkpointed import (
+from varvite.spark_integration.functions.checkpointed import (
     CheckpointedFunction,
     FunctionInitializationContext,
     FunctionSnapshotContext,
 )
-from varve.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
-from varve.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varve.spark_integration.functions.output_tag import OutputTag
-from varve.spark_integration.functions.stateless import (
+from varvite.spark_integration.functions.connected import CoFlatMapFunction, CoMapFunction, KeyedCoProcessFunction
+from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
+from varvite.spark_integration.functions.output_tag import OutputTag
+from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
     KeySelector,
     MapFunction,
     ProcessFunction,
 )
-from varve.spark_integration.functions.window import (
+from varvite.spark_integration.functions.window import (
     AllWindowFunction,
     ProcessAllWindowFunction,
     ProcessWindowFunction,
     WindowFunction,
 )
-from varve.spark_integration.options.checkpoint_config import (
+from varvite.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
     CheckpointingMode,
     ExternalizedCheckpointRetention,
 )
-from varve.spark_integration.options.checkpoint_storage import (
+from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from varve.spark_integration.options.configuration import RuntimeExecutionMode
-from varve.spark_integration.options.predefined_options import PredefinedOptions
-from varve.spark_integration.options.state_backends import (
+from varvite.spark_integration.options.configuration import RuntimeExecutionMode
+from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
     FsStateBackend,
