@@ -1,7 +1,7 @@
 """A small filesystem of a test's own, which can be full or read-only: a tmpfs.
 
 Mounting needs the right to; where a test has not got it, it is skipped, visibly. What an `OSError` of each kind means
-is tested without it, in `tests/unit/test_local_store.py`.
+is tested without it, in `tests/unit/storage/object_stores/local/test_store.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SOURCES = sorted(
     path
     for name in ("storage", "changelog", "materializer", "spark_integration")
-    for path in (ROOT / name).glob("*.py")
+    for path in (ROOT / name).rglob("*.py")
 )
 COMES_WITH = {"py4j": "pyspark"}
 """Module → the dependency that brings it."""
@@ -37,7 +37,7 @@ def declared() -> set[str]:
     return {name.group().lower().replace("-", "_") for name in names if name is not None}
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: f"{path.parent.name}/{path.name}")
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
 def test_what_a_module_imports_is_a_dependency(path: Path) -> None:
     missing = {COMES_WITH.get(name, name) for name in imported(path.read_text())} - declared()
     assert not missing, f"name {sorted(missing)} among the dependencies in pyproject.toml"

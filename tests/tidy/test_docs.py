@@ -51,11 +51,11 @@ COVERED: dict[str, str] = {
     "varvite materialize --storage file:///var/lib/varvite --job flights --now":
         "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
     "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --directory /mnt/disk2/varvite":  # noqa: E501
-        "tests/unit/materializer/test_standby_command.py::test_the_command_of_the_page_runs",
+        "tests/unit/materializer/commands/test_standby.py::test_the_command_of_the_page_runs",
     "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --followers 2 --host node-7":  # noqa: E501
-        "tests/unit/materializer/test_standby_command.py::test_the_command_with_followers_runs",
+        "tests/unit/materializer/commands/test_standby.py::test_the_command_with_followers_runs",
     "varvite sweep --storage file:///var/lib/varvite --dry-run":
-        "tests/unit/materializer/test_inspect_commands.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
+        "tests/unit/materializer/commands/test_inspect.py::test_sweep_deletes_what_an_attempt_left_and_dry_run_does_not",
     **dict.fromkeys(
         (
             "varvite describe flights --storage file:///var/lib/varvite",
@@ -73,10 +73,10 @@ COVERED: dict[str, str] = {
             "varvite verify flights --repair --apply --storage file:///var/lib/varvite",
             "varvite verify flights --repair --apply --stopped --storage file:///var/lib/varvite",
         ),
-        "tests/unit/materializer/test_tools_document.py::test_the_commands_of_the_page_run",
+        "tests/unit/materializer/commands/test_tools_document.py::test_the_commands_of_the_page_run",
     ),
     "varvite package --output lib":
-        "tests/unit/materializer/test_package_command.py::test_the_command_of_the_page_runs",
+        "tests/unit/materializer/commands/package/test_command.py::test_the_command_of_the_page_runs",
     "python -m benchmarks.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501
@@ -103,14 +103,15 @@ RUN_BY: dict[str, str] = {
         "tests/spark/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
     "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
     "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
-    "docs/ttl.md": "tests/unit/changelog/test_ttl_document.py::test_the_function_of_the_page_forgets_old_airports",
+    "docs/ttl.md":
+        "tests/unit/changelog/keyed/ttl/test_document.py::test_the_function_of_the_page_forgets_old_airports",
     "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
     "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
     "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
-    "docs/tools.md": "tests/unit/materializer/test_tools_document.py::test_the_program_of_the_page_runs",
+    "docs/tools.md": "tests/unit/materializer/commands/test_tools_document.py::test_the_program_of_the_page_runs",
     "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
-    "docs/testing.md": "tests/unit/spark_integration/test_testing_document.py::test_the_code_of_the_page_runs",
+    "docs/testing.md": "tests/unit/spark_integration/harness/test_document.py::test_the_code_of_the_page_runs",
     "docs/savepoints.md": "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
     "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.storage.test_base_decision import commit
+from tests.unit.changelog.commit.test_base_decision import commit
 from varvite.changelog.chain.cut import Cut
 from varvite.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
 from varvite.storage.errors import LineageError, StateMissingError

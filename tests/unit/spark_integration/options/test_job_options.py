@@ -28,7 +28,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
 
-PAGE = Path(__file__).parents[3] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
 DIR = {"execution.checkpointing.dir": "/tmp/state"}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.unit.spark_integration.test_options import config
+from tests.unit.spark_integration.options.test_job_options import config
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning, workers_per_executor
 
 

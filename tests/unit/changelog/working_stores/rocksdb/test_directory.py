@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[5]
 
 
 def sst_files(directory: Path) -> list[Path]:
