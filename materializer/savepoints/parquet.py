@@ -32,9 +32,9 @@ if TYPE_CHECKING:
 
 ROWS: Final = 50_000
 """Rows of a row group."""
-SCHEMA_KEY: Final = b"varvite.state"
+SCHEMA_KEY: Final = b"varve.state"
 """Key of the Parquet metadata that holds the state's schema, as JSON."""
-KEY_TYPE_KEY: Final = b"varvite.key_type"
+KEY_TYPE_KEY: Final = b"varve.key_type"
 arrow: Final[Any] = pa
 parquet: Final[Any] = pyarrow.parquet
 

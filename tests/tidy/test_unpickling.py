@@ -21,7 +21,7 @@ ALLOWED: dict[str, str] = {
     "spark_integration/plan/element_operator.py::OperatorElements.__init__": FUNCTION,
     "spark_integration/plan/chain.py::FunctionChain._load": FUNCTION,
     "spark_integration/worker/runners/operator.py::OperatorRunner._loaded": FUNCTION,
-    "spark_integration/worker/runners/operator.py::user_error": OWN_ERROR,
+    "spark_integration/messages/user_errors.py::user_error": OWN_ERROR,
     "spark_integration/worker/process/conversation.py::load_broadcasts": "the user's variables, sent by the driver",
     "spark_integration/worker/process/conversation.py::describe_failure": OWN_ERROR,
     "spark_integration/transport/pump.py::failure_error": ERROR,

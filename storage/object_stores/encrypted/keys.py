@@ -53,7 +53,7 @@ class EncryptionKey:
     @property
     def check(self) -> bytes:
         """Bytes that only this secret gives, and that do not give it away."""
-        return derive(self.secret, b"varvite key check", CHECK_BYTES)
+        return derive(self.secret, b"varve key check", CHECK_BYTES)
 
 
 @runtime_checkable
@@ -219,4 +219,4 @@ def _parsed(text: str, number: int) -> EncryptionKey:
             f"encryption key {number} is not {KEY_BYTES} bytes in base64 or hexadecimal; make one with "
             "`openssl rand -base64 32`"
         )
-    return EncryptionKey(derive(secret, b"varvite key id", 8).hex(), secret)
+    return EncryptionKey(derive(secret, b"varve key id", 8).hex(), secret)

@@ -151,7 +151,7 @@ class ObjectCipher:
         self.header = header
         self._name = name
         self._cipher = _aes_gcm(
-            derive(key.secret, b"varvite object\0" + header.encoded + binding, KEY_BYTES, header.salt)
+            derive(key.secret, b"varve object\0" + header.encoded + binding, KEY_BYTES, header.salt)
         )
 
     def seal(self, data: bytes | memoryview) -> bytes:

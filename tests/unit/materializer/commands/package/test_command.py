@@ -112,9 +112,9 @@ def test_every_module_of_varvite_is_in_the_zip(tmp_path: Path) -> None:
         "varvite/__init__.py",
         "varvite/py.typed",
         "varvite/storage/errors.py",
-        "varvite/changelog/segment.py",
-        "varvite/materializer/cli.py",
-        "varvite/spark_integration/pump.py",
+        "varvite/changelog/segments/segment.py",
+        "varvite/materializer/commands/cli.py",
+        "varvite/spark_integration/transport/pump.py",
         "varvite/datastream/__init__.py",
     } <= names
     assert not any("__pycache__" in name for name in names)
