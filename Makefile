@@ -15,8 +15,8 @@ export PYSPARK_DRIVER_PYTHON := $(PYSPARK_PYTHON)
 KINDS := unit property contract golden tidy simulation integration spark
 # Tests that use all cores, or start processes and wait for them, have the machine for themselves.
 ALONE_KINDS := integration spark
-ALONE_TESTS := tests/simulation/test_seeds.py $(foreach kind,$(ALONE_KINDS),tests/$(kind))
-OTHER_TESTS := $(foreach kind,$(filter-out $(ALONE_KINDS),$(KINDS)),tests/$(kind)) --ignore tests/simulation/test_seeds.py
+ALONE_TESTS := tests/simulation/whole/test_seeds.py $(foreach kind,$(ALONE_KINDS),tests/$(kind))
+OTHER_TESTS := $(foreach kind,$(filter-out $(ALONE_KINDS),$(KINDS)),tests/$(kind)) --ignore tests/simulation/whole/test_seeds.py
 PYTEST := $(PYTHON) -m pytest -p tests.kind_summary
 # The others run one per core.
 PYTEST_PARALLEL := $(PYTEST) -n auto --maxprocesses 4 --dist worksteal
@@ -139,14 +139,14 @@ bench-materializer: java $(VENV)/.installed-bench ## Measure how fast the materi
 .PHONY: bench bench-all bench-report
 bench: java $(VENV)/.installed-bench ## Measure what has a target, and write the report
 	set -e; for name in $(BENCHMARKS); do $(PYTHON) -m benchmarks.$$name $(BENCH_ARGS); done
-	$(PYTHON) -m benchmarks.report_page
+	$(PYTHON) -m benchmarks.harness.report_page
 
 bench-all: bench ## Run the other benchmarks too
 	set -e; for name in $(OTHER_BENCHMARKS); do $(PYTHON) -m benchmarks.$$name; done
-	$(PYTHON) -m benchmarks.report_page
+	$(PYTHON) -m benchmarks.harness.report_page
 
 bench-report: $(VENV)/.installed-bench ## Write the report of the results that there are
-	$(PYTHON) -m benchmarks.report_page
+	$(PYTHON) -m benchmarks.harness.report_page
 
 # --- cleaning --------------------------------------------------------------------------------------------------------
 

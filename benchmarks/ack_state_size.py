@@ -21,11 +21,11 @@ from typing import Any
 import numpy as np
 from rich.table import Table
 
-from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import QUERY, discard, varvite_environment
-from benchmarks.report import Cases, line_chart
-from benchmarks.storages import LATENCY_MS, STORAGES, StateLocation, spark_location, storage_session
-from benchmarks.workload import source, write_keys
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
+from benchmarks.harness.report import Cases, line_chart
+from benchmarks.harness.storages import LATENCY_MS, STORAGES, StateLocation, spark_location, storage_session
+from benchmarks.workloads.input import source, write_keys
+from benchmarks.workloads.jobs import QUERY, discard, varvite_environment
 from varvite.spark_integration.driver.monitoring.statistics import CheckpointStatistics, percentile
 from varvite.storage.object_stores.open import open_store
 

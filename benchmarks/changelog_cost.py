@@ -27,13 +27,13 @@ from typing import Any
 import click
 from rich.table import Table
 
-from benchmarks.cpu_time import ApplicationTime
-from benchmarks.jobs import COUNT_AND_SUM, CountAndSum, discard, varvite_environment
-from benchmarks.kept_state import KeptCountAndSum
-from benchmarks.paired import in_turn, paired_change
-from benchmarks.report import Cases, results_option, wide_console, write_cases
-from benchmarks.session import run_alone, session
-from benchmarks.workload import Case, source, write_input
+from benchmarks.harness.cpu_time import ApplicationTime
+from benchmarks.harness.paired import in_turn, paired_change
+from benchmarks.harness.report import Cases, results_option, wide_console, write_cases
+from benchmarks.harness.session import run_alone, session
+from benchmarks.workloads.input import Case, source, write_input
+from benchmarks.workloads.jobs import COUNT_AND_SUM, CountAndSum, discard, varvite_environment
+from benchmarks.workloads.kept_state import KeptCountAndSum
 from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 BACKENDS = ("hashmap", "rocksdb")

@@ -21,7 +21,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
+from benchmarks.harness.report import Cases, bar_chart, results_option, wide_console, write_cases
 from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.chain.view import LineView
 from varvite.changelog.commit.adopt_decision import decide_adoption

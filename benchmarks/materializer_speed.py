@@ -21,15 +21,15 @@ import numpy as np
 import pyarrow as pa
 from rich.table import Table
 
-from benchmarks.case_runs import Benchmark, Figures, Parameters
 from benchmarks.changelog_cost import CHANGELOG, start_variant
-from benchmarks.cpu_time import ApplicationTime
-from benchmarks.paired import in_turn, paired_change
-from benchmarks.report import Cases, bar_chart
-from benchmarks.session import session
-from benchmarks.simulated_job import SimulatedJob
-from benchmarks.storages import LOCAL, STORAGES, StateLocation
-from benchmarks.workload import Case, write_input
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters
+from benchmarks.harness.cpu_time import ApplicationTime
+from benchmarks.harness.paired import in_turn, paired_change
+from benchmarks.harness.report import Cases, bar_chart
+from benchmarks.harness.session import session
+from benchmarks.harness.storages import LOCAL, STORAGES, StateLocation
+from benchmarks.workloads.input import Case, write_input
+from benchmarks.workloads.simulated_job import SimulatedJob
 from varvite import EmbeddedRocksDBStateBackend, Types, ValueStateDescriptor, VectorizedProcessFunction
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal

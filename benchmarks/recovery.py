@@ -30,12 +30,12 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from rich.table import Table
 
-from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import discard, varvite_environment
-from benchmarks.report import Cases, bar_chart
-from benchmarks.session import run_alone
-from benchmarks.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
-from benchmarks.workload import write_whole
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
+from benchmarks.harness.report import Cases, bar_chart
+from benchmarks.harness.session import run_alone
+from benchmarks.harness.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
+from benchmarks.workloads.input import write_whole
+from benchmarks.workloads.jobs import discard, varvite_environment
 from varvite.spark_integration.driver.monitoring.statistics import percentile
 from varvite.spark_integration.options.job_options import JOB_OPTIONS
 

@@ -27,14 +27,14 @@ import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from rich.table import Table
 
-from benchmarks import object_files
-from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import COUNT_AND_SUM, CountAndSum
-from benchmarks.object_files import ObjectCounts
-from benchmarks.report import Cases, bar_chart
-from benchmarks.s3_proxy import S3Proxy, Traffic
-from benchmarks.simulated_job import SimulatedJob
-from benchmarks.storages import S3, s3_location, server_without_latency
+from benchmarks.harness import object_files
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
+from benchmarks.harness.object_files import ObjectCounts
+from benchmarks.harness.report import Cases, bar_chart
+from benchmarks.harness.s3_proxy import S3Proxy, Traffic
+from benchmarks.harness.storages import S3, s3_location, server_without_latency
+from benchmarks.workloads.jobs import COUNT_AND_SUM, CountAndSum
+from benchmarks.workloads.simulated_job import SimulatedJob
 from varvite import HashMapStateBackend, KeyedProcessFunction, RuntimeContext, Types, ValueStateDescriptor
 from varvite.storage.object_stores.open import open_store
 

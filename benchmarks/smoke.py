@@ -19,7 +19,10 @@ from rich.console import Console
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
-from benchmarks.jobs import (
+from benchmarks.harness.report import Cases, bar_chart, ratio, read_cases, results_option, wide_console, write_cases
+from benchmarks.harness.session import run_alone, session
+from benchmarks.workloads.input import Case, source, write_input
+from benchmarks.workloads.jobs import (
     COUNT_AND_SUM,
     JVM,
     LIST_APPEND,
@@ -33,9 +36,6 @@ from benchmarks.jobs import (
     start_spark,
     start_varvite,
 )
-from benchmarks.report import Cases, bar_chart, ratio, read_cases, results_option, wide_console, write_cases
-from benchmarks.session import run_alone, session
-from benchmarks.workload import Case, source, write_input
 from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 SMALL, LARGE = Case(20_000, 20_000), Case(200_000, 200_000)

@@ -21,9 +21,9 @@ from typing import Any
 
 from rich.table import Table
 
-from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.report import Cases, line_chart
-from benchmarks.simulated_job import START_MS, SimulatedJob
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
+from benchmarks.harness.report import Cases, line_chart
+from benchmarks.workloads.simulated_job import START_MS, SimulatedJob
 from varvite import HashMapStateBackend, Types
 from varvite.datastream import DataStream, ProcessWindowFunction
 from varvite.spark_integration.driver.monitoring.statistics import percentile

@@ -28,8 +28,8 @@ from typing import Any
 import click
 from rich.table import Table
 
-from benchmarks.accesses import KINDS, Access, Kind, Row
-from benchmarks.report import Cases, bar_chart, results_option, wide_console, write_cases
+from benchmarks.harness.report import Cases, bar_chart, results_option, wide_console, write_cases
+from benchmarks.workloads.accesses import KINDS, Access, Kind, Row
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.segments.segment import SegmentHeader, encode_segment

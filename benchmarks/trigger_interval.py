@@ -36,10 +36,18 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
 from rich.table import Table
 
-from benchmarks.case_runs import Benchmark, Figures, Parameters, verdict
-from benchmarks.jobs import COUNT_AND_SUM, JVM, ROW_FORM, discard, spark_rows, varvite_environment, varvite_rows
-from benchmarks.report import Cases, bar_chart
-from benchmarks.storages import LATENCY_MS, LOCAL, S3, STORAGES, StateLocation, spark_location, storage_session
+from benchmarks.harness.case_runs import Benchmark, Figures, Parameters, verdict
+from benchmarks.harness.report import Cases, bar_chart
+from benchmarks.harness.storages import LATENCY_MS, LOCAL, S3, STORAGES, StateLocation, spark_location, storage_session
+from benchmarks.workloads.jobs import (
+    COUNT_AND_SUM,
+    JVM,
+    ROW_FORM,
+    discard,
+    spark_rows,
+    varvite_environment,
+    varvite_rows,
+)
 from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 if TYPE_CHECKING:

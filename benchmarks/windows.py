@@ -14,8 +14,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.keyed_job import KeyedJob
-from tests.window_job import Element, WindowJob, window_operator
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.window_job import Element, WindowJob, window_operator
 from varvite.changelog.segments.segment import encode_segment
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.operators.windows.assigners import SlidingEventTimeWindows

@@ -11,8 +11,8 @@ import os
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.s3_servers import ceph_cluster, ceph_server, moto_server
 from tests.storage_switches import FIXED, SEED_VARIABLE, StorageSwitches, seed_of
+from tests.stores.s3_servers import ceph_cluster, ceph_server, moto_server
 
 __all__ = ["ceph_cluster", "ceph_server", "moto_server"]
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from tests.s3_servers import S3Server
+    from tests.stores.s3_servers import S3Server
 
 ODD_NAMES = (
     "a b",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.working_stores import KINDS, open_snapshot, open_store
+from tests.stores.working_stores import KINDS, open_snapshot, open_store
 from varvite.changelog.schema.history import change
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.changes import Op, StateChanges

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.working_stores import KINDS, contents, open_snapshot, open_store
+from tests.stores.working_stores import KINDS, contents, open_snapshot, open_store
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.storage.errors import IncompatibleError, InvalidRequestError, InvariantError

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.materializer_world import World
-from tests.scripted_store import ScriptedStore
-from tests.write_once_store import WriteOnceStore
+from tests.jobs.materializer_world import World
+from tests.stores.manual_clock import ManualClock
+from tests.stores.scripted import ScriptedStore
+from tests.stores.write_once import WriteOnceStore
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.materializer.resources.bandwidth import ThrottledReads, TokenBucket

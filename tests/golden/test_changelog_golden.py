@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.golden.changelog_golden import (
+from tests.golden.writers.changelog import (
     AT,
     HEADER,
     HIGH,

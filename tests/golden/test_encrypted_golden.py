@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.golden.encrypted_golden import FILE, JOB_ID, KEY, NAME, PLAIN, encoded
+from tests.golden.writers.encrypted import FILE, JOB_ID, KEY, NAME, PLAIN, encoded
 from varvite.storage.clock import SystemTokens
 from varvite.storage.object_stores.encrypted.keys import EncryptionKey, Keyring
 from varvite.storage.object_stores.encrypted.store import EncryptedStore

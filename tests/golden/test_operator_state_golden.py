@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from tests.golden.operator_state_golden import FILE, JOB_ID, OFFSETS, OPERATOR, RULES, WAITING, image, main
+from tests.golden.writers.operator_state import FILE, JOB_ID, OFFSETS, OPERATOR, RULES, WAITING, image, main
 from varvite.changelog.operator_state.backend import OperatorStateBackend
 from varvite.changelog.operator_state.image import KIND, VERSION, decode_image, encode_image
 from varvite.storage.errors import CorruptDataError, IncompatibleError

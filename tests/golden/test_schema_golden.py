@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.golden.schema_golden import (
+from tests.golden.writers.schema import (
     AT,
     BATCHES,
     HEADER,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.state_model import FULL, KEY_TYPE, OPERATOR, BatchChanges, cells, link, model_of
+from tests.jobs.state_model import FULL, KEY_TYPE, OPERATOR, BatchChanges, cells, link, model_of
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.columns import type_of
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore

@@ -10,7 +10,7 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from tests.golden.storage_golden import (
+from tests.golden.writers.storage import (
     DATA,
     ENTRIES,
     FRAME,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.golden.changelog_golden import AT, HIGH, KEY_TYPE, LOW, OPERATOR, key
-from tests.golden.ttl_golden import EVENTS, NOW, OFF, SEGMENT, SNAPSHOT, TOTAL, VISITS, all_changes, main
+from tests.golden.writers.changelog import AT, HIGH, KEY_TYPE, LOW, OPERATOR, key
+from tests.golden.writers.ttl import EVENTS, NOW, OFF, SEGMENT, SNAPSHOT, TOTAL, VISITS, all_changes, main
 from varvite.changelog.schema.ttl import record_of
 from varvite.changelog.segments.segment import decode_segment, encode_segment
 from varvite.changelog.types.stamped import STAMP_MIN

@@ -10,7 +10,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.committing_job import CommittingJob, random_batch, restored_cells
+from tests.jobs.committing_job import CommittingJob, random_batch, restored_cells
 from varvite.materializer.monitoring.events import Event, decode_event
 from varvite.storage.clock import SystemClock
 from varvite.storage.object_stores.local.store import LocalStore

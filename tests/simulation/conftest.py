@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.materializer_world import World
+from tests.jobs.materializer_world import World
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

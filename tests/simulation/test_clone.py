@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.committing_job import random_batch
-from tests.materializer_world import CONFIG, IDLE, World
-from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, origin_of
+from tests.jobs.committing_job import random_batch
+from tests.jobs.materializer_world import CONFIG, IDLE, World
+from tests.jobs.started_job import MAKERS, TOKENS, Started, canonical, fill, origin_of
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import create_native, delete_savepoint, list_savepoints
 from varvite.materializer.restore.origin import StateOrigin

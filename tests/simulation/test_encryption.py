@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pytest
 from click.testing import CliRunner
 
-from tests.materializer_world import CONFIG, IDLE, World
-from tests.started_job import MAKERS, Started, fill, origin_of
+from tests.jobs.materializer_world import CONFIG, IDLE, World
+from tests.jobs.started_job import MAKERS, Started, fill, origin_of
 from varvite.changelog.reading.reader import open_state
 from varvite.materializer.commands.cli import main
 from varvite.materializer.monitoring.events import JobFailed

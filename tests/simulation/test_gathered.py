@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.materializer_world import World
-from tests.started_job import Started, fill, origin_of
-from tests.state_model import KEY_GROUPS
+from tests.jobs.materializer_world import World
+from tests.jobs.started_job import Started, fill, origin_of
+from tests.jobs.state_model import KEY_GROUPS
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult
 from varvite.changelog.commit.gathered_segments import share_bytes

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.committing_job import CommittingJob
-from tests.materializer_world import CONFIG, Sidecar, World
-from tests.state_model import KEY_GROUPS, OPERATOR
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.materializer_world import CONFIG, Sidecar, World
+from tests.jobs.state_model import KEY_GROUPS, OPERATOR
 from varvite.changelog.restore.local import LocalRecovery
 from varvite.materializer.service.sharing import HEARTBEAT_MS
 from varvite.materializer.standby.follower import Standby

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.materializer_world import World
-from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
-from tests.state_worker_setup import filled
-from tests.working_stores import quick_directory
+from tests.jobs.materializer_world import World
+from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
+from tests.stores.working_stores import quick_directory
+from tests.workers.state_worker_setup import filled
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.restore.local import CopyRange, LocalCopies, LocalRecovery
 from varvite.changelog.working_stores.contract import WorkingStore

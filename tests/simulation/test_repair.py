@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import NumberedTokens
-from tests.materializer_world import World
-from tests.state_model import OPERATOR
+from tests.jobs.committing_job import NumberedTokens
+from tests.jobs.materializer_world import World
+from tests.jobs.state_model import OPERATOR
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.repair_report import advice

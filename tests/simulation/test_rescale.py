@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.materializer_world import World
-from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
-from tests.state_worker_setup import filled
-from tests.working_stores import quick_directory
+from tests.jobs.materializer_world import World
+from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, cells
+from tests.stores.working_stores import quick_directory
+from tests.workers.state_worker_setup import filled
 from varvite.spark_integration.messages.protocol import OperatorRequest
 from varvite.spark_integration.worker.state.base_restore import BaseRestorer
 from varvite.spark_integration.worker.state.stores import WorkingStores

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.materializer_world import CONFIG, World
-from tests.state_model import BatchChanges, random_text
+from tests.jobs.materializer_world import CONFIG, World
+from tests.jobs.state_model import BatchChanges, random_text
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
 from varvite.storage.format.layout import SnapshotName

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.committing_job import CommittingJob, random_batch
-from tests.materializer_world import CONFIG, World
-from tests.raw_image import raw_image
-from tests.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
-from tests.state_model import KEY_GROUPS, BatchChanges
+from tests.jobs.committing_job import CommittingJob, random_batch
+from tests.jobs.materializer_world import CONFIG, World
+from tests.jobs.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
+from tests.jobs.state_model import KEY_GROUPS, BatchChanges
+from tests.workers.raw_image import raw_image
 from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.reading.checkpoints import complete_checkpoints

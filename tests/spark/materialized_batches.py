@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.materializer_world import Events
+from tests.jobs.materializer_world import Events
 from tests.storage_switches import MATERIALIZE_EVERY
 from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.materializer.resources.stop_signal import StopSignal

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.doc_blocks import ROOT, SHELLS, Block, all_blocks, blocks_of, commands_of
+from tests.tidy.doc_blocks import ROOT, SHELLS, Block, all_blocks, blocks_of, commands_of
 
 COVERED: dict[str, str] = {
     "make": "tests/tidy/test_make.py::test_make_alone_lists_the_commands",
@@ -27,29 +27,29 @@ COVERED: dict[str, str] = {
     "make bench-smoke BENCH_ARGS='--tiny'": "tests/spark/test_benchmarks.py::test_a_run_is_resumed",
     "make bench-state": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-state BENCH_ARGS='--store hashmap --rows 5000'":
-        "tests/integration/test_state_access_benchmark.py::test_every_store_is_measured",
+        "tests/integration/commands/test_state_access_benchmark.py::test_every_store_is_measured",
     "make bench-changelog": "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     "make bench-changelog BENCH_ARGS='--rows 200000 --backend rocksdb'":
         "tests/spark/test_benchmarks.py::test_the_changelogs_cost_is_measured",
     **dict.fromkeys(
         ("make bench", "make bench BENCH_ARGS='--resume'", "make bench BENCH_ARGS='--tiny'", "make bench-report",
-         "python -m benchmarks.report_page"),
+         "python -m benchmarks.harness.report_page"),
         "tests/tidy/test_make.py::test_the_benchmark_commands_start_the_benchmarks",
     ),
     "make bench-ack BENCH_ARGS='--only backend=hashmap --only storage=local'":
-        "tests/unit/benchmarks/test_case_runs.py::test_only_some_cases_are_chosen",
+        "tests/unit/benchmarks/harness/test_case_runs.py::test_only_some_cases_are_chosen",
     "python -m benchmarks.timers": "tests/unit/benchmarks/test_timers.py::test_timers_are_measured",
     "python -m benchmarks.windows":
         "tests/unit/benchmarks/test_windows.py::test_the_log_is_no_larger_than_what_changed",
     ".ci/run": "tests/tidy/test_make.py::test_ci_runs_the_readme_test_command",
     "python -m tests.simulation.system 7 --trace":
-        "tests/simulation/test_whole_system.py::test_the_command_tells_what_happens",
+        "tests/simulation/whole/test_whole_system.py::test_the_command_tells_what_happens",
     "python -m tests.simulation.system 100000 --seeds 1000000 --steps 3000 --seconds 3600":
-        "tests/simulation/test_whole_system.py::test_the_command_ends_in_time",
+        "tests/simulation/whole/test_whole_system.py::test_the_command_ends_in_time",
     "varvite materialize --storage file:///var/lib/varvite --job flights":
         "tests/tidy/test_sidecar_command.py::test_documented_options_of_the_sidecar_exist",
     "varvite materialize --storage file:///var/lib/varvite --job flights --now":
-        "tests/integration/test_materializer_operation.py::test_now_asks_the_materializer_that_runs",
+        "tests/integration/materializer/test_operation.py::test_now_asks_the_materializer_that_runs",
     "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --directory /mnt/disk2/varvite":  # noqa: E501
         "tests/unit/materializer/commands/test_standby.py::test_the_command_of_the_page_runs",
     "varvite standby flights --storage file:///var/lib/varvite --directory /mnt/disk1/varvite --followers 2 --host node-7":  # noqa: E501
@@ -80,41 +80,43 @@ COVERED: dict[str, str] = {
     "python -m benchmarks.driver_cost":
         "tests/unit/benchmarks/test_driver_cost.py::test_the_drivers_cost_is_measured",
     "deploy/spark_submit.sh --storage s3://bucket/varvite --job orders -- --master yarn --py-files varvite.zip orders.py":  # noqa: E501
-        "tests/integration/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
+        "tests/integration/commands/test_spark_submit.py::test_the_job_gets_the_flag_and_the_sidecar_runs_beside_it",
     "varvite savepoint create flights before-upgrade --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "varvite savepoint create flights copy --format canonical --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "varvite savepoint list flights --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "varvite savepoint describe flights copy --json --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "varvite savepoint delete flights before-upgrade --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
     "varvite restore flights --batch 0 --spark-checkpoint file:///data/checkpoints/flights --storage file:///var/lib/varvite":
-        "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+        "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
 }  # fmt: skip
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
 RUN_BY: dict[str, str] = {
-    "docs/broadcast.md": "tests/spark/test_broadcast.py::test_the_programs_of_the_page_run",
-    "docs/connected-streams.md": "tests/spark/test_connected_streams.py::test_the_programs_of_the_page_run",
+    "docs/broadcast.md": "tests/spark/programs/test_broadcast.py::test_the_programs_of_the_page_run",
+    "docs/connected-streams.md": "tests/spark/programs/test_connected_streams.py::test_the_programs_of_the_page_run",
     "docs/operator-state.md":
-        "tests/spark/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
-    "docs/side-outputs.md": "tests/spark/test_side_outputs.py::test_the_program_of_the_page_runs",
-    "docs/state-backends.md": "tests/spark/test_state_backends.py::test_the_code_of_the_page_runs",
+        "tests/spark/programs/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
+    "docs/side-outputs.md": "tests/spark/programs/test_side_outputs.py::test_the_program_of_the_page_runs",
+    "docs/state-backends.md": "tests/spark/job/test_state_backends.py::test_the_code_of_the_page_runs",
     "docs/ttl.md":
         "tests/unit/changelog/keyed/ttl/test_document.py::test_the_function_of_the_page_forgets_old_airports",
-    "docs/pyflink.md": "tests/spark/test_pyflink_programs.py::test_the_programs_of_the_page_run",
-    "docs/spark-programs.md": "tests/spark/test_spark_programs.py::test_the_program_of_the_documentation",
-    "docs/timers.md": "tests/spark/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
+    "docs/pyflink.md": "tests/spark/programs/test_pyflink_programs.py::test_the_programs_of_the_page_run",
+    "docs/spark-programs.md": "tests/spark/programs/test_spark_programs.py::test_the_program_of_the_documentation",
+    "docs/timers.md":
+        "tests/spark/programs/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
     "docs/tools.md": "tests/unit/materializer/commands/test_tools_document.py::test_the_program_of_the_page_runs",
-    "docs/windows.md": "tests/spark/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
+    "docs/windows.md": "tests/spark/programs/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
     "docs/testing.md": "tests/unit/spark_integration/harness/test_document.py::test_the_code_of_the_page_runs",
-    "docs/savepoints.md": "tests/spark/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "docs/schema-evolution.md": "tests/spark/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
-    "docs/vectorized.md": "tests/spark/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
+    "docs/savepoints.md": "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "docs/schema-evolution.md": "tests/spark/programs/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
+    "docs/vectorized.md":
+        "tests/spark/programs/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }  # fmt: skip
 """Document with blocks marked `python run` → the test that runs them."""
 

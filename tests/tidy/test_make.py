@@ -75,8 +75,8 @@ def test_the_benchmark_commands_start_the_benchmarks(target: str, modules: list[
 
 
 def test_the_report_is_written_last() -> None:
-    assert recipe_of("bench").rstrip().endswith("-m benchmarks.report_page")
-    assert recipe_of("bench-report").rstrip().endswith("-m benchmarks.report_page")
+    assert recipe_of("bench").rstrip().endswith("-m benchmarks.harness.report_page")
+    assert recipe_of("bench-report").rstrip().endswith("-m benchmarks.harness.report_page")
 
 
 def test_make_test_installs_its_own_environment(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
             *("unit", "property", "contract", "golden", "tidy", "simulation"),
             "simulation/test_seeds.py",
         ]
-        assert parallel.rstrip().endswith("--ignore tests/simulation/test_seeds.py")
+        assert parallel.rstrip().endswith("--ignore tests/simulation/whole/test_seeds.py")
         assert " -n auto " in parallel
         assert re.findall(r" tests/(\S+)", alone) == ["simulation/test_seeds.py", "integration", "spark"]
         assert " -n " not in alone

@@ -11,7 +11,7 @@ import pytest
 import yaml
 from prometheus_client import generate_latest
 
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unpickling import unpickling_places
+from tests.tidy.unpickling import unpickling_places
 
 ROOT = Path(__file__).resolve().parents[2]
 DIRECTORIES = ("storage", "changelog", "materializer", "spark_integration", "src")

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.keyed_job import Changelog, KeyedJob
-from tests.living_job import LIVES, LivingJob
-from tests.working_stores import KINDS, quick_directory
+from tests.jobs.keyed_job import Changelog, KeyedJob
+from tests.jobs.living_job import LIVES, LivingJob
+from tests.stores.working_stores import KINDS, quick_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.living_job import AVERAGE, COLLECT, SUM, LivingJob
+from tests.jobs.living_job import AVERAGE, COLLECT, SUM, LivingJob
 from varvite.changelog.api.descriptors import AggregatingStateDescriptor, ReducingStateDescriptor
 from varvite.changelog.api.functions import ReduceFunction
 from varvite.storage.errors import InvalidRequestError

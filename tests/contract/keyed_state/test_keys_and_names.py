@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.living_job import AVERAGE, FOLDED, LIST, LOG, MAP, SNAPSHOT, SUM, SWITCHED, VALUE, Collect, LivingJob
+from tests.jobs.living_job import AVERAGE, FOLDED, LIST, LOG, MAP, SNAPSHOT, SUM, SWITCHED, VALUE, Collect, LivingJob
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.living_job import LIST, LivingJob
+from tests.jobs.living_job import LIST, LivingJob
 from varvite.changelog.api.descriptors import ListStateDescriptor
 from varvite.changelog.types.factory import Types
 from varvite.storage.errors import InvalidRequestError

@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.batch_keys import by_key, in_order_of, keys_of
-from tests.living_job import MAP, VALUE, LivingJob
+from tests.jobs.batch_keys import by_key, in_order_of, keys_of
+from tests.jobs.living_job import MAP, VALUE, LivingJob
 from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.types.factory import Types
 from varvite.storage.errors import InvalidRequestError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.keyed_job import KeyedJob
-from tests.living_job import MAP, LivingJob
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.living_job import MAP, LivingJob
 from varvite.changelog.api.descriptors import MapStateDescriptor
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.keyed.map import MapOverlay

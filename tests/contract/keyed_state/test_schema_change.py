@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
+from tests.jobs.living_job import CUT, CUT_LOG, FOLDED, LIVES, PENDING, Average, LivingJob
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

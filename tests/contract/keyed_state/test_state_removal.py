@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.keyed_job import Changelog, KeyedJob
-from tests.working_stores import KINDS
+from tests.jobs.keyed_job import Changelog, KeyedJob
+from tests.stores.working_stores import KINDS
 from varvite.changelog.api.descriptors import (
     ListStateDescriptor,
     MapStateDescriptor,

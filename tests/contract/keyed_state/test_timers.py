@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.keyed_job import KeyedJob
-from tests.living_job import CUT, CUT_LOG, PENDING, VALUE, LivingJob
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.living_job import CUT, CUT_LOG, PENDING, VALUE, LivingJob
 from varvite.changelog.keyed.timers import KeyedTimers, TimeDomain
 from varvite.changelog.types.factory import Types, as_type
 from varvite.changelog.types.key_wire import key_writer

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.living_job import VALUE, LivingJob
+from tests.jobs.living_job import VALUE, LivingJob
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.row import Row
 from varvite.changelog.types.factory import Types

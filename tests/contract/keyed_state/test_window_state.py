@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.keyed_job import KeyedJob
-from tests.mean import MEAN_TYPE, Mean
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.mean import MEAN_TYPE, Mean
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.keyed_job import KeyedJob
-from tests.mean import MEAN_TYPE, Mean
-from tests.window_job import Element, WindowJob, window_operator
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.mean import MEAN_TYPE, Mean
+from tests.jobs.window_job import Element, WindowJob, window_operator
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,

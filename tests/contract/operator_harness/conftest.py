@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.counting_harness import BACKENDS
-from tests.working_stores import quick_directory
+from tests.jobs.counting_harness import BACKENDS
+from tests.stores.working_stores import quick_directory
 
 
 @pytest.fixture(autouse=True)

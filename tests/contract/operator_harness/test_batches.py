@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from tests.counting_harness import BACKENDS, INPUT, ODD, OUTPUT, Count, counting
+from tests.jobs.counting_harness import BACKENDS, INPUT, ODD, OUTPUT, Count, counting
 from varvite import (
     ListStateDescriptor,
     MapStateDescriptor,

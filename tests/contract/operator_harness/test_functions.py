@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
-from tests.counting_harness import INPUT, OUTPUT, Count
+from tests.jobs.counting_harness import INPUT, OUTPUT, Count
 from tests.storage_switches import StorageSwitches
 from varvite import (
     CheckpointedFunction,

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pyspark.sql import Row
 
-from tests.counting_harness import BACKENDS
+from tests.jobs.counting_harness import BACKENDS
 from varvite import ListStateDescriptor, Types, ValueStateDescriptor
 from varvite.datastream import (
     CheckpointedFunction,

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from pyspark.sql import Row as SparkRow
 
-from tests.counting_harness import BACKENDS
+from tests.jobs.counting_harness import BACKENDS
 from tests.storage_switches import StorageSwitches
-from tests.working_stores import quick_directory
+from tests.stores.working_stores import quick_directory
 from varvite.changelog.api.descriptors import (
     ValueStateDescriptor,
 )

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tests.simulation.system.function import KEY_GROUPS, KEYS, OPS, State
-from tests.simulation.system.hosts import POLICY
-from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.options import job_plan
 from tests.simulation.system.oracle import state_of
 from tests.simulation.system.scheduler import Crash, Process, ProcessClock
-from tests.simulation.system.spark import InputRows, RuledRows, Session, SimulatedSink
+from tests.simulation.system.spark.engine import InputRows, RuledRows, Session, SimulatedSink
+from tests.simulation.system.spark.hosts import POLICY
+from tests.simulation.system.spark.location import CheckpointLocation
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.run import JobRun

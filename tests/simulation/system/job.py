@@ -8,13 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from tests.simulation.system.actors import DriverRun, MaterializerLife, collect, read
-from tests.simulation.system.cluster import Cluster, Executor
-from tests.simulation.system.hosts import stand_by
-from tests.simulation.system.location import CheckpointLocation
 from tests.simulation.system.operating import Choice, choose, restore
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Process
-from tests.simulation.system.spark import SparkError
+from tests.simulation.system.spark.cluster import Cluster, Executor
+from tests.simulation.system.spark.engine import SparkError
+from tests.simulation.system.spark.hosts import stand_by
+from tests.simulation.system.spark.location import CheckpointLocation
 from tests.simulation.system.storage import Stored
 from varvite.storage.errors import (
     CorruptDataError,

@@ -17,8 +17,9 @@ from unittest import mock
 
 from msgspec.structs import replace as replace_fields
 
-from tests.simulation.system import simulation, spark
+from tests.simulation.system import simulation
 from tests.simulation.system.options import Options
+from tests.simulation.system.spark import engine as spark
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varvite.changelog.chain.cut import Cut
 from varvite.changelog.commit import adopt_decision, base_decision

@@ -14,7 +14,7 @@ from msgspec.structs import replace as replace_fields
 
 from tests.simulation.system.mutations import BACK, MUTATIONS, REDONE, Mutation
 from tests.simulation.system.options import Options, options_of
-from tests.simulation.system.spark import Answer
+from tests.simulation.system.spark.engine import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varvite.changelog.commit import base_decision
 from varvite.changelog.commit import run as job_run

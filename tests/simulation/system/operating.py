@@ -9,8 +9,8 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tests.simulation.system.location import LocationFiles
 from tests.simulation.system.scheduler import Process, ProcessClock
+from tests.simulation.system.spark.location import LocationFiles
 from varvite.materializer.restore.decision import Wanted
 from varvite.materializer.restore.job import JobRestore
 from varvite.materializer.restore.origin import find_origin

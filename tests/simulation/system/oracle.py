@@ -42,7 +42,7 @@ from varvite.storage.job.record import read_job
 from varvite.storage.job.store import JobStore
 
 if TYPE_CHECKING:
-    from tests.simulation.system.location import CheckpointLocation
+    from tests.simulation.system.spark.location import CheckpointLocation
     from varvite.changelog.working_stores.contract import WorkingStore
     from varvite.spark_integration.messages.protocol import TaskRequest
     from varvite.spark_integration.worker.state_worker import OperatorState

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
-from tests.key_vault import KEYS, Vault
 from tests.simulation.system import threads
 from tests.simulation.system.store import Disk, SimulatedStore
+from tests.stores.key_vault import KEYS, Vault
 from varvite.storage.format import layout
 from varvite.storage.job.log_store import is_log
 from varvite.storage.job.record import read_job

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from benchmarks.object_files import ObjectCounts
+from benchmarks.harness.object_files import ObjectCounts
 from benchmarks.requests_and_bill import MONTH_S, findings, spark_parts, state_bill, usd_per_month
 
 COUNTED = """\

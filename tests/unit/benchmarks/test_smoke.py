@@ -7,10 +7,10 @@ from typing import Any
 
 from rich.console import Console
 
-from benchmarks.jobs import JVM, ROW_FORM
-from benchmarks.report import read_cases, write_cases
+from benchmarks.harness.report import read_cases, write_cases
 from benchmarks.smoke import FLOOR, SYSTEMS, Run, chart_groups, every_run, summarize, tables
-from benchmarks.workload import Case
+from benchmarks.workloads.input import Case
+from benchmarks.workloads.jobs import JVM, ROW_FORM
 
 
 def case(system: str, batch_ms: float, workload: str = "map-update") -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.accesses import KINDS
 from benchmarks.state_access import PIECE, STORES, Size, measure_kind, median_ns, pieces
+from benchmarks.workloads.accesses import KINDS
 
 
 def test_medians_are_per_operation() -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR
+from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import zlib
 import msgspec
 import pytest
 
-from tests.chain_job import OPERATOR, ChainJob, Driver, layout_of, results_of
+from tests.jobs.chain_job import OPERATOR, ChainJob, Driver, layout_of, results_of
 from varvite.changelog.chain import images as image_refs
 from varvite.changelog.chain.images import images_to_copy
 from varvite.changelog.commit.batch_result import PartitionResult

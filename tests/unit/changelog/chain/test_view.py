@@ -1,11 +1,11 @@
-"""Single cases; random chains are in tests/property/test_line_view.py."""
+"""Single cases; random chains are in tests/property/log/test_line_view.py."""
 
 from __future__ import annotations
 
 import msgspec
 import pytest
 
-from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, results_of
+from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, results_of
 from varvite.changelog.chain import view as line_view
 from varvite.changelog.chain.view import LineView, StoredCommit, advance, resolve
 from varvite.changelog.commit.plan import Adoption

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.chain_job import OPERATOR, ChainJob, Driver, results_of
+from tests.jobs.chain_job import OPERATOR, ChainJob, Driver, results_of
 from varvite.changelog.commit import plan as commit_plan
 from varvite.changelog.commit.pack import PackHeader, plan_pack
 from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, adopts_now

@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from tests.chain_job import MAX_PARALLELISM, layout_of
+from tests.jobs.chain_job import MAX_PARALLELISM, layout_of
 from tests.unit.changelog.commit.test_base_decision import C0, C2, commit
 from varvite.changelog.chain.view import StoredCommit, resolve
 from varvite.changelog.commit.import_plan import (

@@ -6,8 +6,8 @@ import tracemalloc
 
 import pytest
 
-from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, CountingTokens, results_of
-from tests.manual_clock import ManualClock
+from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, CountingTokens, results_of
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.cut import Retained
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.view import LineView

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
-from tests.chain_job import results_of
-from tests.manual_clock import ManualClock
+from tests.jobs.chain_job import results_of
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.commit import pack_upload
 from varvite.changelog.commit import plan as commit_plan
 from varvite.changelog.commit.base_decision import SparkProgress

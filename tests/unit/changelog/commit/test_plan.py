@@ -5,7 +5,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
+from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
 from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.commit import plan as commit_plan
 from varvite.changelog.commit.batch_result import (

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tests.batch_keys import keys_of
+from tests.jobs.batch_keys import keys_of
 from varvite.changelog.keyed.recent_columns import RecentColumns
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.keyed_job import KeyedJob
-from tests.living_job import AVERAGE, LIST, MAP, SUM, VALUE
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.living_job import AVERAGE, LIST, MAP, SUM, VALUE
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.keyed.view import StateView, ViewedTimer

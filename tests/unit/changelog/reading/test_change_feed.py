@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.materializer_world import World
-from tests.state_model import GONE, OPERATOR, BatchChanges, key_group
+from tests.jobs.materializer_world import World
+from tests.jobs.state_model import GONE, OPERATOR, BatchChanges, key_group
 from varvite.changelog.reading.change_feed import ChangeFeed, SeqRange
 from varvite.changelog.reading.reader import StateReader
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tests.committing_job import NumberedTokens
-from tests.materializer_world import World
+from tests.jobs.committing_job import NumberedTokens
+from tests.jobs.materializer_world import World
 from varvite.changelog.reading.checkpoints import complete_checkpoints
 from varvite.changelog.retention.pins import create_pin
 from varvite.storage.format import layout

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from tests.state_model import KEY_TYPE, STRING, TOTAL, link
+from tests.jobs.state_model import KEY_TYPE, STRING, TOTAL, link
 from varvite.changelog.reading.columns import StateColumns
 from varvite.changelog.reading.diff import Side, diff_stores, shown
 from varvite.changelog.schema.ttl import CleanupSettings, TtlSettings, with_ttl

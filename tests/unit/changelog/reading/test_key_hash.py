@@ -1,4 +1,4 @@
-"""Key groups that are computed without Spark; `tests/spark/test_data_sources.py` compares them with Spark's."""
+"""Key groups that are computed without Spark; `tests/spark/job/test_data_sources.py` compares them with Spark's."""
 
 from __future__ import annotations
 

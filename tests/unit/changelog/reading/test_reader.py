@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from tests.committing_job import NumberedTokens
-from tests.materializer_world import World
-from tests.started_job import TOKENS, Started, canonical, native
-from tests.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
+from tests.jobs.committing_job import NumberedTokens
+from tests.jobs.materializer_world import World
+from tests.jobs.started_job import TOKENS, Started, canonical, native
+from tests.jobs.state_model import KEY_GROUPS, OPERATOR, BatchChanges, key_group
 from varvite import open_state
 from varvite.changelog.reading.reader import StateReader
 from varvite.changelog.retention.collector import Collector

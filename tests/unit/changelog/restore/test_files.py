@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.state_model import (
+from tests.jobs.state_model import (
     ALARMS,
     BY_NAME,
     EVENTS,

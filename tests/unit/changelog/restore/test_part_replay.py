@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests.state_model import (
+from tests.jobs.state_model import (
     KEY_GROUPS,
     KEY_TYPE,
     OPERATOR,

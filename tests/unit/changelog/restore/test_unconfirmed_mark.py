@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from tests.worker_job import Operation, WorkerJob
+from tests.jobs.worker_job import Operation, WorkerJob
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
 from varvite.changelog.types.factory import Types

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from tests.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, results_of
+from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, results_of
 from varvite.changelog.chain.reader import READ_THREADS, ChainReader
 from varvite.changelog.commit.adopt_decision import decide_adoption
 from varvite.changelog.commit.state import CommitPolicy

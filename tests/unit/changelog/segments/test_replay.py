@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.committing_job import CommittingJob
-from tests.manual_clock import ManualClock
-from tests.state_model import (
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.state_model import (
     ALARMS,
     KEY_GROUPS,
     KEY_TYPE,
@@ -27,6 +26,7 @@ from tests.state_model import (
     segment_header,
     segment_of,
 )
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.tiles import KeyGroupFloor
 from varvite.changelog.chain.view import ReplaySegment
 from varvite.changelog.restore import restore as restore_module

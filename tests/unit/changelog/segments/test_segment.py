@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.state_model import (
+from tests.jobs.state_model import (
     ALARMS,
     BY_NAME,
     EVENTS,

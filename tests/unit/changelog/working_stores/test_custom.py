@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
-from tests.working_stores import KINDS, contents, open_store
+from tests.stores.working_stores import KINDS, contents, open_store
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.working_stores.custom import check_factory, copy_store, open_custom_store
 from varvite.changelog.working_stores.table_store import StoreTarget

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, NumberedTokens, random_batch
-from tests.manual_clock import ManualClock
-from tests.materializer_world import World
+from tests.jobs.committing_job import CommittingJob, NumberedTokens, random_batch
+from tests.jobs.materializer_world import World
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.reader import READ_THREADS
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.retention.pins import create_pin

@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from tests.materializer_world import World
+from tests.jobs.materializer_world import World
 from varvite import open_state
 from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor
 from varvite.changelog.operator_state.backend import OperatorStateBackend

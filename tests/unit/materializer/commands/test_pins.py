@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import NumberedTokens
-from tests.manual_clock import ManualClock
-from tests.materializer_world import World
+from tests.jobs.committing_job import NumberedTokens
+from tests.jobs.materializer_world import World
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.pins import create_pin
 from varvite.materializer.commands.cli import main

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, random_batch
-from tests.manual_clock import ManualClock
+from tests.jobs.committing_job import CommittingJob, random_batch
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.state import CommitPolicy

@@ -10,8 +10,8 @@ import pyarrow.parquet
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, NumberedTokens, random_batch
-from tests.manual_clock import ManualClock
+from tests.jobs.committing_job import CommittingJob, NumberedTokens, random_batch
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import create_native
 from varvite.materializer.commands.cli import main

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from tests.committing_job import CommittingJob
-from tests.doc_blocks import ROOT, blocks_of, commands_of
-from tests.manual_clock import ManualClock
-from tests.state_model import BatchChanges
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.state_model import BatchChanges
+from tests.stores.manual_clock import ManualClock
+from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands import standby as standby_command
 from varvite.materializer.commands.cli import main
 from varvite.materializer.resources.stop_signal import StopSignal

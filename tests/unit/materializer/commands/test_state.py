@@ -10,10 +10,10 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests import committing_job, state_model
-from tests.committing_job import CommittingJob
-from tests.manual_clock import ManualClock
-from tests.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
+from tests.jobs import committing_job, state_model
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.state_model import GONE, KEY_GROUPS, BatchChanges, key_group
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.commit.batch_result import BatchFacts
 from varvite.changelog.reading.key_hash import xxhash64
 from varvite.materializer.commands.cli import main

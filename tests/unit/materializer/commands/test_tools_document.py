@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, NumberedTokens
-from tests.doc_blocks import ROOT, blocks_of, commands_of
-from tests.manual_clock import ManualClock
-from tests.state_model import BatchChanges
+from tests.jobs.committing_job import CommittingJob, NumberedTokens
+from tests.jobs.state_model import BatchChanges
+from tests.stores.manual_clock import ManualClock
+from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.changelog.retention.pins import create_pin
 from varvite.materializer.commands.cli import main
 from varvite.storage.object_stores.local.store import LocalStore

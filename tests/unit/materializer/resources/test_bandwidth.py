@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.resources.bandwidth import ThrottledReads, TokenBucket
 from varvite.materializer.resources.stop_signal import Stopped, StopSignal
 from varvite.storage.object_stores.contract import ObjectStore

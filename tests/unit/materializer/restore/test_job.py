@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.committing_job import CommittingJob
-from tests.manual_clock import ManualClock
-from tests.materializer_world import IDLE
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.materializer_world import IDLE
+from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.state import CommitPolicy

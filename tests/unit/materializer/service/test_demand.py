@@ -1,7 +1,7 @@
 from __future__ import annotations
 
-from tests.committing_job import NumberedTokens
-from tests.manual_clock import ManualClock
+from tests.jobs.committing_job import NumberedTokens
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.service.demand import KEPT_MS, LOOK_MS, DemandWatch, ask
 from varvite.storage.format import layout
 from varvite.storage.object_stores.memory import MemoryStore

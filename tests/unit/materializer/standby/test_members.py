@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.service.sharing import DEAD_AFTER_MS, FORGOTTEN_AFTER_MS, HEARTBEAT_MS
 from varvite.materializer.standby.members import StandbyMember, chosen_hosts
 from varvite.materializer.standby.record import (

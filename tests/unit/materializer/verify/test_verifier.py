@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from tests.chain_job import CountingTokens
-from tests.materializer_world import World
-from tests.raw_image import raw_image
-from tests.started_job import Started
-from tests.state_model import OPERATOR, BatchChanges
+from tests.jobs.chain_job import CountingTokens
+from tests.jobs.materializer_world import World
+from tests.jobs.started_job import Started
+from tests.jobs.state_model import OPERATOR, BatchChanges
+from tests.workers.raw_image import raw_image
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.materializer.commands.cli import main
 from varvite.materializer.restore.origin import StateOrigin

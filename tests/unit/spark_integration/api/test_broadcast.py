@@ -9,7 +9,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import types as t
 
-from tests.summaries import summary
+from tests.workers.summaries import summary
 from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.types.factory import Types

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from tests.window_job import Count
+from tests.jobs.window_job import Count
 from varvite.changelog.api.functions import Function
 from varvite.changelog.types.factory import Types, as_type
 from varvite.datastream import (

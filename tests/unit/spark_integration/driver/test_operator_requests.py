@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.state_worker_setup import batch_request
-from tests.summaries import summary
+from tests.workers.state_worker_setup import batch_request
+from tests.workers.summaries import summary
 from varvite.changelog.schema.history import change
 from varvite.spark_integration.driver.operator_requests import operator_layout, with_states
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from tests.materializer_world import World
+from tests.jobs.materializer_world import World
 from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
 
 if TYPE_CHECKING:

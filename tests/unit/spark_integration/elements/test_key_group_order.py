@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark import cloudpickle
 
-from tests.state_worker_setup import task_request
+from tests.workers.state_worker_setup import task_request
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.types.factory import Types

@@ -10,8 +10,8 @@ import pytest
 from pyspark.sql import Row
 from pyspark.sql.types import ArrayType, DateType, LongType, StructField, StructType, TimestampNTZType, TimestampType
 
-from tests.keyed_job import KeyedJob
-from tests.window_job import Element, WindowJob, window_operator
+from tests.jobs.keyed_job import KeyedJob
+from tests.jobs.window_job import Element, WindowJob, window_operator
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.arrow_rows import row_class
 from varvite.spark_integration.elements.row_values import row_values

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.window_job import Count
+from tests.jobs.window_job import Count
 from varvite.changelog.types.factory import Types
 from varvite.datastream import ProcessWindowFunction, WindowFunction
 from varvite.datastream.window import CountTrigger, EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows

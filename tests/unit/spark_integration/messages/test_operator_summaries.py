@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state_worker_setup import filled
-from tests.summaries import grouped, summary
+from tests.workers.state_worker_setup import filled
+from tests.workers.summaries import grouped, summary
 from varvite.changelog.working_stores.contract import StoreSize
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 from varvite.spark_integration.messages.protocol import UserError, row_tag, row_tags

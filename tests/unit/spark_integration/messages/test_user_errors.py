@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from pyspark import cloudpickle
 
-from tests.state_worker_setup import filled
+from tests.workers.state_worker_setup import filled
 from varvite.spark_integration.messages.protocol import UserError, decode_message, encode_message
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.messages.user_errors import user_code_raises, user_error, user_function_error

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import types as t
 
-from tests.operator_stage import Stage
-from tests.window_job import Element, window_operator
+from tests.jobs.operator_stage import Stage
+from tests.jobs.window_job import Element, window_operator
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.api.spark_operations import event_time_before

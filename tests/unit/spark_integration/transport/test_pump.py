@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from tests.state_worker_setup import FUNCTION, batch_request, task_request
+from tests.workers.state_worker_setup import FUNCTION, batch_request, task_request
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN, TaskRequest, encode_message
 from varvite.spark_integration.transport.pump import ExecutionNotes, failure_error, make_pump, own_rows
 from varvite.spark_integration.transport.pump import task_request as make_task_request

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.job.preflight import PREFLIGHT, check_store

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 import pytest
 
-from tests.key_vault import Vault
-from tests.manual_clock import ManualClock
+from tests.stores.key_vault import Vault
+from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingKeyError, MissingObjectError
 from varvite.storage.format import layout
@@ -131,7 +131,7 @@ def test_keys_can_be_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
         retired.get("seg/1")
     for one in (store, retired):
         assert [is_reusable(one, f"seg/{n}") for n in (1, 2, 3)] == [False, True, False]
-    assert is_reusable(JobStore(root, "job", key_provider="tests.key_vault:Vault"), "seg/2") is False
+    assert is_reusable(JobStore(root, "job", key_provider="tests.stores.key_vault:Vault"), "seg/2") is False
     assert is_reusable(root, "job/seg/1"), "who does not encrypt says nothing of it"
 
 
@@ -151,8 +151,8 @@ class CountedVault(Vault):
 
 def test_a_provider_is_made_for_each_opening_of_a_job_and_asked_once_for_each_key() -> None:
     root, provider = MemoryStore(), f"{__name__}:CountedVault"
-    make(root, provider="tests.key_vault:OldVault")
-    JobStore(root, "job", key_provider="tests.key_vault:OldVault").put("seg/1", b"x")
+    make(root, provider="tests.stores.key_vault:OldVault")
+    JobStore(root, "job", key_provider="tests.stores.key_vault:OldVault").put("seg/1", b"x")
     for opened in (1, 2):
         store = JobStore(root, "job", key_provider=provider)
         for name in ("seg/2", "seg/3"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarviteError
 from varvite.storage.object_stores.faulty import Faults, FaultyStore
 from varvite.storage.object_stores.memory import MemoryStore

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Never
 
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.scripted_store import ScriptedStore
+from tests.stores.manual_clock import ManualClock
+from tests.stores.scripted import ScriptedStore
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.object_stores.backoff import Backoff
 from varvite.storage.transfer.claim import Claim, claim

@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.committing_job import POLICY, CommittingJob
-from tests.hanging_store import HangingStore
-from tests.manual_clock import ManualClock
-from tests.materializer_world import IDLE
-from tests.state_worker_setup import eventually
+from tests.jobs.committing_job import POLICY, CommittingJob
+from tests.jobs.materializer_world import IDLE
+from tests.stores.hanging import HangingStore
+from tests.stores.manual_clock import ManualClock
+from tests.workers.state_worker_setup import eventually
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.retention.collector import Collector
 from varvite.storage.clock import SystemClock, SystemTokens

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.scripted_store import ScriptedStore
-from tests.state_worker_setup import eventually
+from tests.stores.manual_clock import ManualClock
+from tests.stores.scripted import ScriptedStore
+from tests.workers.state_worker_setup import eventually
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, RetryableError
 from varvite.storage.object_stores.backoff import Backoff

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
-from tests.working_stores import open_snapshot, open_store
+from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, key_group, link
+from tests.stores.working_stores import open_snapshot, open_store
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.schema.history import change
 from varvite.changelog.schema.ttl import wanted_settings, with_ttl

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.state_model import KEY_TYPE, OPERATOR, key_group, link
+from tests.jobs.state_model import KEY_TYPE, OPERATOR, key_group, link
 from varvite.changelog.restore.clip import SnapshotSource, open_clipped
 from varvite.changelog.schema.history import change
 from varvite.changelog.schema.ttl import TtlSettings, record_of, with_ttl

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import Options, Rdict
 
-from tests import rocksdb_writer
-from tests.state_model import (
+from tests.jobs.state_model import (
     BY_NAME,
     EVENTS,
     FULL,
@@ -28,6 +27,7 @@ from tests.state_model import (
     model_of,
     puts,
 )
+from tests.stores import rocksdb_writer
 from varvite.changelog.segments.changes import Op
 from varvite.changelog.working_stores.rocksdb.metadata import MARKER_KEY
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
@@ -182,7 +182,7 @@ def test_a_killed_process_leaves_the_state_of_some_version(tmp_path: Path) -> No
     directory, reached = tmp_path / "db", 0
     versions: list[int] = []
     for batches in (3, 40, 17, 60, 5):
-        command = [sys.executable, "-m", "tests.rocksdb_writer", str(directory), str(reached + 1)]
+        command = [sys.executable, "-m", "tests.stores.rocksdb_writer", str(directory), str(reached + 1)]
         with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:
             assert writer.stdout is not None
             applied = [int(writer.stdout.readline()) for _ in range(batches)][-1]

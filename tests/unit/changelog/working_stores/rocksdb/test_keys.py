@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.strategies import any_types, hashable_types, typed_values
+from tests.jobs.strategies import any_types, hashable_types, typed_values
 from varvite.changelog.types.wire import end_of
 from varvite.changelog.working_stores.rocksdb import keys
 from varvite.storage.errors import CorruptDataError, InvariantError

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 from rocksdict import Rdict
 
-from tests.rocksdb_writer import SMALL
+from tests.stores.rocksdb_writer import SMALL
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES, SharedMemory, plan_memory
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions, rocksdict_options

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.state_model import (
+from tests.jobs.state_model import (
     ALARMS,
     BY_NAME,
     EVENTS,

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pytest
 
-from tests import rocksdb_writer
-from tests.state_model import (
+from tests.jobs.state_model import (
     ALARMS,
     BY_NAME,
     EVENTS,
@@ -26,6 +25,7 @@ from tests.state_model import (
     model_of,
     puts,
 )
+from tests.stores import rocksdb_writer
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.changes import StateChanges
 from varvite.changelog.types.factory import as_type

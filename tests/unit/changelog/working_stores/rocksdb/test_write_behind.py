@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from rocksdict import WriteBatch
 
-from tests.batch_keys import keys_of
-from tests.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, link
+from tests.jobs.batch_keys import keys_of
+from tests.jobs.state_model import KEY_GROUPS, KEY_TYPE, OPERATOR, link
 from varvite.changelog.segments.changes import Op, StateChanges
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types, as_type, parse_type_string

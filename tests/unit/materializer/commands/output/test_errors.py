@@ -11,8 +11,8 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 
-from tests.committing_job import CommittingJob, random_batch
-from tests.manual_clock import ManualClock
+from tests.jobs.committing_job import CommittingJob, random_batch
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.output.lines import show_rows
 from varvite.materializer.commands.output.progress import describe

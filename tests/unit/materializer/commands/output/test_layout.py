@@ -9,9 +9,9 @@ import pytest
 from click.testing import CliRunner
 from rich.console import Console
 
-from tests.committing_job import CommittingJob
-from tests.manual_clock import ManualClock
-from tests.state_model import BatchChanges
+from tests.jobs.committing_job import CommittingJob
+from tests.jobs.state_model import BatchChanges
+from tests.stores.manual_clock import ManualClock
 from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.output.layout import TableText, laid_out
 from varvite.storage.object_stores.local.store import LocalStore

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from tests.doc_blocks import ROOT, blocks_of, commands_of
+from tests.tidy.doc_blocks import ROOT, blocks_of, commands_of
 from varvite.materializer.commands.cli import main
 from varvite.materializer.commands.package import build as package_build
 from varvite.materializer.commands.package import command as package_command

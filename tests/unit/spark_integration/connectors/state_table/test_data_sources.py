@@ -17,8 +17,8 @@ from pyspark.sql.datasource import (
     LessThan,
 )
 
-from tests.materializer_world import World
-from tests.state_model import OPERATOR, key_group
+from tests.jobs.materializer_world import World
+from tests.jobs.state_model import OPERATOR, key_group
 from varvite.spark_integration.connectors.state_table.data_sources import (
     ChangelogSource,
     PushedChangelogSource,

@@ -8,8 +8,8 @@ import pytest
 from prometheus_client import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.checkpoint_figures import checkpoint, commit, statistics
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
+from tests.workers.checkpoint_figures import checkpoint, commit, statistics
 from varvite.spark_integration.driver.monitoring.gauges import operator_gauges
 from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 from varvite.storage.format.records import Link, Tile

@@ -8,8 +8,8 @@ import urllib.request
 
 import pytest
 
-from tests.checkpoint_figures import checkpoint
-from tests.manual_clock import ManualClock
+from tests.stores.manual_clock import ManualClock
+from tests.workers.checkpoint_figures import checkpoint
 from varvite.spark_integration.driver.monitoring.monitor import BATCH_MAX_S, JobMonitor, MonitoringSites
 from varvite.storage.errors import FencedError, InvalidRequestError
 

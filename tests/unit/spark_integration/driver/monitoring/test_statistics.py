@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
-from tests.chain_job import results_of
-from tests.checkpoint_figures import of_partition
-from tests.manual_clock import ManualClock
+from tests.jobs.chain_job import results_of
+from tests.stores.manual_clock import ManualClock
+from tests.workers.checkpoint_figures import of_partition
 from varvite.changelog.commit.base_decision import SparkProgress
 from varvite.changelog.commit.batch_result import BatchFacts
 from varvite.changelog.commit.run import JobRun

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
-from tests.evenness import unevenness
-from tests.summaries import grouped, summary
+from tests.workers.evenness import unevenness
+from tests.workers.summaries import grouped, summary
 from varvite.spark_integration.driver.placement.decision import (
     Executor,
     JoinForm,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.scripted_store import ScriptedStore
+from tests.stores.manual_clock import ManualClock
+from tests.stores.scripted import ScriptedStore
 from varvite.materializer.service.sharing import FORGOTTEN_AFTER_MS, HEARTBEAT_MS
 from varvite.materializer.standby.record import StandbyRecord, encode_standby
 from varvite.spark_integration.driver.placement.standbys import NO_COPIES, StandbyWatch

@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from tests.evenness import unevenness
+from tests.workers.evenness import unevenness
 from varvite.materializer.standby.record import OperatorCopies, StandbyRecord
 from varvite.spark_integration.driver.placement.decision import Executor, Placement, most_wishes, next_placement
 from varvite.spark_integration.driver.placement.standbys import IN_USE, NO_COPIES, StandbyCopies

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from tests.batch_keys import by_key, keys_of
+from tests.jobs.batch_keys import by_key, keys_of
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.grouped_rows import GroupedRows
 from varvite.spark_integration.operators.aggregation import accumulators as acc

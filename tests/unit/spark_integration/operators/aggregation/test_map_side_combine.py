@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pyspark.sql import types as spark
 
-from tests.summaries import summary
+from tests.workers.summaries import summary
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 from varvite.spark_integration.operators.aggregation.aggregations import aggregate_columns
 from varvite.spark_integration.operators.aggregation.map_side_combine import (

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.state_worker_setup import task_request
+from tests.workers.state_worker_setup import task_request
 from varvite.spark_integration.worker.process.admission import Seen, judge, number_of, supersedes
 
 NUMBERS = st.fixed_dictionaries(

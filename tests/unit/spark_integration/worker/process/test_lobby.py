@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from tests.manual_clock import ManualClock
-from tests.state_worker_setup import opening, task_request
+from tests.stores.manual_clock import ManualClock
+from tests.workers.state_worker_setup import opening, task_request
 from varvite.spark_integration.messages.protocol import Ready
 from varvite.spark_integration.transport.wire import Channel, Confirmation, PeerLostError
 from varvite.spark_integration.worker.process.lobby import Lobby, Visit

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
-from tests.state_worker_setup import task_request
+from tests.workers.state_worker_setup import task_request
 from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.operator_state.backend import OperatorStateBackend

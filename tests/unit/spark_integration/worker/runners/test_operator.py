@@ -10,7 +10,7 @@ import msgspec
 import pyarrow as pa
 from pyspark import cloudpickle
 
-from tests.state_worker_setup import task_request
+from tests.workers.state_worker_setup import task_request
 from varvite.changelog.keyed.backend import KeyedStateBackend
 from varvite.changelog.segments.batch import BatchTime
 from varvite.changelog.types.dynamic_key import DynamicKeyType

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark import cloudpickle
 
-from tests.state_worker_setup import rows, task_request
+from tests.workers.state_worker_setup import rows, task_request
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
 from varvite.changelog.keyed.backend import KeyedStateBackend

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.scripted_store import ScriptedStore
-from tests.state_worker_setup import eventually
+from tests.stores.scripted import ScriptedStore
+from tests.workers.state_worker_setup import eventually
 from varvite.changelog.api.descriptors import ListStateDescriptor, MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.chain.tiles import KeyGroupFloor
 from varvite.changelog.keyed.backend import KeyedStateBackend

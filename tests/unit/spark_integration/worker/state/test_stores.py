@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.state_worker_setup import filled
+from tests.workers.state_worker_setup import filled
 from varvite.changelog.restore.restore import RestoreTarget
 from varvite.spark_integration.messages.protocol import OperatorRequest
 from varvite.spark_integration.worker.state.stores import WorkingStores

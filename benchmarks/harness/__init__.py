@@ -1,0 +1,1 @@
+"""How measurements run: Spark sessions, servers, processes, statistics and reports."""

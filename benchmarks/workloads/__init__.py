@@ -1,0 +1,1 @@
+"""Inputs, and the jobs that are measured."""

@@ -1,0 +1,75 @@
+"""The sidecar on S3: in this process, and as a child that gets its credentials through its standard input."""
+
+from __future__ import annotations
+
+import random
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.jobs.committing_job import CommittingJob, random_batch, restored_cells
+from tests.jobs.materializer_world import World
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.service.child_process import start_materializer_process
+from varvite.storage.clock import SystemClock
+from varvite.storage.object_stores.open import open_store
+from varvite.storage.object_stores.prefixed import PrefixedStore
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.stores.s3_servers import S3Server
+
+pytestmark = pytest.mark.s3
+PATIENCE_S = 60.0
+
+
+def server_of(request: pytest.FixtureRequest, kind: str) -> S3Server:
+    return request.getfixturevalue(f"{kind}_server")
+
+
+@pytest.mark.parametrize("kind", ["moto", "ceph"])
+def test_the_log_is_folded_adopted_and_collected_on_s3(
+    request: pytest.FixtureRequest, tmp_path: Path, kind: str
+) -> None:
+    server = server_of(request, kind)
+    world = World(tmp_path, open_store(server.new_location(), server.storage_options()))
+    sidecar = world.sidecar()
+    for _ in range(2):
+        world.commit(4, upload=True)
+        assert sidecar.fold(), sidecar.events.all
+        world.check()
+    world.commit(2)
+    assert len(world.job.adopted) == 2
+    sidecar.fold()
+    world.check()
+    world.check_no_garbage()
+    world.close()
+
+
+@pytest.mark.sidecar
+def test_a_child_gets_its_credentials_and_shows_them_to_nobody(moto_server: S3Server, tmp_path: Path) -> None:
+    location = moto_server.new_location()
+    store = PrefixedStore(open_store(location, moto_server.storage_options()), "job")
+    job = CommittingJob(store, SystemClock())
+    job.start()
+    config = MaterializerConfig(
+        storage_url=location, storage_options=moto_server.storage_options(), job="job", interval_ms=100, poll_ms=100,
+        working_directory=tmp_path / "work",
+    )  # fmt: skip
+    rng = random.Random(5)
+    log, status = tmp_path / "log", tmp_path / "status"
+    with start_materializer_process(config, log_path=log, status_path=status) as child:
+        deadline = time.monotonic() + PATIENCE_S
+        while not job.adopted:
+            assert time.monotonic() < deadline, log.read_text()
+            job.commit(random_batch(rng))
+            time.sleep(0.1)
+        assert child.stop() == 0, log.read_text()
+    assert moto_server.secret not in log.read_text() + status.read_text()
+    assert job.run is not None
+    base = job.run.state.base
+    assert base is not None
+    assert restored_cells(store, job.run.record.job_id, base.link, tmp_path / "c") == job.models[base.link].cells()
+    job.close()

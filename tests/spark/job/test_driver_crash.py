@@ -1,0 +1,71 @@
+"""Drivers killed with SIGKILL at every step between the tasks' answer and Spark's acknowledgement; real processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pyarrow.dataset as ds
+import pytest
+
+from tests.spark.keyed_jobs import SumsModel, in_order
+
+pytestmark = pytest.mark.spark
+ROOT = Path(__file__).parents[3]
+
+
+def write_files(directory: Path, files: int) -> list[tuple[object, ...]]:
+    """Input files, and the output rows that they must give."""
+    (directory / "input").mkdir()
+    model, expected = SumsModel(), []
+    for number in range(files):
+        rows = [(f"key-{i % 3}", number * 10 + i) for i in range(6)]
+        path = directory / "input" / f"{number:05d}.json"
+        path.write_text("".join(json.dumps({"k": k, "v": v}) + "\n" for k, v in rows))
+        os.utime(path, (1_700_000_000 + number, 1_700_000_000 + number))
+        expected += [model.add(k, v) for k, v in rows]
+    return expected
+
+
+def run_driver(directory: Path, point: str | None, master: str = "local[2,4]") -> int:
+    """One run of the driver; its exit code, negative for a signal."""
+    path = os.pathsep.join(p for p in (str(ROOT), os.environ.get("PYTHONPATH", "")) if p)
+    environment = {**os.environ, "PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable}
+    environment.pop("VARVITE_FAIL_POINT", None)
+    if point is not None:
+        environment["VARVITE_FAIL_POINT"] = f"{point}:2:{directory / point}"
+    command = [sys.executable, "-m", "tests.spark.drivers.crash_driver", str(directory), master]
+    with (directory / "driver.log").open("ab") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    try:
+        return process.wait(240)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def output(directory: Path) -> list[tuple[object, ...]]:
+    """The rows in the output files."""
+    table = ds.dataset(directory / "out", format="parquet", partitioning="hive", ignore_prefixes=["_", "."]).to_table()
+    return in_order((r["k"], r["n"], r["total"], r["seen"]) for r in table.to_pylist())
+
+
+def test_a_driver_killed_before_and_after_the_commit_and_after_the_sink_loses_and_doubles_nothing(
+    tmp_path: Path,
+) -> None:
+    expected = write_files(tmp_path, 7)
+    for point in ("driver.before_commit", "driver.after_commit", "driver.after_sink"):
+        assert run_driver(tmp_path, point) == -signal.SIGKILL, (tmp_path / "driver.log").read_text()[-2000:]
+        assert (tmp_path / point).exists()
+    assert run_driver(tmp_path, None) == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    assert output(tmp_path) == in_order(expected)
+
+
+def test_on_a_local_cluster_state_follows_partitions_from_executor_to_executor(tmp_path: Path) -> None:
+    expected = write_files(tmp_path, 6)
+    assert run_driver(tmp_path, None, "local-cluster[2,1,1024]") == 0, (tmp_path / "driver.log").read_text()[-2000:]
+    assert output(tmp_path) == in_order(expected)

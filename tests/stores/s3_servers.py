@@ -1,0 +1,117 @@
+"""S3 servers for tests: moto (AWS-like answers, in this process) and Ceph RGW (a real server).
+
+Both are fixtures for the session; a test that uses one carries the marker `s3`. Buckets are shared, so every test
+takes a location of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+import boto3
+import pytest
+from moto.s3.responses import S3Response
+from moto.server import ThreadedMotoServer
+
+from benchmarks.harness import ceph
+
+if TYPE_CHECKING:
+    from collections.abc import Generator, Iterator
+
+BUCKET = "varvite-test"
+
+
+@dataclass(frozen=True)
+class S3Server:
+    """Where a server listens and who may use it."""
+
+    kind: str
+    endpoint_url: str
+    key: str
+    secret: str
+
+    def storage_options(self, **changed: Any) -> dict[str, Any]:
+        """fsspec's options for this server."""
+        options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
+        return {**options, "client_kwargs": {"region_name": "us-east-1"}, **changed}
+
+    def job_conf(self, location: str) -> dict[str, str]:
+        """Options of a job that keeps its checkpoints there."""
+        options = {"key": self.key, "secret": self.secret, "endpoint_url": self.endpoint_url}
+        return {"execution.checkpointing.dir": location, **{f"storage.option.{k}": v for k, v in options.items()}}
+
+    def new_location(self) -> str:
+        """A URL below which nothing is yet."""
+        return f"s3://{BUCKET}/{uuid.uuid4().hex}"
+
+    @contextmanager
+    def client(self) -> Generator[Any]:
+        """A plain client of S3, for what stores cannot do."""
+        made = boto3.client(
+            "s3",
+            endpoint_url=self.endpoint_url,
+            aws_access_key_id=self.key,
+            aws_secret_access_key=self.secret,
+            region_name="us-east-1",
+        )
+        try:
+            yield made
+        finally:
+            made.close()
+
+    def make_bucket(self, name: str = BUCKET) -> None:
+        """Create a bucket."""
+        with self.client() as client:
+            client.create_bucket(Bucket=name)
+
+
+@pytest.fixture(scope="session")
+def moto_server() -> Iterator[S3Server]:
+    """moto on a free port, one PUT after another: between moto's look for an object and its writing others may come."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    writing, put_object = threading.Lock(), S3Response.put_object
+
+    def alone(response: S3Response) -> Any:
+        with writing:
+            return put_object(response)
+
+    with patch.object(S3Response, "put_object", alone):
+        yield from _running(server)
+
+
+def _running(server: ThreadedMotoServer) -> Iterator[S3Server]:
+    server.start()
+    try:
+        host, port = server.get_host_and_port()
+        found = S3Server("moto", f"http://{host}:{port}", "testkey", "testsecret")
+        found.make_bucket()
+        yield found
+    finally:
+        server.stop()
+
+
+def skip_without_ceph() -> None:
+    """Skip the test, with the reason, where Ceph is not installed."""
+    missing = ceph.missing_programs()
+    if missing:
+        pytest.skip(f"Ceph is not installed (missing: {', '.join(missing)}); real-server S3 tests did not run")
+
+
+@pytest.fixture(scope="session")
+def ceph_cluster() -> Iterator[ceph.Ceph]:
+    """The cluster behind `ceph_server`; skipped, with the reason, where Ceph is not installed."""
+    skip_without_ceph()
+    with ceph.running_ceph() as cluster:
+        cluster.make_bucket(BUCKET)
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def ceph_server(ceph_cluster: ceph.Ceph) -> S3Server:
+    """Ceph RGW on a free port."""
+    return S3Server("ceph", ceph_cluster.endpoint_url, ceph.ACCESS_KEY, ceph.SECRET_KEY)
