@@ -2,7 +2,7 @@
 
 Prints tables, writes `benchmarks/results/smoke.json` and a chart beside it. Asserts nothing. Every (workload, system,
 size) runs in a process of its own on `local[2]` with 2 shuffle partitions; batch times are Spark's own
-`triggerExecution`. `docs/benchmarks.md` explains the figures.
+`triggerExecution`. `docs/reference/benchmarks.md` explains the figures.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ environment
   SPARK_SUBMIT           spark-submit to run (default: spark-submit)
   VARVITE                  the varvite command (default: varvite)
   VARVITE_RESTART_S        seconds before a failed sidecar is started again (default: 5)
-  VARVITE_MATERIALIZE_...  further options of the sidecar, see docs/materializer.md, such as
+  VARVITE_MATERIALIZE_...  further options of the sidecar, see docs/operate/materializer.md, such as
                          VARVITE_MATERIALIZE_STORAGE_OPTION=endpoint_url=https://s3.example.com
   VARVITE_STOP_S           seconds that the sidecar has for its end (default: 30)
 

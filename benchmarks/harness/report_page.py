@@ -70,7 +70,7 @@ def page(directory: Path) -> str:
     lines = [
         "# Measured",
         "",
-        "Made by `python -m benchmarks.harness.report_page`; docs/benchmarks.md explains the figures.",
+        "Made by `python -m benchmarks.harness.report_page`; docs/reference/benchmarks.md explains the figures.",
         "",
     ]
     found: list[str] = []

@@ -1,7 +1,7 @@
 """State descriptors, with PyFlink's names and signatures: what a user says about a state before getting its handle.
 
 Every type argument takes what `varvite.changelog.types.factory.as_type` takes. Beyond PyFlink, every descriptor says
-what becomes of state that was stored with another type (docs/schema-evolution.md).
+what becomes of state that was stored with another type (docs/operate/schema-evolution.md).
 """
 
 from __future__ import annotations

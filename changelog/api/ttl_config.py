@@ -1,7 +1,7 @@
 """`StateTtlConfig`: how long a state's values live, with PyFlink's names and signatures; and `Time`.
 
 Unlike PyFlink's, the whole is plain Python and needs no JVM, wrong values are refused when they are given, and there is
-event-time TTL (docs/ttl.md).
+event-time TTL (docs/guide/ttl.md).
 """
 
 from __future__ import annotations
@@ -340,7 +340,7 @@ class Builder:
     def cleanup_in_rocksdb_compact_filter(
         self, query_time_after_num_entries: int, periodic_compaction_time: TimeLike | None = None
     ) -> Builder:
-        """State in RocksDB, and what the materializer folds, is swept; see docs/ttl.md.
+        """State in RocksDB, and what the materializer folds, is swept; see docs/guide/ttl.md.
 
         Args:
             query_time_after_num_entries: Entries of one step of a sweep; positive.

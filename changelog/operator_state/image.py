@@ -1,4 +1,4 @@
-"""Images: the whole non-keyed state of one partition of an operator, encoded (docs/formats/operator-state.md).
+"""Images: the whole non-keyed state of one partition, encoded (docs/reference/formats/operator-state.md).
 
 An image is one frame of kind `OPST`. It does not say of which partition it is or when it was written: the chain says
 that. So partitions that hold the same have the same bytes.

@@ -1,4 +1,4 @@
-"""Savepoints: checkpoints under names, kept until somebody deletes them (docs/formats/savepoints.md). Thin I/O.
+"""Savepoints: checkpoints under names, kept until somebody deletes them (docs/reference/formats/savepoints.md).
 
 A native savepoint names every object that a restore reads, and a collector keeps just these, not the log after them.
 Made in this order: a pin, then the head (the pin counts), then the manifest, then the pin goes. A collector reads the

@@ -1,4 +1,4 @@
-"""Segments: the changes of one (operator, partition, batch, attempt), encoded (docs/formats/segment.md).
+"""Segments: the changes of one (operator, partition, batch, attempt), encoded (docs/reference/formats/segment.md).
 
 A segment is one frame of kind `SEGM`. Its header names the job, the operator, the key groups, the batch's seq, the
 attempt's tag and the schema of every state it holds; its blob holds one Arrow stream per state. Nothing else is needed

@@ -3,7 +3,7 @@
 | change | how |
 |---|---|
 | ROW: field added, dropped, moved | by name, and one field must stay; an added one is null, or the change's default |
-| number widened | to any type that holds every value of the old one exactly (docs/schema-evolution.md has the table) |
+| number widened | to any type that holds every value of the old one exactly (docs/operate/schema-evolution.md) |
 | CHAR to STRING | the same text |
 | TUPLE, LIST, arrays, values of MAP | their parts change as above; a TUPLE by position, and keeps its length |
 

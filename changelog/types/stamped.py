@@ -3,7 +3,7 @@
 Stored form: `(stamp in ms, stored form of the value)`; the value may be None, a null map value. Such a type stands at
 the top of a type string only (`1:stamped<long>`), and never for keys. Unlike other types its wire form is not one
 MessagePack value: it is the stamp, 8 bytes big endian, and the value's wire form, as they follow the header of a stored
-value (docs/formats/rocksdb.md).
+value (docs/reference/formats/rocksdb.md).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One timer as bytes: what orders it, what names it, and what a store keeps of it (docs/formats/rocksdb.md). Pure.
+"""One timer as bytes: its order, its name and its stored form (docs/reference/formats/rocksdb.md). Pure.
 
 ```
 timer   time (8, big endian, sign flipped) | wire(key) | wire(namespace), nothing if the state has no namespaces

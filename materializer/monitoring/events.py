@@ -1,4 +1,4 @@
-"""What a materializer reports: frozen records, one JSON line each (`docs/formats/materializer-events.md`)."""
+"""What a materializer reports: frozen records, one JSON line each (`docs/reference/formats/materializer-events.md`)."""
 
 from __future__ import annotations
 

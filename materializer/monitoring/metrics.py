@@ -1,4 +1,4 @@
-"""What a materializer measures, in Prometheus's form (docs/materializer.md lists the metrics and Flink's names).
+"""Metrics of a materializer, in Prometheus's form (docs/operate/metrics.md lists them with Flink's names).
 
 Counters and histograms grow as things happen; gauges of ranges are taken from the last look at each job, so that a
 range that is gone leaves no series behind (I10). One value per process; every method may be called from any thread.

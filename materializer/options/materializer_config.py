@@ -197,7 +197,11 @@ def parse_properties(properties: Mapping[str, str]) -> dict[str, Any]:
             storage_options[name.removeprefix(STORAGE_OPTION_PREFIX)] = read_storage_option(key, text)
         elif name != PERIODIC_ENABLED and name not in JOB_OPTION_NAMES:
             close = difflib.get_close_matches(name, [*PROPERTIES, *JOB_OPTION_NAMES], 1)
-            hint = f"did you mean {PROPERTY_PREFIX}{close[0]}?" if close else "docs/configuration.md lists all options"
+            hint = (
+                f"did you mean {PROPERTY_PREFIX}{close[0]}?"
+                if close
+                else "docs/reference/configuration.md lists all options"
+            )
             raise InvalidRequestError(f"{key} is no option of varvite; {hint}")
     if storage_options:
         changes["storage_options"] = storage_options

@@ -1,4 +1,4 @@
-"""All rows of one state as a Parquet file that any tool reads, and back (docs/formats/savepoints.md).
+"""All rows of one state as a Parquet file that any tool reads, and back (docs/reference/formats/savepoints.md).
 
 Columns: `key_group`, `key`, then `map_key` in a map state, `position` in a list state (the element's place in its
 key's list), `namespace` in a timer state that has them, and in the end `value`, or `time` in a timer state. Types are

@@ -1,4 +1,4 @@
-"""Materialization on demand: an object under `requests/` asks every materializer of a job (docs/formats/requests.md).
+"""Materialization on demand: an object under `requests/` asks every materializer (docs/reference/formats/requests.md).
 
 Each materializer serves a request once: it takes its ranges for due. The object is deleted after a while; who has not
 seen it by then does not serve it, and a materializer that begins meanwhile serves it again. Neither harms: a request

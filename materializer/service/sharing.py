@@ -108,7 +108,7 @@ def leave(store: ObjectStore, membership: Membership) -> None:
 
 
 def encode_heartbeat(member_id: str, counter: int) -> bytes:
-    """A member's object (docs/formats/members.md)."""
+    """A member's object (docs/reference/formats/members.md)."""
     return frame(_KIND, _VERSION, msgspec.json.encode([member_id, counter]))
 
 

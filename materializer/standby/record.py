@@ -61,7 +61,7 @@ def runs(values: Sequence[int | None]) -> tuple[tuple[int, int, int], ...]:
 
 
 def encode_standby(record: StandbyRecord) -> bytes:
-    """The object of a standby (docs/formats/standbys.md)."""
+    """The object of a standby (docs/reference/formats/standbys.md)."""
     return frame(_KIND, _VERSION, msgspec.json.encode(record))
 
 

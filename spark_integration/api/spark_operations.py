@@ -74,7 +74,7 @@ class SparkOperations(ABC):
     ) -> DataStream:
         """Spark's `transformWithState`: a processor that gets all rows of a key in a batch at once.
 
-        See `docs/spark-programs.md`.
+        See `docs/guide/spark-programs.md`.
 
         Args:
             stateful_processor: An instance; it is copied (pickled) now.

@@ -407,7 +407,7 @@ class KeyedStream(SparkOperations, AggregateOperation, DataStream):
         return StreamKey(self._columns, self._key, key_type)
 
     def window(self, window_assigner: WindowAssigner) -> WindowedStream:
-        """Divide the elements of each key by time, see docs/windows.md. Raises `InvalidRequestError` for no windows."""
+        """Divide each key's elements by time (docs/guide/windows.md). Raises `InvalidRequestError` for no windows."""
         return WindowedStream(self._elements, self._operator, window_assigner)
 
     def count_window(self, size: int) -> WindowedStream:

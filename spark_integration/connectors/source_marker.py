@@ -1,4 +1,6 @@
-"""What varvite keeps of a query's sources beside Spark's checkpoint: whether heartbeats are among them (docs/formats).
+"""The marker of a query's sources beside Spark's checkpoint: are heartbeats among them?
+
+Format: docs/reference/formats/query-sources.md.
 
 Spark does not take a checkpoint location back with another number of sources. So what the first run decides holds for
 the life of the location, whatever later runs would decide.

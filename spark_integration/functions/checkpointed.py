@@ -1,7 +1,7 @@
 """`CheckpointedFunction`, which PyFlink lacks: a function that is asked at every checkpoint, with Flink's names.
 
-It reaches the instance's non-keyed state, managed and raw; see docs/operator-state.md. Raw streams are written whole at
-each checkpoint: what a call of `snapshot_state` does not write is gone.
+It reaches the instance's non-keyed state, managed and raw; see docs/guide/operator-state.md. Raw streams are written
+whole at each checkpoint: what a call of `snapshot_state` does not write is gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """`OperatorHarness`: runs one stateful operator without Spark, batch by batch, for tests of users' functions.
 
 What runs is varvite: runner, keyed state, changelog, checkpoints, timers, windows and restores are those of a job.
-A test plays the parts of Spark and of time. See docs/testing.md.
+A test plays the parts of Spark and of time. See docs/guide/testing.md.
 """
 
 from __future__ import annotations

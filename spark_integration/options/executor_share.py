@@ -49,5 +49,5 @@ def memory_warning(conf: Callable[[str, str], str | None]) -> str | None:
         return None
     return (
         f"{PYTHON_MEMORY}={given} limits the address space of each state worker as well, and one that reaches it dies: "
-        "leave it unset, and plan the memory of state workers into spark.executor.memoryOverhead (docs/cluster.md)"
+        "leave it unset, and plan their memory into spark.executor.memoryOverhead (docs/operate/cluster.md)"
     )

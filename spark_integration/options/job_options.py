@@ -1,7 +1,7 @@
 """All configuration options of varvite, some kinds of which are in modules of their own; nothing else defines one.
 
 In Spark's configuration every key has the prefix `spark.varvite.`. `job_config.resolve` turns given options into a
-`JobConfig`; `docs/configuration.md` is made from this module (`options_page`).
+`JobConfig`; `docs/reference/configuration.md` is made from this module (`options_page`).
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         default=FILESYSTEM,
         field="changelog_storage",
         description="Where a new job keeps its log data: in an object store, or in a log store of your own, by the "
-        "name of its factory (docs/log-stores.md). Holds for the life of the job.",
+        "name of its factory (docs/operate/log-stores.md). Holds for the life of the job.",
     ),
     ConfigOption(
         key="state.changelog.dstl.dfs.base-path",
@@ -293,7 +293,7 @@ JOB_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         default=True,
         field="generic_types",
         description="Let state hold pickled objects, which run code of whoever wrote them when they are read. Off: a "
-        "job with such a state, declared, stored or by default, is refused (docs/security.md).",
+        "job with such a state, declared, stored or by default, is refused (docs/operate/security.md).",
     ),
     ConfigOption(
         key="pipeline.heartbeat.enabled",

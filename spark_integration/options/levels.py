@@ -74,7 +74,7 @@ def unknown_option(key: str, shown_prefix: str = "") -> InvalidRequestError:
     near = _nearest(key, _SUGGESTED)
     if near is None and key.startswith(STORAGE_OPTION_PREFIX.rstrip(".")):
         near = STORAGE_OPTION_PREFIX + "<name>"
-    advice = f"did you mean {shown_prefix}{near}?" if near else "docs/configuration.md lists all options"
+    advice = f"did you mean {shown_prefix}{near}?" if near else "docs/reference/configuration.md lists all options"
     return InvalidRequestError(f"{shown_prefix}{key} is no option of varvite; {advice}")
 
 

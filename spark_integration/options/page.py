@@ -1,6 +1,6 @@
-"""The page `docs/configuration.md`, made from the options.
+"""The page `docs/reference/configuration.md`, made from the options.
 
-`python -m varvite.spark_integration.options.page > docs/configuration.md`
+`python -m varvite.spark_integration.options.page > docs/reference/configuration.md`
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ RECOVERY_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         field="recover_from_local",
         deprecated_keys=("execution.checkpointing.local-backup.enabled", "state.backend.local-recovery"),
         description="Keep the state of each partition in a directory of the host that outlives state worker, executor "
-        "and run, so that a worker that comes back there only reads the end of the log. See `docs/recovery.md`.",
+        "and run, so that a worker that comes back only reads the end of the log. See `docs/operate/recovery.md`.",
     ),
     ConfigOption(
         key="execution.checkpointing.local-backup.dirs",

@@ -319,7 +319,7 @@ def check_generic_types(
         if undeclared:
             _log.warning(
                 "job %s keeps pickled objects, because nobody has said what they are: %s. Who can write the storage "
-                "could have code run when they are read (docs/security.md); with %s=false such jobs are refused",
+                "could have code run when they are read (docs/operate/security.md); %s=false refuses such jobs",
                 job,
                 "; ".join(undeclared),
                 OPTION,

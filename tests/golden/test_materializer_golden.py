@@ -72,7 +72,7 @@ def test_golden_events_are_read_and_written_as_ever() -> None:
 
 
 def test_every_kind_of_event_is_documented() -> None:
-    page = (Path(__file__).parents[2] / "docs/formats/materializer-events.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/formats/materializer-events.md").read_text()
     for event in (*EVENTS, *LATER):
         fields = msgspec.to_builtins(event)
         assert f"`{fields['event']}`" in page

@@ -113,7 +113,9 @@ def test_a_retired_key_is_not_needed_once_everything_was_replaced(
 def test_a_rotation_completes_in_a_job_whose_state_does_not_change(
     encrypted: World, monkeypatch: pytest.MonkeyPatch, log_batches: int
 ) -> None:
-    """`--once` passes over ranges without changes for `log-batches` batches; docs/security.md says how they are not."""
+    """`--once` passes over ranges without changes for `log-batches` batches; docs/operate/security.md says how to fold
+    them.
+    """
     fill(encrypted)
 
     def idle(count: int) -> None:

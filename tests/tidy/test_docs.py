@@ -97,25 +97,30 @@ COVERED: dict[str, str] = {
 """Command as it stands in a document → the test that runs it, or `.ci/run`."""
 
 RUN_BY: dict[str, str] = {
-    "docs/broadcast.md": "tests/spark/programs/test_broadcast.py::test_the_programs_of_the_page_run",
-    "docs/connected-streams.md": "tests/spark/programs/test_connected_streams.py::test_the_programs_of_the_page_run",
-    "docs/operator-state.md":
+    "docs/guide/broadcast.md": "tests/spark/programs/test_broadcast.py::test_the_programs_of_the_page_run",
+    "docs/guide/connected-streams.md":
+        "tests/spark/programs/test_connected_streams.py::test_the_programs_of_the_page_run",
+    "docs/guide/operator-state.md":
         "tests/spark/programs/test_operator_state.py::test_the_function_of_the_page_loses_no_row_that_waits",
-    "docs/side-outputs.md": "tests/spark/programs/test_side_outputs.py::test_the_program_of_the_page_runs",
-    "docs/state-backends.md": "tests/spark/job/test_state_backends.py::test_the_code_of_the_page_runs",
-    "docs/ttl.md":
+    "docs/guide/side-outputs.md": "tests/spark/programs/test_side_outputs.py::test_the_program_of_the_page_runs",
+    "docs/operate/state-backends.md": "tests/spark/job/test_state_backends.py::test_the_code_of_the_page_runs",
+    "docs/guide/ttl.md":
         "tests/unit/changelog/keyed/ttl/test_document.py::test_the_function_of_the_page_forgets_old_airports",
-    "docs/pyflink.md": "tests/spark/programs/test_pyflink_programs.py::test_the_programs_of_the_page_run",
-    "docs/spark-programs.md": "tests/spark/programs/test_spark_programs.py::test_the_program_of_the_documentation",
-    "docs/timers.md":
+    "docs/guide/pyflink.md": "tests/spark/programs/test_pyflink_programs.py::test_the_programs_of_the_page_run",
+    "docs/guide/spark-programs.md":
+        "tests/spark/programs/test_spark_programs.py::test_the_program_of_the_documentation",
+    "docs/guide/timers.md":
         "tests/spark/programs/test_timers.py::test_the_job_of_the_documentation_says_which_aircraft_stay_grounded",
-    "docs/tools.md": "tests/unit/materializer/commands/test_tools_document.py::test_the_program_of_the_page_runs",
-    "docs/windows.md": "tests/spark/programs/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
+    "docs/operate/tools.md":
+        "tests/unit/materializer/commands/test_tools_document.py::test_the_program_of_the_page_runs",
+    "docs/guide/windows.md":
+        "tests/spark/programs/test_windows.py::test_the_job_of_the_documentation_tells_mean_delays",
     "README.md": "tests/spark/test_documents.py::test_the_submit_script_runs_the_readme_job_with_a_sidecar_beside_it",
-    "docs/testing.md": "tests/unit/spark_integration/harness/test_document.py::test_the_code_of_the_page_runs",
-    "docs/savepoints.md": "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
-    "docs/schema-evolution.md": "tests/spark/programs/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
-    "docs/vectorized.md":
+    "docs/guide/testing.md": "tests/unit/spark_integration/harness/test_document.py::test_the_code_of_the_page_runs",
+    "docs/operate/savepoints.md": "tests/spark/job/test_savepoints.py::test_the_page_runs_from_top_to_bottom",
+    "docs/operate/schema-evolution.md":
+        "tests/spark/programs/test_schema_evolution.py::test_a_job_goes_on_with_other_types",
+    "docs/guide/vectorized.md":
         "tests/spark/programs/test_vectorized_document.py::test_the_programs_of_the_page_do_what_it_says",
 }  # fmt: skip
 """Document with blocks marked `python run` → the test that runs them."""

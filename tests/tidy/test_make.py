@@ -60,7 +60,7 @@ def test_the_demo_commands_start_the_example(target: str, arguments: str) -> Non
         ("bench-state", ["state_access"]),
         ("bench-changelog", ["changelog_cost"]),
         *((target, [module]) for target, module in FIGURES.items()),
-        ("bench", [*FIGURES.values(), "report_page"]),
+        ("bench", [*FIGURES.values(), "harness.report_page"]),
         ("bench-all", [*FIGURES.values(), "smoke", "state_access", "changelog_cost", "timers", "windows"]),
     ],
 )
@@ -101,11 +101,11 @@ def test_make_test_runs_kinds_in_order_and_nothing_else() -> None:
         parallel, alone = runs_of(target)
         assert re.findall(r" tests/(\S+)", parallel) == [
             *("unit", "property", "contract", "golden", "tidy", "simulation"),
-            "simulation/test_seeds.py",
+            "simulation/whole/test_seeds.py",
         ]
         assert parallel.rstrip().endswith("--ignore tests/simulation/whole/test_seeds.py")
         assert " -n auto " in parallel
-        assert re.findall(r" tests/(\S+)", alone) == ["simulation/test_seeds.py", "integration", "spark"]
+        assert re.findall(r" tests/(\S+)", alone) == ["simulation/whole/test_seeds.py", "integration", "spark"]
         assert " -n " not in alone
 
 

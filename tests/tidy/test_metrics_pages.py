@@ -16,7 +16,7 @@ from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.spark_integration.driver.monitoring.metrics import JobMetrics
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "docs" / "metrics.md"
+PAGE = ROOT / "docs" / "operate" / "metrics.md"
 MONITORING = ROOT / "deploy" / "monitoring"
 NAME = re.compile(r"\bvarvite_[a-z_]+\b")
 FLINKS = [

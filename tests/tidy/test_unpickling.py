@@ -26,7 +26,7 @@ ALLOWED: dict[str, str] = {
     "spark_integration/worker/process/conversation.py::describe_failure": OWN_ERROR,
     "spark_integration/transport/pump.py::failure_error": ERROR,
     "spark_integration/messages/user_errors.py::user_function_error": ERROR,
-    "changelog/types/collections.py::PickledType.load": "values of the pickled type: docs/security.md",
+    "changelog/types/collections.py::PickledType.load": "values of the pickled type: docs/operate/security.md",
 }  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""How keyed state is laid out in RocksDB: keys and values as bytes (docs/formats/rocksdb.md). Pure.
+"""How keyed state is laid out in RocksDB: keys and values as bytes (docs/reference/formats/rocksdb.md). Pure.
 
 ```
 cell of a value-like state   key group (2) | state id (2) | wire(key)

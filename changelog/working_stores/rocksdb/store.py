@@ -1,4 +1,4 @@
-"""The working store on RocksDB (docs/formats/rocksdb.md): confirmed state of one (operator, partition), on local disk.
+"""The working store on RocksDB: confirmed state of one (operator, partition) (docs/reference/formats/rocksdb.md).
 
 The write-ahead log is off: the changelog is the log. A batch's rows, the registered states and the version go to the
 database in one write batch, so a directory that a crash left is a consistent state at some version (`Database`), and

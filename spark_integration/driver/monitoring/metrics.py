@@ -1,4 +1,4 @@
-"""What a driver measures of its jobs, in Prometheus's form (docs/metrics.md lists the metrics and Flink's names).
+"""Metrics of a driver's jobs, in Prometheus's form (docs/operate/metrics.md lists them with Flink's names).
 
 State workers are not asked: what they count comes with their summaries, and this is the one place that adds it up. A
 summary that does not win is not counted (I2). One value for all queries of a process that share a port; every method

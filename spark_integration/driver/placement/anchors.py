@@ -84,7 +84,9 @@ class Anchors:
             _log.warning("job %s: partitions are not placed: %s", job, error)
             return None
         if form is JoinForm.MERGE:
-            _log.info("job %s: %s=false would make placement cheaper; see docs/cluster.md", job, REDUCE_LOCALITY)
+            _log.info(
+                "job %s: %s=false would make placement cheaper; see docs/operate/cluster.md", job, REDUCE_LOCALITY
+            )
             for key, value in MERGE_SETTINGS.items():
                 if key not in session.conf.getAll:
                     session.conf.set(key, value)

@@ -1,4 +1,4 @@
-"""`pyflink.datastream`'s names that varvite has; see docs/pyflink.md."""
+"""`pyflink.datastream`'s names that varvite has; see docs/guide/pyflink.md."""
 
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream

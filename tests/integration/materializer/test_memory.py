@@ -27,7 +27,8 @@ VALUE_BYTES = 16 << 10
 BATCHES, BATCH_KEYS = 40, 1_000
 MEMORY_MB = 32
 BUFFERS_MB = 2 * 64
-"""What docs/materializer.md says a range holds besides: log that was read ahead, and files that are uploaded."""
+"""Held by a range besides, as docs/operate/materializer.md says: log that was read ahead, and files that are uploaded.
+"""
 ALLOCATORS = 2.75
 """What they take for what is asked of them, rows that are being written included."""
 TICK_S = 0.02

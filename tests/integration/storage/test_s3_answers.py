@@ -246,7 +246,7 @@ class DirectoryBucket(S3Proxy):
 
 
 def test_a_directory_bucket_of_s3_express_is_listed(moto_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """docs/log-stores.md proposes one for the log, and each LIST of a name or after a name was refused."""
+    """docs/operate/log-stores.md proposes one for the log, and each LIST of a name or after a name was refused."""
     monkeypatch.setenv("AWS_S3_DISABLE_EXPRESS_SESSION_AUTH", "true")  # moto knows no sessions
     bucket = f"fast-{uuid.uuid4().hex[:8]}--use1-az4--x-s3"
     moto_server.make_bucket(bucket)

@@ -29,7 +29,7 @@ KEYS = 24
 EMPTY, ONE_KEY = 4, 6
 """Batches without rows, and with rows of one partition only."""
 WAIT_MAX_S = 600
-PAGE = "docs/cluster.md"
+PAGE = "docs/operate/cluster.md"
 WARM_UP = 1
 """Batches in which executors start their processes, one sooner than the other."""
 WAIT = "100s"

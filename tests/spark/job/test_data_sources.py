@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-PAGE = "docs/tools.md"
+PAGE = "docs/operate/tools.md"
 STORAGE = "file:///var/lib/varvite"
 
 

@@ -58,7 +58,7 @@ def test_the_page_runs_from_top_to_bottom(spark: SparkSession, tmp_path: Path) -
         stream = FileStream(spark, tmp_path / "data" / name, "tailnum string")
         for tails in files:
             stream.add(*[json.dumps({"tailnum": tail}) for tail in tails])
-    page = "docs/savepoints.md"
+    page = "docs/operate/savepoints.md"
     names: dict[str, Any] = {"__name__": "page"}
     for block in blocks_of(page, (ROOT / page).read_text()):
         text = block.text.replace("/var/lib/varvite", f"{tmp_path}/state").replace("/data/", f"{tmp_path}/data/")

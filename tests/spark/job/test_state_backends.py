@@ -102,7 +102,7 @@ def test_checkpoints_of_a_program_for_flink(spark: SparkSession, tmp_path: Path)
 
 
 def test_the_code_of_the_page_runs(spark: SparkSession) -> None:
-    page = "docs/state-backends.md"
+    page = "docs/operate/state-backends.md"
     names: dict[str, Any] = {"spark": spark}
     for block in blocks_of(page, (ROOT / page).read_text()):
         exec(block.text, names)

@@ -163,6 +163,6 @@ def test_all_instances_get_many_broadcast_elements_in_the_order_of_the_collectio
 def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
     assert SparkSession.getActiveSession() is spark, "the programs find the session by themselves"
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks_of("docs/broadcast.md", (ROOT / "docs" / "broadcast.md").read_text()):
+    for block in blocks_of("docs/guide/broadcast.md", (ROOT / "docs" / "guide" / "broadcast.md").read_text()):
         text = block.text.replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
         exec(compile(text, block.name, "exec", dont_inherit=True), names)

@@ -41,7 +41,9 @@ def collected(stream: DataStream, name: str = "job") -> list[Any]:
 def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path) -> None:
     assert SparkSession.getActiveSession() is spark, "the programs find the session by themselves"
     names: dict[str, Any] = {"__name__": "page"}
-    for block in blocks_of("docs/connected-streams.md", (ROOT / "docs" / "connected-streams.md").read_text()):
+    for block in blocks_of(
+        "docs/guide/connected-streams.md", (ROOT / "docs" / "guide" / "connected-streams.md").read_text()
+    ):
         text = block.text.replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
         exec(compile(text, block.name, "exec", dont_inherit=True), names)
 

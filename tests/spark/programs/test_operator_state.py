@@ -24,7 +24,7 @@ from varvite import (
 )
 
 pytestmark = pytest.mark.spark
-PAGE = "docs/operator-state.md"
+PAGE = "docs/guide/operator-state.md"
 
 
 class Everything(KeyedProcessFunction[str, Row, tuple[Any, ...]], CheckpointedFunction):

@@ -99,7 +99,7 @@ def test_every_program_is_tested_and_imports_only_what_pyflink_has() -> None:
 
 
 def test_the_programs_of_the_page_run(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    page = blocks_of("docs/pyflink.md", (ROOT / "docs" / "pyflink.md").read_text())
+    page = blocks_of("docs/guide/pyflink.md", (ROOT / "docs" / "guide" / "pyflink.md").read_text())
     programs = [block for block in page if "run" in block.tags]
     names = {"__name__": "page"}
     for block in programs:

@@ -1,4 +1,4 @@
-"""The functions of docs/schema-evolution.md, one deployed after the other over the same state."""
+"""The functions of docs/operate/schema-evolution.md, one deployed after the other over the same state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from varvite.materializer.service.loop import run_materializer
 from varvite.storage.errors import IncompatibleError
 
 pytestmark = [pytest.mark.spark, pytest.mark.fixed_storage]  # it materializes at chosen places
-PAGE = "docs/schema-evolution.md"
+PAGE = "docs/operate/schema-evolution.md"
 
 
 def documented_functions() -> dict[str, Any]:

@@ -75,7 +75,7 @@ def test_files_and_a_function_get_their_own_columns(
 
 def test_the_program_of_the_page_runs(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert SparkSession.getActiveSession() is spark, "the program finds the session by itself"
-    page = blocks_of("docs/side-outputs.md", (ROOT / "docs" / "side-outputs.md").read_text())
+    page = blocks_of("docs/guide/side-outputs.md", (ROOT / "docs" / "guide" / "side-outputs.md").read_text())
     (program,) = [block for block in page if "run" in block.tags]
     exec(compile(program.text, program.name, "exec", dont_inherit=True), {"__name__": "page"})
     assert capsys.readouterr().out == "".join(block.text for block in page if block.language == "text")

@@ -245,7 +245,7 @@ def test_what_cannot_be_right_is_refused_at_its_line(own_engine: SparkSession, t
 
 
 def test_the_program_of_the_documentation(spark: SparkSession, tmp_path: Path) -> None:
-    blocks = blocks_of("docs/spark-programs.md", (ROOT / "docs" / "spark-programs.md").read_text())
+    blocks = blocks_of("docs/guide/spark-programs.md", (ROOT / "docs" / "guide" / "spark-programs.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
     text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
@@ -253,7 +253,7 @@ def test_the_program_of_the_documentation(spark: SparkSession, tmp_path: Path) -
     flights = pa.table({"tailnum": ["N1", "N2", "N1", "N1"], "dest": ["IAH", "MIA", "BOS", "IAH"]})
     pq.write_table(flights, tmp_path / "flights" / "1.parquet")
     names: dict[str, Any] = {}
-    exec(compile(text, "docs/spark-programs.md", "exec"), names)
+    exec(compile(text, "docs/guide/spark-programs.md", "exec"), names)
     names["query"].awaitTermination()
     output = ds.dataset(tmp_path / "counts", format="parquet", partitioning="hive", ignore_prefixes=["_", "."])
     rows = sorted((row["tailnum"], row["n"], row["destinations"]) for row in output.to_table().to_pylist())

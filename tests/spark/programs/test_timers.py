@@ -94,7 +94,7 @@ def test_an_error_in_on_timer_names_operator_key_and_batch(spark: SparkSession, 
 
 
 def test_the_job_of_the_documentation_says_which_aircraft_stay_grounded(spark: SparkSession, tmp_path: Path) -> None:
-    blocks = blocks_of("docs/timers.md", (ROOT / "docs" / "timers.md").read_text())
+    blocks = blocks_of("docs/guide/timers.md", (ROOT / "docs" / "guide" / "timers.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
     text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
@@ -105,7 +105,7 @@ def test_the_job_of_the_documentation_says_which_aircraft_stay_grounded(spark: S
     for _ in range(2):
         time.sleep(1.1)  # a heartbeat is due every second
         names: dict[str, Any] = {}
-        exec(compile(text, "docs/timers.md", "exec"), names)
+        exec(compile(text, "docs/guide/timers.md", "exec"), names)
         names["query"].awaitTermination()
     output = ds.dataset(tmp_path / "grounded", format="parquet", partitioning="hive", ignore_prefixes=["_", "."])
     rows = [(row["tailnum"], row["since_ms"]) for row in output.to_table().to_pylist()]

@@ -1,4 +1,4 @@
-"""The programs of docs/vectorized.md, run as they stand but for their places and an end."""
+"""The programs of docs/guide/vectorized.md, run as they stand but for their places and an end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.tidy.doc_blocks import ROOT, blocks_of
 
 pytestmark = pytest.mark.spark
-PAGE = "docs/vectorized.md"
+PAGE = "docs/guide/vectorized.md"
 
 
 def programs(work: Path) -> list[str]:

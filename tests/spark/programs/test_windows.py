@@ -1,4 +1,4 @@
-"""The job of docs/windows.md on real Spark, over restarts."""
+"""The job of docs/guide/windows.md on real Spark, over restarts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_late_rows_are_written_beside_the_windows(spark: SparkSession, tmp_path:
 
 
 def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp_path: Path) -> None:
-    blocks = blocks_of("docs/windows.md", (ROOT / "docs" / "windows.md").read_text())
+    blocks = blocks_of("docs/guide/windows.md", (ROOT / "docs" / "guide" / "windows.md").read_text())
     text = next(block.text for block in blocks if block.tags == ("run",))
     text = text.replace("/data/", f"{tmp_path}/").replace("file:///var/lib/varvite", f"file://{tmp_path}/varvite")
     text = text.replace('processingTime="10 seconds"', "availableNow=True")
@@ -73,7 +73,7 @@ def test_the_job_of_the_documentation_tells_mean_delays(spark: SparkSession, tmp
             pq.write_table(table, tmp_path / "flights" / f"{number}.parquet")
         time.sleep(1.1)  # a heartbeat is due every second
         names: dict[str, Any] = {}
-        exec(compile(text, "docs/windows.md", "exec"), names)
+        exec(compile(text, "docs/guide/windows.md", "exec"), names)
         names["query"].awaitTermination()
         kill_state_workers(spark)
     output = ds.dataset(tmp_path / "delays", format="parquet", partitioning="hive", ignore_prefixes=["_", "."])

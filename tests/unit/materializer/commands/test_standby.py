@@ -23,7 +23,7 @@ from varvite.materializer.standby.record import decode_standby
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.prefixed import PrefixedStore
 
-PAGE = "docs/recovery.md"
+PAGE = "docs/operate/recovery.md"
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The commands and the program of docs/tools.md, over a job without Spark."""
+"""The commands and the program of docs/operate/tools.md, over a job without Spark."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from varvite.storage.object_stores.prefixed import PrefixedStore
 if TYPE_CHECKING:
     from pathlib import Path
 
-PAGE = "docs/tools.md"
+PAGE = "docs/operate/tools.md"
 BLOCKS = blocks_of(PAGE, (ROOT / PAGE).read_text())
 COMMANDS = [command for block in BLOCKS if block.language == "console" for command in commands_of(block)]
 STORAGE = "file:///var/lib/varvite"

@@ -69,7 +69,14 @@ def test_elements_that_nobody_declared_are_kept_pickled_with_a_warning(
     (state,) = plan.kept
     assert (state.kind, state.undeclared) == (PICKLED, OF_ELEMENTS)
     (warning,) = caplog.messages
-    for part in ("job harness", repr(state.name), "'mine'", OF_ELEMENTS, "docs/security.md", "pipeline.generic-types"):
+    for part in (
+        "job harness",
+        repr(state.name),
+        "'mine'",
+        OF_ELEMENTS,
+        "docs/operate/security.md",
+        "pipeline.generic-types",
+    ):
         assert part in warning
 
 

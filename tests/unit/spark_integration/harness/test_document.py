@@ -1,4 +1,4 @@
-"""The code of docs/testing.md, as it stands there."""
+"""The code of docs/guide/testing.md, as it stands there."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.tidy.doc_blocks import ROOT, blocks_of
 
 
 def test_the_code_of_the_page_runs() -> None:
-    page = "docs/testing.md"
+    page = "docs/guide/testing.md"
     names: dict[str, Any] = {"__name__": "testing_page"}
     blocks = [block for block in blocks_of(page, (ROOT / page).read_text()) if "run" in block.tags]
     assert len(blocks) == 3

@@ -28,7 +28,7 @@ from varvite.storage.errors import InvalidRequestError
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
 
-PAGE = Path(__file__).parents[4] / "docs" / "configuration.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "configuration.md"
 DIR = {"execution.checkpointing.dir": "/tmp/state"}
 
 
@@ -60,7 +60,7 @@ def test_every_property_of_the_materializer_is_an_option() -> None:
 
 def test_the_page_is_up_to_date() -> None:
     assert PAGE.read_text() == options_page.render(), (
-        "run: python -m varvite.spark_integration.options.page > docs/configuration.md"
+        "run: python -m varvite.spark_integration.options.page > docs/reference/configuration.md"
     )
 
 

@@ -136,7 +136,7 @@ def test_keys_can_be_rotated(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class CountedVault(Vault):
-    """A user's provider; docs/security.md says how often it is made and asked."""
+    """A user's provider; docs/operate/security.md says how often it is made and asked."""
 
     made = 0
     asked: ClassVar[list[str]] = []
@@ -205,7 +205,7 @@ def test_a_job_without_encryption_is_refused_if_encryption_is_wanted() -> None:
 
 
 def test_a_plain_job_json_in_place_of_another_is_refused_by_a_start_that_is_to_encrypt() -> None:
-    """docs/security.md: nothing else tells it, for `job.json` is not protected."""
+    """docs/operate/security.md: nothing else tells it, for `job.json` is not protected."""
     root = MemoryStore()
     made = make(root)
     root.put("job/job.json", encode_record(msgspec.structs.replace(made, storage=None)))

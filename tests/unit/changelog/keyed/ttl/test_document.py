@@ -1,4 +1,4 @@
-"""The code of docs/ttl.md, run without Spark."""
+"""The code of docs/guide/ttl.md, run without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ HOUR_MS = 3_600_000
 
 
 def test_the_function_of_the_page_forgets_old_airports(storage_switches: StorageSwitches) -> None:
-    page = "docs/ttl.md"
+    page = "docs/guide/ttl.md"
     [block] = [b for b in blocks_of(page, (ROOT / page).read_text()) if "run" in b.tags]
     names: dict[str, Any] = {}
     exec(compile(block.text, block.name, "exec", dont_inherit=True), names)

@@ -23,7 +23,7 @@ from varvite.materializer.commands.package import command as package_command
 from varvite.materializer.commands.package.build import PackedFile, package_files, write_archive, write_zip
 from varvite.materializer.commands.package.plan import Installed
 
-PAGE = ROOT / "docs" / "packaging.md"
+PAGE = ROOT / "docs" / "operate" / "packaging.md"
 
 
 def run(*arguments: str, code: int = 0) -> str:
@@ -90,7 +90,7 @@ def test_people_get_the_line_to_type(small: None, tmp_path: Path) -> None:
 
 def test_the_command_of_the_page_runs(small: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = blocks_of("docs/packaging.md", PAGE.read_text())
+    blocks = blocks_of("docs/operate/packaging.md", PAGE.read_text())
     [command] = [c for block in blocks if block.language == "console" for c in commands_of(block)]
     output = run(*shlex.split(command)[2:])
     assert [path.name for path in sorted(Path("lib").iterdir())] == ["varvite-environment.tar.gz", "varvite.zip"]
