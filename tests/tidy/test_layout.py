@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import subprocess
 import sys
@@ -97,3 +98,10 @@ def test_the_wheel_has_the_console_script_and_the_license(wheel: zipfile.ZipFile
     info = {name.split(".dist-info/")[1]: name for name in wheel.namelist() if ".dist-info/" in name}
     assert "varvite = varvite.materializer.commands.cli:main" in wheel.read(info["entry_points.txt"]).decode()
     assert "licenses/LICENSE" in info
+
+
+def test_only_the_contracts_need_pytest() -> None:
+    """A job that has varvite installed has no pytest."""
+    modules = [path for package in PACKAGES for path in (ROOT / package).rglob("*.py")]
+    modules += [path for path in (ROOT / "src" / "varvite").rglob("*.py") if path.parent.name != "contracts"]
+    assert [path for path in modules if re.search(r"^\s*(import|from) pytest\b", path.read_text(), re.MULTILINE)] == []

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, CountingTokens, layout_of, ranges
+from tests.stores.faulty import Faults, FaultyStore
 from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.view import LineView
@@ -32,7 +33,6 @@ from varvite.storage.format.layout import SnapshotName
 from varvite.storage.format.records import ORIGIN, Link, ObjectSlice, SnapshotDescriptor, SnapshotFile
 from varvite.storage.job.record import open_or_create_job
 from varvite.storage.object_stores.contract import ObjectStore
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 from varvite.storage.object_stores.memory import MemoryStore
 from varvite.storage.transfer.slice_reader import read_slice, read_slices
 

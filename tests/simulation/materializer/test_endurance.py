@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tests.jobs.materializer_world import CONFIG, Sidecar, World
+from tests.stores.faulty import Faults, FaultyStore
 from varvite.materializer.fold.policy import PAUSE_SPREAD, RangeKey, RangeSchedule, pause_ms
 from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.materializer.monitoring.health import ALIVE_WITHIN_MS
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format import layout
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 
 if TYPE_CHECKING:
     import pytest

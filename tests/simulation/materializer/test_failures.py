@@ -14,13 +14,13 @@ import pytest
 from tests.jobs.committing_job import NumberedTokens
 from tests.jobs.materializer_world import CONFIG, IDLE, INTERVAL_MS, World
 from tests.jobs.state_model import KEY_TYPE, OPERATOR, BatchChanges, Model
+from tests.stores.faulty import Faults, FaultyStore
 from tests.stores.manual_clock import ManualClock
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.snapshots import list_snapshots, publish
 from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 from varvite.materializer.monitoring.events import Failed, JobFailed
 from varvite.storage.format import layout
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 from varvite.storage.object_stores.memory import MemoryStore
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry
 
 from tests.jobs.materializer_world import CONFIG, INTERVAL_MS, Sidecar, World
 from tests.jobs.state_model import BatchChanges
+from tests.stores.faulty import Faults, FaultyStore
 from tests.stores.manual_clock import ManualClock
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.pins import create_pin, list_pins
@@ -20,7 +21,6 @@ from varvite.materializer.service.demand import LOOK_MS, ask
 from varvite.materializer.service.retention import HOLDER, STEPS
 from varvite.materializer.service.sharing import HEARTBEAT_MS
 from varvite.storage.format import layout
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 
 if TYPE_CHECKING:
     from pathlib import Path

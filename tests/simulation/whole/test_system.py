@@ -15,8 +15,8 @@ import pytest
 
 from tests.jobs.committing_job import CommittingJob, random_batch
 from tests.jobs.materializer_world import INTERVAL_MS, Sidecar, World
+from tests.stores.faulty import Faults, FaultyStore
 from varvite.storage.errors import FencedError, RetryableError
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 from varvite.storage.object_stores.memory import MemoryStore
 from varvite.storage.object_stores.prefixed import PrefixedStore
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.stores.faulty import Faults, FaultyStore
 from tests.stores.manual_clock import ManualClock
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError, VarviteError
-from varvite.storage.object_stores.faulty import Faults, FaultyStore
 from varvite.storage.object_stores.memory import MemoryStore
 from varvite.storage.transfer.claim import claim
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from varvite.storage.object_stores.faulty import Operation, Phase
+    from tests.stores.faulty import Operation, Phase
 
 
 def faulty(inner: MemoryStore, faults: Faults, seed: int = 1, clock: ManualClock | None = None) -> FaultyStore:

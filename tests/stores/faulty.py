@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 
 if TYPE_CHECKING:
-    import random  # noqa: TID251 - a type only: the caller seeds it
+    import random
     from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
 

@@ -1,0 +1,31 @@
+"""The contracts of the stores that users may bring, as test classes for pytest.
+
+A test module subclasses a contract, names the subclass `Test...` and overrides the fixture that makes the store:
+
+```python
+class TestMyLog(LogStoreContract):
+    @pytest.fixture
+    def log(self, tmp_path: Path) -> LogStore:
+        return MyLog(tmp_path)
+```
+
+Each claim is one test method. This package needs pytest; `varvite.testing` does not.
+
+| module | owns |
+|---|---|
+| `log_store` | the claims about a `LogStore` |
+| `object_store` | the claims about an `ObjectStore` |
+"""
+
+import pytest
+
+# Before the modules are imported, so that a failing claim shows its values.
+pytest.register_assert_rewrite(f"{__name__}.log_store", f"{__name__}.object_store")
+
+from varvite.testing.contracts.log_store import LogStoreContract  # noqa: E402
+from varvite.testing.contracts.object_store import ObjectStoreContract  # noqa: E402
+
+__all__ = [
+    "LogStoreContract",
+    "ObjectStoreContract",
+]
