@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from varvite.changelog.api.descriptors import MapStateDescriptor
 from varvite.spark_integration.functions.broadcast import (
     BaseBroadcastProcessFunction,
+    BroadcastFunction,
     BroadcastProcessFunction,
     KeyedBroadcastProcessFunction,
 )
@@ -18,7 +19,6 @@ from varvite.spark_integration.messages.protocol import KEY_COLUMN
 from varvite.spark_integration.plan.broadcast_input import BroadcastInput
 from varvite.spark_integration.plan.operator import UNNAMED, check_uid, elements_of, plan_operator
 from varvite.spark_integration.plan.transformations import KeyedTransformation, StreamKey
-from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from varvite.spark_integration.api.writer import DataStreamSink, StreamWriter
 from varvite.spark_integration.elements.types import ElementType, TypedElements
 from varvite.spark_integration.functions.keyed_operations import KeyedFilter, KeyedFlatMap, KeyedMap, KeyedReduce
 from varvite.spark_integration.functions.output_tag import OutputTag
-from varvite.spark_integration.functions.shipment import pickle_step
+from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.stateless import (
     FilterFunction,
     FlatMapFunction,
@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombine
     from varvite.spark_integration.operators.windows.assigners import WindowAssigner
-    from varvite.spark_integration.plan.chain import StepKind
+    from varvite.spark_integration.plan.function_chain import StepKind
     from varvite.spark_integration.plan.initial_state import InitialState
 
 

@@ -17,7 +17,7 @@ from varvite.spark_integration.functions.window import (
     ProcessWindowFunction,
     WindowFunction,
 )
-from varvite.spark_integration.operators.windows.asked_triggers import (
+from varvite.spark_integration.operators.windows.any_trigger_operator import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,

@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from types import TracebackType
 
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from varvite.changelog.commit.base_decision import SinkCommit
-    from varvite.spark_integration.api.query import VarviteStreamingQuery
     from varvite.spark_integration.elements.types import ElementType
 
 BATCHES_MAX: Final = 4
@@ -134,7 +134,7 @@ class CollectSink(Sink):
 class CloseableIterator:
     """The elements of a running job, as they come. Close it, or use it in a `with`, to end the job earlier."""
 
-    def __init__(self, query: VarviteStreamingQuery, sink: CollectSink) -> None:
+    def __init__(self, query: StreamingQuery, sink: CollectSink) -> None:
         self._query = query
         self._sink = sink
         self._elements: Iterator[Any] = iter(())

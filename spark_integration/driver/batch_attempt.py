@@ -18,10 +18,10 @@ from varvite.spark_integration.driver.batch_execution import (
 )
 from varvite.spark_integration.driver.placement.decision import is_one_process
 from varvite.spark_integration.messages.protocol import BatchRequest
-from varvite.spark_integration.plan.chain import ChainPlace
-from varvite.spark_integration.plan.chain_task import StepFailures, raise_failures, without_failures
+from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
 from varvite.spark_integration.plan.input_watermarks import LatestEventTimes
+from varvite.spark_integration.plan.preparation import StepFailures, raise_failures, without_failures
 from varvite.spark_integration.transport.pump import ExecutionNotes
 from varvite.storage.errors import InvariantError
 from varvite.storage.format.records import ORIGIN
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from varvite.spark_integration.driver.placement.anchors import Anchors
-    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.functions.pickling import ShippedFunction
     from varvite.spark_integration.messages.protocol import OperatorRequest
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
-    from varvite.spark_integration.plan.chain_task import StepFailure
     from varvite.spark_integration.plan.job import JobPlan
+    from varvite.spark_integration.plan.preparation import StepFailure
     from varvite.spark_integration.transport.pump import ExecutionNote
     from varvite.spark_integration.transport.segment_inbox import SegmentInbox
     from varvite.storage.format.records import Link

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.driver.placement.anchor import Anchor
     from varvite.spark_integration.driver.placement.anchors import Anchors
-    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.functions.pickling import ShippedFunction
     from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
     from varvite.spark_integration.plan.operator import OperatorPlan
     from varvite.spark_integration.transport.segment_inbox import SegmentInbox

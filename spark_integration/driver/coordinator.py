@@ -37,7 +37,7 @@ from varvite.spark_integration.driver.placement.anchors import Anchors
 from varvite.spark_integration.driver.placement.decision import PartitionMoves
 from varvite.spark_integration.driver.placement.standbys import StandbyWatch
 from varvite.spark_integration.driver.snapshot_watch import SnapshotWatch
-from varvite.spark_integration.functions.shipment import ship
+from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
 from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
 from varvite.spark_integration.plan.input_watermarks import InputWatermarks

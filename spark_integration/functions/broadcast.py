@@ -11,12 +11,15 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from varvite.changelog.api.functions import Function
+from varvite.spark_integration.functions.keyed import OperatorRuntimeContext
+from varvite.spark_integration.functions.keyed_operations import KeyedFunction
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from varvite.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
     from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
+    from varvite.spark_integration.functions.keyed import RuntimeContext
     from varvite.spark_integration.functions.timers import TimeDomain, TimerService
 
 KEY = TypeVar("KEY")
@@ -141,3 +144,28 @@ class KeyedBroadcastProcessFunction(BaseBroadcastProcessFunction, Generic[KEY, I
 
     def on_timer(self, timestamp: int, ctx: KeyedBroadcastProcessFunction.OnTimerContext) -> Iterable[OUT] | None:
         """Called for every timer that is due, after the elements of the batch, in order of time."""
+
+
+class BroadcastFunction(KeyedFunction):
+    """A function on a stream and a broadcast stream, as an operator carries it to the workers."""
+
+    def __init__(self, function: Any, descriptors: tuple[MapStateDescriptor, ...]) -> None:
+        super().__init__(function)
+        self.descriptors = descriptors
+        """States of the broadcast stream."""
+
+    @property
+    def is_keyed(self) -> bool:
+        """Whether the stream that is not broadcast has keys."""
+        return isinstance(self.function, KeyedBroadcastProcessFunction)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        if not self.is_keyed and isinstance(runtime_context, OperatorRuntimeContext):
+            runtime_context = runtime_context.without_keyed_state()
+        super().open(runtime_context)
+
+    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
+        return self.function.process_element(value, ctx)
+
+    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
+        return self.function.on_timer(timestamp, ctx)

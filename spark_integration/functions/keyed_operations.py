@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varvite.changelog.api.descriptors import ValueStateDescriptor
 from varvite.changelog.api.functions import Function, ReduceFunction
 from varvite.spark_integration.elements.row_values import row_values
-from varvite.spark_integration.functions.kept_state import KeepsState, KeptState, state_of_elements
+from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState, state_of_elements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.stateless import FilterFunction, FlatMapFunction, MapFunction, method_of
 
@@ -72,14 +72,14 @@ class KeyedFilter(KeyedFunction):
         return (value,) if self._filter(value) else None
 
 
-class KeyedReduce(KeyedFunction, KeepsState):
+class KeyedReduce(KeyedFunction, HasImplicitState):
     """Combines the elements of a key, and gives the combination so far after each of them."""
 
     def __init__(self, function: Any, elements: ElementType) -> None:
         super().__init__(function)
         self._elements = elements
 
-    def kept_states(self) -> tuple[KeptState, ...]:
+    def implicit_states(self) -> tuple[ImplicitState, ...]:
         return (state_of_elements(REDUCE_STATE, self._elements.state_type, self._elements),)
 
     def open(self, runtime_context: RuntimeContext) -> None:

@@ -18,7 +18,7 @@ from varvite.changelog.types.key_wire import key_writer
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, OUTPUT_COLUMN, rows_column
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_GROUP_COLUMN, SUMMARY_COLUMN
-from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
 from varvite.spark_integration.worker.runners.operator import KeyReader
 from varvite.storage.errors import InvalidRequestError
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from varvite.spark_integration.elements.types import ElementType
     from varvite.spark_integration.harness.plan import HarnessPlan
     from varvite.spark_integration.messages.protocol import OperatorRequest
-    from varvite.spark_integration.plan.chain_task import ChainRun
     from varvite.spark_integration.plan.input_branches import BranchesRun
+    from varvite.spark_integration.plan.preparation import PreparationRun
 
 _compute: Any = pyarrow.compute
 
@@ -45,7 +45,7 @@ class HarnessInput:
         self._key_bytes = key_writer(self._key_type)
         config = plan.job.config
         self._place = ChainPlace(0, request.parallelism, request.max_parallelism, dict(config.job_parameters))
-        self._run: ChainRun | BranchesRun | None = None
+        self._run: PreparationRun | BranchesRun | None = None
 
     @property
     def latest_ms(self) -> Mapping[int, int]:

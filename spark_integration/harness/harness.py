@@ -25,7 +25,7 @@ from varvite.spark_integration.harness.elements import HarnessInput, HarnessOutp
 from varvite.spark_integration.harness.job import HarnessClock, HarnessJob
 from varvite.spark_integration.harness.plan import HarnessProgram, HarnessSettings, harness_plan, harness_program
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error, user_function_error
-from varvite.spark_integration.plan.chain import StepError
+from varvite.spark_integration.plan.function_chain import StepError
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from varvite.materializer.service.context import Surroundings
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver.batch_commit import BatchStamp, batch_facts, next_watermark
 from varvite.spark_integration.driver.operator_requests import operator_request, with_states
-from varvite.spark_integration.functions.shipment import ship
+from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.harness.plan import JOB
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 from varvite.spark_integration.messages.protocol import SUMMARY_COLUMN, BatchRequest, TaskRequest

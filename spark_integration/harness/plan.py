@@ -14,11 +14,11 @@ from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN
 from varvite.spark_integration.options.job_config import resolve
 from varvite.spark_integration.options.state_backends import HashMapStateBackend, StateBackend
-from varvite.spark_integration.plan.chain_task import Preparation
 from varvite.spark_integration.plan.graph import plan_graph
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
 from varvite.spark_integration.plan.job import JobPlan
 from varvite.spark_integration.plan.operator import check_generic_types, elements_of
+from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
 from varvite.storage.errors import InvalidRequestError
 

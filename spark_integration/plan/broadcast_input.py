@@ -13,7 +13,7 @@ digests what it has read, and the batch is executed again if they differ (I3): `
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  the name that every PySpark program uses
@@ -23,10 +23,6 @@ from varvite.spark_integration.elements.arrow_rows import quoted
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
 from varvite.spark_integration.messages.protocol import KEY_COLUMN, KEY_GROUP_COLUMN
 
-if TYPE_CHECKING:
-    from varvite.spark_integration.driver.placement.anchor import Anchor
-
-
 OWN: Final = 0
 """Number of the stream that is divided over the partitions."""
 BROADCAST: Final = 1
@@ -35,6 +31,14 @@ _PLACE_COLUMN: Final = "__varvite_place"
 """int64, before the pump only: the row's place in the input; negative in broadcast rows."""
 _BEFORE_ALL: Final = -(1 << 62)
 """Added to the places of broadcast rows: they come first, as long as an input has less than 2**29 partitions."""
+
+
+class Placement(Protocol):
+    """Chooses the executors of a shuffle's partitions; the driver's `Anchor` is one."""
+
+    def partitioned(self, rows: DataFrame, partition: str) -> DataFrame:
+        """Shuffle the rows by an expression that gives each its partition, never null."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +51,7 @@ class BroadcastInput:
     """Columns of the other stream's rows."""
 
     def distributed(
-        self, rows: DataFrame, parallelism: int, max_parallelism: int, anchor: Anchor | None = None
+        self, rows: DataFrame, parallelism: int, max_parallelism: int, placement: Placement | None = None
     ) -> DataFrame:
         """The rows with their key group, in the order of the module, each in its shuffle partition."""
         is_broadcast = f"{INPUT_COLUMN} = {BROADCAST}"
@@ -57,7 +61,7 @@ class BroadcastInput:
         # Outer: else Spark adds a filter for empty arrays, which computes them twice.
         key_group = f"explode_outer(IF({is_broadcast}, {groups}, array({own}))) AS {KEY_GROUP_COLUMN}"
         copied = rows.selectExpr("*", place).selectExpr("*", key_group)
-        divided = to_partitions(copied, parallelism, max_parallelism, anchor)
+        divided = to_partitions(copied, parallelism, max_parallelism, placement)
         return divided.sortWithinPartitions(_PLACE_COLUMN).drop(_PLACE_COLUMN)
 
     def _own_key_group(self, parallelism: int, max_parallelism: int) -> str:
@@ -85,9 +89,9 @@ def _has_no_hash(kind: DataType) -> bool:
     return isinstance(kind, (MapType, VariantType))
 
 
-def to_partitions(rows: DataFrame, parallelism: int, max_parallelism: int, anchor: Anchor | None) -> DataFrame:
-    """The rows, each in the shuffle partition that owns its key group; with an anchor, on the executor that it says."""
+def to_partitions(rows: DataFrame, parallelism: int, max_parallelism: int, placement: Placement | None) -> DataFrame:
+    """Shuffle the rows, each to the partition that owns its key group; a placement also chooses the executor."""
     partition = f"CAST({KEY_GROUP_COLUMN} * {parallelism}L DIV {max_parallelism}L AS INT)"
-    if anchor is None:
+    if placement is None:
         return rows.repartitionById(parallelism, F.expr(partition))
-    return anchor.partitioned(rows, partition)
+    return placement.partitioned(rows, partition)

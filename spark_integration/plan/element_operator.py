@@ -15,7 +15,7 @@ from pyspark import cloudpickle
 
 from varvite.spark_integration.elements.side_by_side import with_side_outputs
 from varvite.spark_integration.functions.output_tag import is_tagged, untagged
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Step
 
 if TYPE_CHECKING:
     from varvite.spark_integration.elements.arrow_rows import RowReader

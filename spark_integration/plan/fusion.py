@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from varvite.spark_integration.plan.chain import KeyStep, Step
-from varvite.spark_integration.plan.chain_task import CHANGING
+from varvite.spark_integration.plan.function_chain import KeyStep, Step
+from varvite.spark_integration.plan.preparation import CHANGING
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from varvite.spark_integration.functions.shipment import PickledFunction
+    from varvite.spark_integration.functions.pickling import PickledFunction
     from varvite.spark_integration.plan.transformations import GraphSettings, KeyFunction, StepTransformation
 
 

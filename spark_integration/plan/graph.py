@@ -18,13 +18,13 @@ from pyspark.sql.types import StructField, StructType
 
 from varvite.spark_integration.elements.side_by_side import ConnectedElements, side_output_fields
 from varvite.spark_integration.elements.types import RowElements
-from varvite.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varvite.spark_integration.functions.pickling import PickledFunction, pickle_with_broadcasts
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
 from varvite.spark_integration.plan.branches import plan_branches
-from varvite.spark_integration.plan.chain_task import Preparation
 from varvite.spark_integration.plan.element_operator import ElementOperator, SideOutput
 from varvite.spark_integration.plan.fusion import broadcasts_of, fused_steps, key_step
 from varvite.spark_integration.plan.job import EventTime
+from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import (
     CollectionSource,
     DataFrameSource,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from varvite.spark_integration.elements.types import ElementType
-    from varvite.spark_integration.plan.chain import KeyStep, Step
+    from varvite.spark_integration.plan.function_chain import KeyStep, Step
     from varvite.spark_integration.plan.input_branches import BranchedPreparation
     from varvite.spark_integration.plan.input_watermarks import InputDelay
     from varvite.spark_integration.plan.operator import OperatorPlan

@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from varvite.spark_integration.elements.side_by_side import ConnectedElements, split
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
-from varvite.spark_integration.plan.chain_task import ChainTask, applied, changes_elements, event_times
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step
+from varvite.spark_integration.plan.preparation import PreparationTask, applied, changes_elements, event_times
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
-    from varvite.spark_integration.plan.chain_task import StepFailure
+    from varvite.spark_integration.plan.preparation import StepFailure
 
 
 _nulls: Any = pa.nulls
@@ -89,7 +89,7 @@ class BranchedPreparation:
         is_whole: bool,
     ) -> DataFrame:
         """As `Preparation.apply`; each branch's last event time goes into `latest`."""
-        return applied(rows, ChainTask(self, place, failures, latest, is_whole=is_whole), self.output_schema)
+        return applied(rows, PreparationTask(self, place, failures, latest, is_whole=is_whole), self.output_schema)
 
     def at(self, place: ChainPlace) -> BranchesRun:
         """All branches, for one task."""

@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
     from varvite.materializer.options.materializer_config import MaterializerConfig
     from varvite.spark_integration.options.job_config import JobConfig
-    from varvite.spark_integration.plan.chain_task import Preparation
     from varvite.spark_integration.plan.input_branches import BranchedPreparation
     from varvite.spark_integration.plan.input_watermarks import InputDelay
     from varvite.spark_integration.plan.operator import OperatorPlan
+    from varvite.spark_integration.plan.preparation import Preparation
     from varvite.storage.transfer.upload import UploadPolicy
 
 WATERMARK_DELAY: str = "spark.watermarkDelayMs"

@@ -21,9 +21,9 @@ from varvite.changelog.types.composites import CompositeType
 from varvite.changelog.types.factory import Types, as_type
 from varvite.spark_integration.elements.columns import value_column
 from varvite.spark_integration.elements.types import RowElements, TypedElements, pickled_elements
-from varvite.spark_integration.functions.kept_state import KeepsState, KeptState
+from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
-from varvite.spark_integration.functions.shipment import PickledFunction, pickle_with_broadcasts
+from varvite.spark_integration.functions.pickling import PickledFunction, pickle_with_broadcasts
 from varvite.spark_integration.functions.vectorized import VectorizedProcessFunction
 from varvite.spark_integration.operators.processors.grouped_function import GroupedFunction
 from varvite.spark_integration.plan.transformations import CollectionSource
@@ -83,8 +83,8 @@ class OperatorPlan:
     """The function reads a broadcast stream beside another one; None: it does not."""
     initial_state: InitialState | None = field(default=None, repr=False)
     """Rows that come with the job's first batch; None: none."""
-    kept: tuple[KeptState, ...] = ()
-    """States that hold what is the user's, but for those that the user's function declares."""
+    implicit_states: tuple[ImplicitState, ...] = ()
+    """States that hold the user's values although the user's function does not declare them."""
 
     def arrow_output_schema(self) -> pa.Schema:
         """`output_schema` as Arrow; timestamps in UTC."""
@@ -285,7 +285,7 @@ def plan_operator(
         has_timers=_has_timers(function),
         vectorized=isinstance(function, VectorizedProcessFunction),
         prepare=prepare,
-        kept=function.kept_states() if isinstance(function, KeepsState) else (),
+        implicit_states=function.implicit_states() if isinstance(function, HasImplicitState) else (),
     )
 
 
@@ -313,7 +313,7 @@ def check_generic_types(
 
     Raises `InvalidRequestError`.
     """
-    generic = [(plan.uid, state) for plan in operators for state in plan.kept if is_generic(state.kind)]
+    generic = [(plan.uid, state) for plan in operators for state in plan.implicit_states if is_generic(state.kind)]
     if allowed:
         undeclared = [_described(uid, state) for uid, state in generic if state.undeclared]
         if undeclared:
@@ -336,7 +336,7 @@ def check_generic_types(
         )
 
 
-def _described(uid: str, state: KeptState) -> str:
+def _described(uid: str, state: ImplicitState) -> str:
     advice = f" (declare {state.undeclared})" if state.undeclared else f" ({state.kind})"
     return f"state {state.name!r} of operator {uid!r}{advice}"
 

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from varvite.changelog.types.wire import WireType
     from varvite.spark_integration.elements.types import ElementType
-    from varvite.spark_integration.functions.shipment import PickledFunction
-    from varvite.spark_integration.plan.chain import StepKind
+    from varvite.spark_integration.functions.pickling import PickledFunction
+    from varvite.spark_integration.plan.function_chain import StepKind
     from varvite.spark_integration.plan.job import EventTime
     from varvite.spark_integration.plan.operator import OperatorPlan
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from pyspark.accumulators import Accumulator
 
-    from varvite.spark_integration.functions.shipment import ShippedFunction
+    from varvite.spark_integration.functions.pickling import ShippedFunction
     from varvite.spark_integration.transport.wire import WorkerFailure
     from varvite.storage.clock import TokenSource
 

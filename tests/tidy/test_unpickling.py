@@ -19,7 +19,7 @@ OWN_ERROR = "an exception that this very process has pickled"
 ERROR = "an exception from the state worker, a process of this very job"
 ALLOWED: dict[str, str] = {
     "spark_integration/plan/element_operator.py::OperatorElements.__init__": FUNCTION,
-    "spark_integration/plan/chain.py::FunctionChain._load": FUNCTION,
+    "spark_integration/plan/function_chain.py::FunctionChain._load": FUNCTION,
     "spark_integration/worker/runners/operator.py::OperatorRunner._loaded": FUNCTION,
     "spark_integration/messages/user_errors.py::user_error": OWN_ERROR,
     "spark_integration/worker/process/conversation.py::load_broadcasts": "the user's variables, sent by the driver",

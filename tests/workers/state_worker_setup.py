@@ -15,7 +15,7 @@ import msgspec
 import pyarrow as pa
 
 from tests.workers.echo_state_worker import FACTORY
-from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     SUMMARY_COLUMN,

@@ -21,7 +21,7 @@ from varvite.changelog.keyed.namespaces import (
 )
 from varvite.changelog.types.factory import Types
 from varvite.spark_integration.elements.row_values import row_values
-from varvite.spark_integration.functions.kept_state import KeptState, state_of_accumulators, state_of_elements
+from varvite.spark_integration.functions.implicit_state import ImplicitState, state_of_accumulators, state_of_elements
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,7 +82,7 @@ class ContentsPlan(ABC):
         """
 
     @abstractmethod
-    def kept_state(self) -> KeptState:
+    def implicit_state(self) -> ImplicitState:
         """The state that the contents are in."""
 
     def close(self) -> None:  # noqa: B027  there may be no function
@@ -98,7 +98,7 @@ class ReducedContents(ContentsPlan):
     elements: ElementType | None = field(default=None, repr=False)
     """Of the stream; None: they are values of the type."""
 
-    def kept_state(self) -> KeptState:
+    def implicit_state(self) -> ImplicitState:
         return state_of_elements(CONTENTS_STATE, self.value_type, self.elements)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
@@ -133,13 +133,13 @@ class AggregatedContents(ContentsPlan):
     accumulator_type: TypeLike | None
     """None: any objects, pickled."""
 
-    def kept_state(self) -> KeptState:
+    def implicit_state(self) -> ImplicitState:
         return state_of_accumulators(CONTENTS_STATE, self.accumulator_type)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:
         del sessions
         self.function.open(runtime_context)
-        held = aggregating(runtime_context, CONTENTS_STATE, self.kept_state().kind, self.function)
+        held = aggregating(runtime_context, CONTENTS_STATE, self.implicit_state().kind, self.function)
         return _Accumulated(held, self.function.get_result, shared=shared)
 
     def close(self) -> None:
@@ -154,7 +154,7 @@ class ListedContents(ContentsPlan):
     elements: ElementType | None = field(default=None, repr=False)
     """Of the stream; None: they are values of the type."""
 
-    def kept_state(self) -> KeptState:
+    def implicit_state(self) -> ImplicitState:
         return state_of_elements(CONTENTS_STATE, self.element_type, self.elements)
 
     def open(self, runtime_context: RuntimeContext, *, shared: bool, sessions: bool) -> WindowContents:

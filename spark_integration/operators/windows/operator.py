@@ -23,7 +23,7 @@ from varvite.changelog.keyed.namespaces import NAMESPACE_TYPE
 from varvite.changelog.keyed.timers import TimeDomain
 from varvite.changelog.types.factory import Types
 from varvite.changelog.working_stores.timer_form import TIME_MAX_MS
-from varvite.spark_integration.functions.kept_state import KeepsState, KeptState
+from varvite.spark_integration.functions.implicit_state import HasImplicitState, ImplicitState
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.operators.windows.assigners import FixedWindows, GlobalWindow, SessionWindows, TimeWindow
 from varvite.spark_integration.operators.windows.emission import WindowEmission
@@ -46,7 +46,7 @@ SESSIONS_STATE: Final = "window-sessions"
 """Begin of each session → its end."""
 
 
-class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
+class WindowOperator(KeyedProcessFunction[Any, Any, Any], HasImplicitState):
     """Base of the operators.
 
     Args:
@@ -80,8 +80,8 @@ class WindowOperator(KeyedProcessFunction[Any, Any, Any], KeepsState):
         self._emission = WindowEmission(function, merges=self._merges)
         self._late_output = late_output
 
-    def kept_states(self) -> tuple[KeptState, ...]:
-        return (self._plan.kept_state(),)
+    def implicit_states(self) -> tuple[ImplicitState, ...]:
+        return (self._plan.implicit_state(),)
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self._contents = self._plan.open(runtime_context, shared=self._shares, sessions=self._merges)

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pyarrow.compute
 
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedReader, rows_column
-from varvite.spark_integration.functions.broadcast import KeyedBroadcastProcessFunction
-from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext, OperatorRuntimeContext
-from varvite.spark_integration.functions.keyed_operations import KeyedFunction
+from varvite.spark_integration.functions.broadcast import BroadcastFunction, KeyedBroadcastProcessFunction
+from varvite.spark_integration.functions.keyed import MIN_WATERMARK, KeyedProcessContext
 from varvite.spark_integration.messages.user_errors import user_code_raises
 from varvite.spark_integration.plan.broadcast_input import BROADCAST, OWN
 from varvite.spark_integration.worker.runners.operator import OperatorRunner
@@ -22,43 +21,17 @@ from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext
 from varvite.storage.errors import InvalidRequestError, InvariantError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     import pyarrow as pa
 
     from varvite.changelog.api.descriptors import MapStateDescriptor, StateDescriptor
     from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
     from varvite.changelog.keyed.backend import KeyedStateBackend
-    from varvite.spark_integration.functions.keyed import RuntimeContext
 
 # Arrow makes these functions at import, so type checkers do not see them.
 _compute: Any = pyarrow.compute
 S = TypeVar("S")
-
-
-class BroadcastFunction(KeyedFunction):
-    """A function on a stream and a broadcast stream, as it travels."""
-
-    def __init__(self, function: Any, descriptors: tuple[MapStateDescriptor, ...]) -> None:
-        super().__init__(function)
-        self.descriptors = descriptors
-        """States of the broadcast stream."""
-
-    @property
-    def is_keyed(self) -> bool:
-        """Whether the stream that is not broadcast has keys."""
-        return isinstance(self.function, KeyedBroadcastProcessFunction)
-
-    def open(self, runtime_context: RuntimeContext) -> None:
-        if not self.is_keyed and isinstance(runtime_context, OperatorRuntimeContext):
-            runtime_context = runtime_context.without_keyed_state()
-        super().open(runtime_context)
-
-    def process_element(self, value: Any, ctx: Any) -> Iterable[Any] | None:
-        return self.function.process_element(value, ctx)
-
-    def on_timer(self, timestamp: int, ctx: Any) -> Iterable[Any] | None:
-        return self.function.on_timer(timestamp, ctx)
 
 
 def _state_of(states: dict[str, S], descriptor: MapStateDescriptor) -> S:

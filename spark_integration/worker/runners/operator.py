@@ -37,8 +37,8 @@ from varvite.spark_integration.operators.processors.grouped_function import (
     GroupedFunction,
 )
 from varvite.spark_integration.operators.windows.operator import WindowOperator
-from varvite.spark_integration.plan.chain import ChainPlace, StepError
 from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements
+from varvite.spark_integration.plan.function_chain import ChainPlace, StepError
 from varvite.spark_integration.worker.runners.checkpoints import FunctionCheckpoint
 from varvite.spark_integration.worker.runners.timers import KeyedOnTimerContext, TimerFiring
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, InvariantError

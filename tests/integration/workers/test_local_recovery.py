@@ -29,7 +29,7 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.service.loop import run_materializer
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction, RuntimeContext
-from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.transport.connection import WorkerLaunch
 from varvite.spark_integration.transport.probe import kill_worker, probe

@@ -19,7 +19,7 @@ import pytest
 
 from tests.workers.echo_state_worker import FACTORY, facts_of
 from tests.workers.state_worker_setup import Executor, alive, eventually, opening, rows, split
-from varvite.spark_integration.functions.shipment import ShippedFunction
+from varvite.spark_integration.functions.pickling import ShippedFunction
 from varvite.spark_integration.messages.protocol import Ready, row_tag
 from varvite.spark_integration.transport.executor_jvm import find_jvm
 from varvite.spark_integration.transport.home import PARENT_SOCKET, connect, worker_socket

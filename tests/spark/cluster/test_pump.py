@@ -20,7 +20,7 @@ from pyspark.sql import functions as F  # noqa: N812  as everybody writes it
 from tests.workers.echo_state_worker import FACTORY, facts_of
 from tests.workers.state_worker_setup import alive, batch_request, eventually
 from varvite.spark_integration.elements.arrow_task import DESCRIPTORS_MAX, connection_over_tcp
-from varvite.spark_integration.functions.shipment import ship_function
+from varvite.spark_integration.functions.pickling import pickle_with_broadcasts, ship
 from varvite.spark_integration.messages.protocol import (
     KEY_GROUP_COLUMN,
     PARTITION_COLUMN,
@@ -58,7 +58,8 @@ class Batches:
     ) -> tuple[list[int], list[Summary]]:
         """One batch: the output values and the summaries in the order of partitions."""
         self.slot += 1
-        shipped = ship_function(self.spark.sparkContext, function or (lambda: 0))
+        context = self.spark.sparkContext
+        shipped = ship(context, pickle_with_broadcasts(context, function or (lambda: 0)))
         fields = {
             "job_id": self.job_id,
             "parallelism": PARTITIONS,

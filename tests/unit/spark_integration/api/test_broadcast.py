@@ -25,14 +25,14 @@ from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.driver.batch_execution import BatchRedoError, check_broadcast
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, rows_column
 from varvite.spark_integration.elements.types import TypedElements
+from varvite.spark_integration.functions.broadcast import BroadcastFunction
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
 from varvite.spark_integration.messages.protocol import KEY_COLUMN
-from varvite.spark_integration.plan.chain import ChainPlace
 from varvite.spark_integration.plan.element_operator import ElementOperator
+from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
-from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction
 from varvite.storage.errors import InvalidRequestError
 
 PAIR = Types.TUPLE([Types.STRING(), Types.LONG()])

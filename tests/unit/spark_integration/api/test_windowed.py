@@ -33,7 +33,7 @@ from varvite.datastream.window import (
 )
 from varvite.spark_integration.api.windowed import AllWindowedStream, WindowedStream
 from varvite.spark_integration.elements.types import TypedElements, pickled_elements
-from varvite.spark_integration.operators.windows.asked_triggers import (
+from varvite.spark_integration.operators.windows.any_trigger_operator import (
     TriggeredFixedWindowOperator,
     TriggeredGlobalWindowOperator,
     TriggeredSessionOperator,

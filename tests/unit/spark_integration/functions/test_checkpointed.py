@@ -16,7 +16,7 @@ from varvite.spark_integration.functions.checkpointed import (
 )
 from varvite.spark_integration.functions.connected import KeyedCoMap
 from varvite.spark_integration.functions.keyed_operations import KeyedMap
-from varvite.spark_integration.functions.shipment import pickle_step
+from varvite.spark_integration.functions.pickling import pickle_step
 from varvite.spark_integration.functions.stateless import MapFunction
 from varvite.storage.errors import InvalidRequestError
 

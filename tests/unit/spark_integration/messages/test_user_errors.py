@@ -14,7 +14,7 @@ from tests.workers.state_worker_setup import filled
 from varvite.spark_integration.messages.protocol import UserError, decode_message, encode_message
 from varvite.spark_integration.messages.summary import Summary
 from varvite.spark_integration.messages.user_errors import user_code_raises, user_error, user_function_error
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, Step, StepError
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, Step, StepError
 from varvite.storage.errors import IncompatibleError, UserFunctionError
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from varvite.spark_integration.functions.connected import KeyedCoProcessFunction
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varvite.spark_integration.plan.chain import ChainPlace
+from varvite.spark_integration.plan.function_chain import ChainPlace
 from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
 from varvite.spark_integration.plan.input_branches import BranchedPreparation
 from varvite.spark_integration.plan.input_watermarks import InputDelay

@@ -20,10 +20,10 @@ from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.keyed_operations import KeyedMap
 from varvite.spark_integration.functions.watermark_strategy import Duration, TimestampAssigner, WatermarkStrategy
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain
-from varvite.spark_integration.plan.chain_task import StepFailures, prepared
 from varvite.spark_integration.plan.element_operator import ElementOperator
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain
 from varvite.spark_integration.plan.graph import GraphPlan, plan_graph
+from varvite.spark_integration.plan.preparation import StepFailures, prepared
 from varvite.spark_integration.plan.transformations import DataFrameSource
 from varvite.storage.errors import InvalidRequestError
 

@@ -17,8 +17,8 @@ from varvite.spark_integration.elements.side_by_side import OUTPUT_COLUMN, rows_
 from varvite.spark_integration.elements.types import TypedElements
 from varvite.spark_integration.functions.keyed import KeyedProcessFunction
 from varvite.spark_integration.functions.output_tag import OutputTag, is_tagged, untagged
-from varvite.spark_integration.plan.chain import ChainPlace, Step
 from varvite.spark_integration.plan.element_operator import ElementOperator, OperatorElements, SideOutput
+from varvite.spark_integration.plan.function_chain import ChainPlace, Step
 from varvite.spark_integration.plan.graph import plan_graph
 from varvite.storage.errors import InvalidRequestError
 

@@ -20,9 +20,10 @@ from varvite.changelog.working_stores.hashmap.store import HashMapStore
 from varvite.datastream import BroadcastProcessFunction, KeyedBroadcastProcessFunction, RuntimeContext
 from varvite.spark_integration.elements.side_by_side import INPUT_COLUMN, ConnectedElements, rows_column
 from varvite.spark_integration.elements.types import TypedElements, pickled_elements
+from varvite.spark_integration.functions.broadcast import BroadcastFunction
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, KEY_COLUMN, KEY_GROUP_COLUMN
 from varvite.spark_integration.plan.element_operator import ElementOperator
-from varvite.spark_integration.worker.runners.broadcast import BroadcastFunction, BroadcastRunner
+from varvite.spark_integration.worker.runners.broadcast import BroadcastRunner
 from varvite.storage.errors import InvalidRequestError, InvariantError
 
 RULES = MapStateDescriptor("rules", Types.STRING(), Types.LONG())

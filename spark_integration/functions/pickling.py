@@ -78,11 +78,6 @@ def ship(context: SparkContext | None, pickled: PickledFunction) -> ShippedFunct
     return ShippedFunction(digest, body, pickled.broadcasts)
 
 
-def ship_function(context: SparkContext | None, function: Any) -> ShippedFunction:
-    """Pickle a function and make it ready for the pumps."""
-    return ship(context, pickle_with_broadcasts(context, function))
-
-
 def _broadcast_value(broadcast_id: int, broadcast: Any) -> BroadcastValue:
     path = getattr(broadcast, "_path", None)
     if path is not None:

@@ -15,7 +15,7 @@ from varvite.datastream.window import CountTrigger, EventTimeSessionWindows, Glo
 from varvite.spark_integration.connectors.collection import collection_source
 from varvite.spark_integration.elements.types import UndeclaredElements, united_elements
 from varvite.spark_integration.functions import kept_state
-from varvite.spark_integration.functions.kept_state import OF_ACCUMULATOR, OF_ELEMENTS
+from varvite.spark_integration.functions.implicit_state import OF_ACCUMULATOR, OF_ELEMENTS
 from varvite.spark_integration.harness.plan import HarnessSettings, harness_plan, harness_program
 from varvite.spark_integration.plan.operator import OperatorPlan, check_generic_types, elements_of
 from varvite.storage.errors import InvalidRequestError
@@ -66,7 +66,7 @@ def test_elements_that_nobody_declared_are_kept_pickled_with_a_warning(
     operate = OPERATORS[what]
     with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
         plan = planned(lambda stream: operate(keyed(stream.map(lambda value: value))).uid("mine"), Types.LONG())
-    (state,) = plan.kept
+    (state,) = plan.implicit_states
     assert (state.kind, state.undeclared) == (PICKLED, OF_ELEMENTS)
     (warning,) = caplog.messages
     for part in (
@@ -87,14 +87,14 @@ def test_what_is_declared_is_kept_as_such_without_a_word(
 ) -> None:
     operate = OPERATORS[what]
     with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
-        (state,) = planned(lambda stream: operate(keyed(stream.map(lambda value: value, declared)))).kept
+        (state,) = planned(lambda stream: operate(keyed(stream.map(lambda value: value, declared)))).implicit_states
     assert (state.kind, state.undeclared) == (declared, "")
     assert caplog.messages == []
 
 
 def test_filters_and_time_stamps_declare_nothing() -> None:
     plan = planned(lambda stream: keyed(stream.filter(bool)).reduce(max))
-    assert plan.kept[0].undeclared == OF_ELEMENTS
+    assert plan.implicit_states[0].undeclared == OF_ELEMENTS
 
 
 def test_an_accumulator_is_declared_by_itself(caplog: pytest.LogCaptureFixture) -> None:
@@ -102,9 +102,9 @@ def test_an_accumulator_is_declared_by_itself(caplog: pytest.LogCaptureFixture) 
         return planned(lambda stream: keyed(stream).window(TUMBLING).aggregate(Count(), None, accumulator_type))
 
     with caplog.at_level(logging.WARNING, logger=kept_state.__name__):
-        assert windows(Types.LONG()).kept[0].kind == Types.LONG()
+        assert windows(Types.LONG()).implicit_states[0].kind == Types.LONG()
         assert caplog.messages == []
-        (state,) = windows(None).kept
+        (state,) = windows(None).implicit_states
     assert (state.kind, state.undeclared) == (PICKLED, OF_ACCUMULATOR)
     assert OF_ACCUMULATOR in caplog.messages[0]
 

@@ -21,7 +21,7 @@ from varvite.spark_integration.elements.arrow_task import map_in_arrow, promptly
 from varvite.spark_integration.elements.row_values import event_times_ms
 from varvite.spark_integration.messages.protocol import EVENT_TIME_COLUMN, FAILURE_COLUMN, KEY_COLUMN, UserError
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, user_error
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Stamps, Step, StepError
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -86,14 +86,14 @@ class Preparation:
         self, rows: DataFrame, place: ChainPlace, failures: Accumulator[list[StepFailure]], *, is_whole: bool
     ) -> DataFrame:
         """The prepared rows; what functions raise goes into `failures`. `is_whole`: no operator follows."""
-        return applied(rows, ChainTask(self, place, failures, is_whole=is_whole), self.output_schema)
+        return applied(rows, PreparationTask(self, place, failures, is_whole=is_whole), self.output_schema)
 
-    def at(self, place: ChainPlace) -> ChainRun:
+    def at(self, place: ChainPlace) -> PreparationRun:
         """The chain, for one task."""
-        return ChainRun(self, place)
+        return PreparationRun(self, place)
 
 
-class ChainRun:
+class PreparationRun:
     """A preparation as it runs in a task."""
 
     def __init__(self, plan: Preparation, place: ChainPlace) -> None:
@@ -109,7 +109,7 @@ class ChainRun:
         yield prepared(self._plan, self._chain, batch)
 
 
-class ChainTask:
+class PreparationTask:
     """The function for `mapInArrow`; picklable. It runs in Spark's Python worker."""
 
     def __init__(
@@ -170,7 +170,7 @@ class ChainTask:
             yield pa.RecordBatch.from_arrays([*columns, pa.array([said])], names=[*schema.names, FAILURE_COLUMN])
 
 
-def applied(rows: DataFrame, task: ChainTask, output_schema: StructType) -> DataFrame:
+def applied(rows: DataFrame, task: PreparationTask, output_schema: StructType) -> DataFrame:
     """The rows that the task makes."""
     if task.is_whole:  # all columns of the row of a failure are null
         fields = [StructField(f.name, f.dataType, nullable=True) for f in output_schema.fields]

@@ -23,7 +23,7 @@ OF_ELEMENTS: Final = "an output_type where its elements are made, or the type_in
 OF_ACCUMULATOR: Final = "the accumulator_type of aggregate"
 
 
-class KeptState(NamedTuple):
+class ImplicitState(NamedTuple):
     """One state."""
 
     name: str
@@ -33,21 +33,21 @@ class KeptState(NamedTuple):
     """What the user could declare, if the type is the pickled one because nothing was declared; else empty."""
 
 
-class KeepsState(ABC):
+class HasImplicitState(ABC):
     """A function of varvite's own that keeps such states."""
 
     @abstractmethod
-    def kept_states(self) -> tuple[KeptState, ...]:
+    def implicit_states(self) -> tuple[ImplicitState, ...]:
         """Those that hold what is the user's."""
 
 
-def state_of_elements(name: str, kind: TypeLike, elements: ElementType | None) -> KeptState:
+def state_of_elements(name: str, kind: TypeLike, elements: ElementType | None) -> ImplicitState:
     """A state that holds elements of a stream, or of a stream of which only the type is known."""
-    return KeptState(name, as_type(kind), OF_ELEMENTS if isinstance(elements, UndeclaredElements) else "")
+    return ImplicitState(name, as_type(kind), OF_ELEMENTS if isinstance(elements, UndeclaredElements) else "")
 
 
-def state_of_accumulators(name: str, kind: TypeLike | None) -> KeptState:
+def state_of_accumulators(name: str, kind: TypeLike | None) -> ImplicitState:
     """A state that holds accumulators; None: nobody has said of which type."""
     if kind is None:
-        return KeptState(name, as_type(Types.PICKLED_BYTE_ARRAY()), OF_ACCUMULATOR)
-    return KeptState(name, as_type(kind))
+        return ImplicitState(name, as_type(Types.PICKLED_BYTE_ARRAY()), OF_ACCUMULATOR)
+    return ImplicitState(name, as_type(kind))

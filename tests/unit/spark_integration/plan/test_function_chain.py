@@ -24,7 +24,7 @@ from varvite.spark_integration.functions.stateless import (
     check_function,
 )
 from varvite.spark_integration.functions.watermark_strategy import TimestampAssigner
-from varvite.spark_integration.plan.chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
+from varvite.spark_integration.plan.function_chain import ChainPlace, FunctionChain, KeyStep, Step, StepError, StepKind
 from varvite.storage.errors import InvalidRequestError
 
 PLACE = ChainPlace(1, 4, 128, {"greeting": "hello"})
