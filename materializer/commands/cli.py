@@ -42,7 +42,6 @@ from varvite.materializer.commands.standby import standby
 from varvite.materializer.commands.state import describe, diff, state
 from varvite.materializer.commands.verify import verify_command
 from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
-from varvite.materializer.options.units import option_duration, option_size
 from varvite.materializer.resources.allocator import give_back_large_blocks
 from varvite.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varvite.materializer.service.child_process import decode_config
@@ -51,6 +50,7 @@ from varvite.materializer.service.loop import run_materializer
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.job.listing import job_names, open_job
+from varvite.storage.units import option_duration, option_size
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator

@@ -17,12 +17,12 @@ from varvite.changelog.retention.savepoints import release_clone
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import FiniteRange, job_chain, open_root, storage_parameters
 from varvite.materializer.fold.chain_view import ChainFollower
-from varvite.materializer.options.units import utc_time
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import VarviteError
 from varvite.storage.format import layout
 from varvite.storage.job.listing import job_names, open_job
 from varvite.storage.job.store import JobStore
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

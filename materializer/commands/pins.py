@@ -14,11 +14,11 @@ import msgspec
 from varvite.changelog.retention.pins import list_all_pins
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import DURATION, job_chain, storage_parameters
-from varvite.materializer.options.units import utc_time
 from varvite.materializer.service import retention
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, VarviteError
 from varvite.storage.format import layout
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

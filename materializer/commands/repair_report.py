@@ -8,12 +8,12 @@ import msgspec
 
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.progress import shown_steps
-from varvite.materializer.options.units import utc_time
 from varvite.materializer.verify.repair import Repair, rebuildable
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 from varvite.storage.format import layout
 from varvite.storage.job.record import read_job
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -26,13 +26,13 @@ from varvite.materializer.commands.output.parameters import (
     storage_parameters,
 )
 from varvite.materializer.commands.output.progress import shown_steps
-from varvite.materializer.options.units import utc_time
 from varvite.materializer.restore.origin import open_beside
 from varvite.materializer.savepoints.canonical import CanonicalSavepoints
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, StateMissingError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.job.record import read_job
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from typing import Unpack

@@ -19,13 +19,13 @@ from varvite.changelog.restore.local import LocalRecovery
 from varvite.materializer.commands.output.errors import show_error
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import existing_job, storage_parameters
-from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varvite.materializer.resources.stop_signal import StopSignal, stop_on_signals
 from varvite.materializer.standby.follower import Standby
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.job.store import JobStore
 from varvite.storage.object_stores.open import open_store
+from varvite.storage.units import parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from varvite.materializer.standby.follower import StandbyLine

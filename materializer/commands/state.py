@@ -21,8 +21,8 @@ from varvite.changelog.schema.ttl import record_of
 from varvite.materializer.commands.output.lines import cell, show_lines, show_rows, type_name
 from varvite.materializer.commands.output.parameters import open_root, storage_parameters
 from varvite.materializer.commands.output.progress import shown_steps, track_items
-from varvite.materializer.options.units import utc_time
 from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence

@@ -21,11 +21,11 @@ from varvite.materializer.fold.policy import (
     MaterializePolicy,
 )
 from varvite.materializer.options.foreign_names import JOB_OPTION_NAMES, STORAGE_OPTION_PREFIX
-from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
 from varvite.storage.job.store import JobStore
-from varvite.storage.object_stores.open import read_storage_option
+from varvite.storage.options.table import read_storage_option
+from varvite.storage.units import parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

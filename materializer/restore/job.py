@@ -23,11 +23,11 @@ from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.reading.checkpoints import newest_commits
 from varvite.changelog.retention.pins import Kept, list_pins
-from varvite.materializer.options.units import utc_time
 from varvite.materializer.restore.decision import RestorePlan, Wanted, decide_restore
 from varvite.materializer.restore.origin import StateOrigin, copy_origin
 from varvite.materializer.restore.spark_location import read_location, set_back
 from varvite.storage.errors import InvalidRequestError, LineageError, StateMissingError
+from varvite.storage.units import utc_time
 
 if TYPE_CHECKING:
     from varvite.materializer.restore.decision import SparkLocation

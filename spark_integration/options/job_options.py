@@ -17,22 +17,24 @@ from varvite.spark_integration.options.recovery_options import RECOVERY_OPTIONS
 from varvite.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
 from varvite.spark_integration.options.types import (
     BACKEND,
-    BOOLEAN,
     CLAIM_MODE,
-    DURATION,
-    INTEGER,
     KEY_PROVIDER,
     LOG_STORAGE,
+    RESTORE_POINT,
+    ConfigOption,
+)
+from varvite.storage.job.log_store import FILESYSTEM
+from varvite.storage.options.kinds import (
+    BOOLEAN,
+    DURATION,
+    INTEGER,
     MEMORY_SIZE,
     PARAMETERS,
     PORTS,
-    RESTORE_POINT,
     STRING,
     URL,
-    ConfigOption,
     choice,
 )
-from varvite.storage.job.log_store import FILESYSTEM
 from varvite.storage.transfer.upload import UploadPolicy
 
 if TYPE_CHECKING:

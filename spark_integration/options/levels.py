@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS, STORAGE_OPTION_PREFIX
 from varvite.spark_integration.options.types import CONF_PREFIX
 from varvite.storage.errors import InvalidRequestError
-from varvite.storage.object_stores.open import read_storage_option
+from varvite.storage.options.table import read_storage_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

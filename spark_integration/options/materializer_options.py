@@ -6,16 +6,8 @@ import dataclasses
 from typing import Any, Final
 
 from varvite.materializer.options.materializer_config import FOLLOWER_MEMORY_MIN_BYTES, PORT_MAX, MaterializerConfig
-from varvite.spark_integration.options.types import (
-    BOOLEAN,
-    DURATION,
-    INTEGER,
-    MEMORY_SIZE,
-    POSITIVE_NUMBER,
-    STRING,
-    URL,
-    ConfigOption,
-)
+from varvite.spark_integration.options.types import ConfigOption
+from varvite.storage.options.kinds import BOOLEAN, DURATION, INTEGER, MEMORY_SIZE, STRING, URL, number_above
 
 
 def _defaults(of: type[Any]) -> dict[str, Any]:
@@ -45,7 +37,7 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ),
     ConfigOption(
         key="materializer.log-ratio",
-        type=POSITIVE_NUMBER,
+        type=number_above(0),
         default=MATERIALIZER_DEFAULTS["log_ratio"],
         field="log_ratio",
         description="Bytes of log per byte of the last snapshot from which on a range of key groups is materialized at "
@@ -63,7 +55,7 @@ MATERIALIZER_OPTIONS: Final[tuple[ConfigOption, ...]] = (
     ),
     ConfigOption(
         key="materializer.space-ratio",
-        type=POSITIVE_NUMBER,
+        type=number_above(1),
         default=MATERIALIZER_DEFAULTS["space_ratio"],
         field="space_ratio",
         description="Bytes of snapshot per byte of live state, as estimated, from which on the files of a range of key "

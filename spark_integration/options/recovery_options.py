@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from varvite.changelog.restore.local import LocalRecovery
-from varvite.spark_integration.options.types import BOOLEAN, DIRECTORIES, DURATION, INTEGER, MEMORY_SIZE, ConfigOption
+from varvite.spark_integration.options.types import ConfigOption
+from varvite.storage.options.kinds import BOOLEAN, DIRECTORIES, DURATION, INTEGER, MEMORY_SIZE
 from varvite.storage.transfer.download import DownloadPolicy
 
 _DOWNLOADS: Final = DownloadPolicy()

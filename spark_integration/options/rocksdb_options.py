@@ -11,15 +11,8 @@ from typing import Final
 
 from varvite.changelog.working_stores.rocksdb.memory import WORKER_MEMORY_MIN_BYTES
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varvite.spark_integration.options.types import (
-    BOOLEAN,
-    FRACTION,
-    INTEGER,
-    MEMORY_SIZE,
-    PREDEFINED_OPTIONS,
-    ConfigOption,
-    choice,
-)
+from varvite.spark_integration.options.types import PREDEFINED_OPTIONS, ConfigOption
+from varvite.storage.options.kinds import BOOLEAN, FRACTION, INTEGER, MEMORY_SIZE, choice
 
 _ROCKSDB: Final = {f.name: f.default for f in dataclasses.fields(RocksDBOptions)}
 

@@ -6,10 +6,10 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from varvite.spark_integration.options.types import DURATION
 from varvite.spark_integration.plan.operator import check_columns, timestamp_column_of
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.format.layout import check_job_name
+from varvite.storage.options.kinds import DURATION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -8,8 +8,6 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-import msgspec
-
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import shared_memory_store
@@ -137,22 +135,3 @@ def _refuse_almost_url(path: str) -> None:
 def _refuse_options(url: str, storage_options: Mapping[str, Any] | None) -> None:
     if storage_options:
         raise InvalidRequestError(f"{url!r} takes no storage options, but got {sorted(storage_options)}; remove them")
-
-
-def read_storage_option(key: str, value: Any) -> Any:
-    """A storage option as fsspec wants it: text, but `true` and `false` become booleans, `{...}` and `[...]` are JSON.
-
-    Digits stay text, because keys and secrets may consist of them. Raises `InvalidRequestError`; the value is in no
-    error message.
-    """
-    if not isinstance(value, str):
-        return value
-    text = value.strip()
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
-    if text[:1] in ("{", "["):
-        try:
-            return msgspec.json.decode(text)
-        except msgspec.DecodeError:
-            raise InvalidRequestError(f"option {key} begins like JSON but is none; correct its value") from None
-    return value

@@ -10,7 +10,7 @@ import msgspec
 from varvite.changelog.reading.json_text import json_text
 from varvite.changelog.types.stamped import plain_type_string
 from varvite.materializer.commands.output.layout import EMPTY, TableText, print_table
-from varvite.materializer.options.units import format_size_bytes
+from varvite.storage.units import format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence

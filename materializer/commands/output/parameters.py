@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import click
 
 from varvite.changelog.chain.reader import ChainReader
-from varvite.materializer.options.units import parse_duration_ms, parse_size_bytes
 from varvite.materializer.restore.origin import open_beside
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.listing import OpenJob, open_job
-from varvite.storage.object_stores.open import local_directory, open_store, read_storage_option
+from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.options.table import read_storage_option
+from varvite.storage.units import parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -21,7 +21,7 @@ from varvite.materializer.monitoring.events import (
     Overdue,
     encode_event,
 )
-from varvite.materializer.options.units import format_duration_ms, format_size_bytes
+from varvite.storage.units import format_duration_ms, format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping, Sequence

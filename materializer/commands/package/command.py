@@ -36,8 +36,8 @@ from varvite.materializer.commands.package.plan import (
     submit_arguments,
     submit_line,
 )
-from varvite.materializer.options.units import format_size_bytes
 from varvite.storage.errors import InvalidRequestError, VarviteError
+from varvite.storage.units import format_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

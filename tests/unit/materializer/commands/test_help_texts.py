@@ -11,7 +11,7 @@ import pytest
 
 from varvite.materializer.commands.cli import main, materialize
 from varvite.materializer.options.materializer_config import MaterializerConfig
-from varvite.materializer.options.units import option_duration, option_size, parse_duration_ms, parse_size_bytes
+from varvite.storage.units import option_duration, option_size, parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

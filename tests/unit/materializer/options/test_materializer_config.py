@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from varvite.materializer.options.materializer_config import PROPERTIES, MaterializerConfig, parse_properties
-from varvite.materializer.options.units import (
+from varvite.materializer.service.child_process import decode_config, encode_config
+from varvite.storage.errors import InvalidRequestError
+from varvite.storage.units import (
     format_duration_ms,
     format_size_bytes,
     parse_duration_ms,
     parse_size_bytes,
 )
-from varvite.materializer.service.child_process import decode_config, encode_config
-from varvite.storage.errors import InvalidRequestError
 
 BASE = MaterializerConfig(storage_url="/state")
 

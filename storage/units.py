@@ -1,4 +1,4 @@
-"""Durations and sizes as people write them in options: `10 min`, `30s`, `64 MiB` (Flink's spellings)."""
+"""Durations, sizes and times as text: Flink's spellings in options (`10 min`, `64 mb`), and what people read."""
 
 from __future__ import annotations
 
