@@ -16,12 +16,16 @@ from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
-from varvite.storage.clock import SystemClock
+from varvite.extending import (
+    LogTarget,
+    ObjectMeta,
+    SimpleLogStore,
+    SystemClock,
+    check_name,
+    check_prefix,
+    local_directory,
+)
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
-from varvite.storage.job.log_store import LogTarget, SimpleLogStore
-from varvite.storage.object_stores.contract import ObjectMeta
-from varvite.storage.object_stores.names import check_name, check_prefix
-from varvite.storage.object_stores.open import local_directory
 
 Answer = TypeVar("Answer")
 

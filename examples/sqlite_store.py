@@ -17,11 +17,17 @@ from itertools import count, groupby
 from operator import itemgetter
 from typing import Any
 
-from varvite.changelog.segments.changes import Op, StateChanges
-from varvite.changelog.types.factory import parse_type_string
-from varvite.changelog.types.key_wire import key_reader, key_writer
-from varvite.changelog.working_stores.table_store import StoreTarget, TableChanges, TableStore
-from varvite.storage.format.records import StateSchema
+from varvite.extending import (
+    Op,
+    StateChanges,
+    StateSchema,
+    StoreTarget,
+    TableChanges,
+    TableStore,
+    key_reader,
+    key_writer,
+    parse_type_string,
+)
 
 Parameters = tuple[Any, ...]
 SUB_KEY_BYTES = 8

@@ -85,7 +85,7 @@ def _check_store(name: str, store: Any, target: StoreTarget) -> None:
     if missing:
         raise InvalidRequestError(
             f"the working store factory {name!r} made a {type(store).__name__}, which is no WorkingStore: it lacks "
-            f"{', '.join(missing)}; TableStore (varvite.changelog.working_stores.table_store) has them",
+            f"{', '.join(missing)}; varvite.extending.TableStore has them",
             operator=target.operator,
         )
     if store.version != ORIGIN or tuple(store.schemas):

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import random
-import signal
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
-from varvite.spark_integration.transport.probe import homes, probe
-
+STATE_WORKERS = "varvite.spark_integration.worker.process.parent"
+"""In the command line of the process that an executor's state workers are forked from, and so in theirs."""
 DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER = "driver", "state worker", "sidecar", "Python worker"
 VICTIMS = (DRIVER, STATE_WORKER, SIDECAR, PYTHON_WORKER, STATE_WORKER, PYTHON_WORKER, SIDECAR, DRIVER)
 
@@ -67,13 +65,16 @@ def kill_tree(pid: int) -> None:
 
 def kill_state_worker(work: Path, rng: random.Random) -> bool:
     """Kill one state worker, if there is one."""
-    for home in homes(work / "spark"):
-        with contextlib.suppress(OSError):
-            report = probe(home, 2.0)
-            workers = report.workers if report else ()
-            if workers:
-                os.kill(rng.choice(workers).pid, signal.SIGKILL)
-                return True
+    of_demo = {
+        process.pid: process
+        for process in psutil.process_iter(["cmdline", "ppid"])
+        if STATE_WORKERS in (command := process.info["cmdline"] or []) and str(work) in " ".join(command)
+    }
+    workers = [process for process in of_demo.values() if process.info["ppid"] in of_demo]
+    with contextlib.suppress(psutil.NoSuchProcess):
+        if workers:
+            rng.choice(workers).kill()
+            return True
     return False
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import json
+import statistics
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,6 @@ from rich.console import Console
 from rich.table import Table
 
 from examples.flights.expected import Aircraft
-from varvite.materializer.monitoring.events import Collected, Materialized, decode_event
-from varvite.spark_integration.driver.monitoring.statistics import percentile
 
 SHOWN = 10
 
@@ -37,28 +36,36 @@ def show_checkpoints(console: Console, rows: list[dict[str, Any]]) -> None:
     table = Table(title=f"{len(rows)} checkpoints")
     for column in ("", "p50", "p99"):
         table.add_column(column, justify="left" if not column else "right")
-    table.add_row("acknowledge, ms", f"{percentile(acks, 0.5):.1f}", f"{percentile(acks, 0.99):.1f}")
-    table.add_row("bytes written", f"{percentile(sizes, 0.5):,.0f}", f"{percentile(sizes, 0.99):,.0f}")
-    table.add_row("objects written", f"{percentile(objects, 0.5):.0f}", f"{percentile(objects, 0.99):.0f}")
+    table.add_row("acknowledge, ms", f"{_percentile(acks, 50):.1f}", f"{_percentile(acks, 99):.1f}")
+    table.add_row("bytes written", f"{_percentile(sizes, 50):,.0f}", f"{_percentile(sizes, 99):,.0f}")
+    table.add_row("objects written", f"{_percentile(objects, 50):.0f}", f"{_percentile(objects, 99):.0f}")
     batches = [row["batch_ms"] for row in rows]
-    table.add_row("whole batch, ms", f"{percentile(batches, 0.5):,.0f}", f"{percentile(batches, 0.99):,.0f}")
+    table.add_row("whole batch, ms", f"{_percentile(batches, 50):,.0f}", f"{_percentile(batches, 99):,.0f}")
     console.print(table)
 
 
 def show_materializations(console: Console, path: Path) -> None:
     """What the sidecar did."""
-    events = [decode_event(line) for line in _lines(path)]
-    made = [e for e in events if isinstance(e, Materialized)]
-    table = Table(title=f"{len(made)} materializations")
+    events = [json.loads(line) for line in _lines(path)]
+    materialized = [event for event in events if event["event"] == "materialized"]
+    table = Table(title=f"{len(materialized)} materializations")
     for column in ("key groups", "at batch", "log before", "after", "changes folded", "ms"):
         table.add_column(column, justify="right")
-    for e in made[-SHOWN:]:
-        before, after = (f"{log.batches} / {log.bytes / 1024:,.0f} KiB" for log in (e.log_before, e.log_after))
-        table.add_row(f"{e.low}-{e.high - 1}", str(e.at_batch), before, after, f"{e.mutations:,}", f"{e.duration_ms:,}")
+    for event in materialized[-SHOWN:]:
+        logs = (event["log_before"], event["log_after"])
+        before, after = (f"{log['batches']} / {log['bytes'] / 1024:,.0f} KiB" for log in logs)
+        groups = f"{event['low']}-{event['high'] - 1}"
+        table.add_row(
+            groups, str(event["at_batch"]), before, after, f"{event['mutations']:,}", f"{event['duration_ms']:,}"
+        )
     console.print(table)
-    collected = sum(e.deleted for e in events if isinstance(e, Collected))
+    collected = sum(event["deleted"] for event in events if event["event"] == "collected")
     console.print(f"{collected:,} objects of the truncated log were deleted")
 
 
-def _lines(path: Path) -> Iterable[str]:
+def _percentile(values: list[float], percent: int) -> float:
+    return statistics.quantiles(values, n=100, method="inclusive")[percent - 1] if len(values) > 1 else values[0]
+
+
+def _lines(path: Path) -> list[str]:
     return [line for line in path.read_text().splitlines() if line.endswith("}")] if path.exists() else []

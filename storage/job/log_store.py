@@ -159,7 +159,7 @@ def open_custom_log(name: str, target: LogTarget) -> LogStore:
     if missing or not hasattr(made, "url"):
         raise InvalidRequestError(
             f"the log storage factory {name!r} made a {type(made).__name__}, which is no LogStore: it lacks "
-            f"{', '.join(missing or ['url'])}; varvite.storage.job.log_store.SimpleLogStore is a base class"
+            f"{', '.join(missing or ['url'])}; varvite.extending.SimpleLogStore is a base class"
         )
     return cast("LogStore", made)
 

@@ -11,10 +11,10 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("varvite", "varvite.storage", "varvite.changelog", "varvite.materializer", "varvite.spark_integration")
 EXPORTS = sorted(
     ".".join(path.relative_to(ROOT / "src").with_suffix("").parts).removesuffix(".__init__")
-    for package in ("common", "datastream", "testing")
+    for package in ("common", "datastream", "extending", "testing")
     for path in (ROOT / "src" / "varvite" / package).rglob("*.py")
 )
-"""Modules that stand where users look: PyFlink's names, and what is for tests."""
+"""Modules that stand where users look: PyFlink's names, and what is for extensions and tests."""
 
 
 def module_names() -> list[str]:

@@ -16,8 +16,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("storage", "changelog", "materializer", "spark_integration")
-EXPORTS = ("common", "datastream", "testing")
-"""Packages of `src/varvite` that only export what the others hold: under PyFlink's names of modules, and for tests."""
+EXPORTS = ("common", "datastream", "extending", "testing")
+"""Packages of `src/varvite` that export what the others hold: under PyFlink's names of modules, for extensions, and for
+tests."""
 CONFIG: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 
 
