@@ -19,7 +19,6 @@ NAMES: Final = (
     "worker.after_segment_upload",
     "worker.before_summary",
     "worker.after_summary",
-    "worker.before_confirmation",
     "driver.before_commit",
     "driver.after_commit",
     "driver.after_sink",

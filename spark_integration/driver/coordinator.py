@@ -41,7 +41,6 @@ from varvite.spark_integration.functions.pickling import ship
 from varvite.spark_integration.messages.user_errors import UserErrorRaised, task_error, user_function_error
 from varvite.spark_integration.operators.aggregation.map_side_combine import MapSideCombining
 from varvite.spark_integration.plan.input_watermarks import InputWatermarks
-from varvite.spark_integration.transport.confirmation import confirm
 from varvite.spark_integration.transport.segment_inbox import SegmentInbox
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
@@ -312,7 +311,6 @@ class Coordinator:
         self._combining.after(executed.summaries)
         moved = self._moves.after(executed.summaries)
         self._run.batch_done()
-        confirm(executed.summaries, self._run.record.job_id, executed.acknowledged.commit.link)
         ended_s = self._clock.monotonic_s()
         statistics = statistics_of(
             executed.acknowledged,

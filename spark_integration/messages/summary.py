@@ -36,8 +36,6 @@ class WorkerNote(msgspec.Struct, frozen=True, array_like=True):
     """How the worker came to the base: confirmed, current, caught-up, restored; for statistics."""
     executor: str = ""
     """Tells the executor that ran it from all others (`placement.executor_key`)."""
-    home: str = ""
-    """Directory of the executor's state workers, if the driver is on the same machine (`confirmation`); else ""."""
     broadcast_digest: str = ""
     """Hash of the broadcast rows that were read, in their order; the same everywhere. Empty if there are none."""
 

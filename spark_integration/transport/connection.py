@@ -52,7 +52,7 @@ class WorkerLaunch:
     """How workers are made."""
 
     factory: str = "varvite.spark_integration.worker.state_worker:StateWorker"
-    """`module:qualified.name` of a `StateWorkerFactory`."""
+    """`module:qualified.name` of a `WorkerFactory`."""
     backoff: Backoff = field(default_factory=lambda: Backoff(attempts=12, initial_s=0.01, maximum_s=1.0))
     """For reaching a worker that has just ended, or is just ending."""
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Mapping
 
 
-WIRE_VERSION: Final = 2
+WIRE_VERSION: Final = 3
 """Version of what pump, parent and worker say to each other; part of the directory's name."""
 PARENT_SOCKET: Final = "parent.sock"
 SOCKET_BUFFER_BYTES: Final = 1 << 20

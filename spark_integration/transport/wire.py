@@ -21,7 +21,6 @@ import pyarrow as pa
 from varvite.spark_integration.messages.protocol import TaskRequest, decode_message, encode_message
 from varvite.spark_integration.processes import end_if_forked
 from varvite.storage.errors import InvalidRequestError, InvariantError
-from varvite.storage.format.records import Link
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,7 +53,7 @@ class StartWorker(msgspec.Struct, frozen=True, tag=True, kw_only=True):
     worker: str
     partition: int
     factory: str
-    """`module:qualified.name` of a `StateWorkerFactory`."""
+    """`module:qualified.name` of a `WorkerFactory`."""
     preload: tuple[str, ...] = ()
     """Modules that the worker will need and the parent should import before it forks."""
 
@@ -95,15 +94,6 @@ class Opening(msgspec.Struct, frozen=True, tag=True, kw_only=True):
 
     task: TaskRequest
     environment: PumpEnvironment
-
-
-class Confirmation(msgspec.Struct, frozen=True, tag=True, kw_only=True):
-    """Driver → state worker, the only message: what the next request would say of the attempts that are pending."""
-
-    base: Link
-    """The commit on which the next batch will be executed."""
-    winners: dict[str, str]
-    """By operator: the tag of the worker's partition that won."""
 
 
 class WorkerFailure(msgspec.Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 from varvite.changelog.segments.segment import SegmentHeader
 from varvite.spark_integration.messages.summary import Summary, WorkerNote, encode_note, encode_summary
 from varvite.spark_integration.messages.worker_figures import AttemptFigures
-from varvite.spark_integration.transport.segment_inbox import hand_over, is_near
+from varvite.spark_integration.transport.segment_inbox import hand_over
 from varvite.spark_integration.worker.runners.operator import ANSWER_ROWS, OperatorRunner
 from varvite.spark_integration.worker.state.log_parts import SegmentLimits, SegmentParts
 from varvite.spark_integration.worker.state.snapshot import CheckpointSnapshot
@@ -195,12 +195,10 @@ class Attempt:
         )
 
     def _note(self, states: tuple[StateSchema, ...]) -> WorkerNote:
-        is_here = is_near(self.task.batch.operator.inbox)
         return WorkerNote(
             states=states,
             restored=self._how,
             executor=self._owner.executor,
-            home=str(self._owner.home.path) if is_here else "",
             broadcast_digest=self._runner.broadcast_digest,
         )
 

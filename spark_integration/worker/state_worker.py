@@ -3,7 +3,7 @@
 Invariants:
 
 * I3: a batch that is executed again starts from the same base; what an earlier attempt left is dropped as a whole.
-* I4: what a batch changed is pending until a later request, or the driver itself, says that this very tag won at this
+* I4: what a batch changed is pending until a later request says that this very tag won at this
   slot. Otherwise it is dropped and the user's function is made anew.
 * I5: state is the tile plus the newer segments of the line, nothing else.
 * I9: everything local may vanish.
@@ -35,13 +35,13 @@ from varvite.spark_integration.worker.state.non_keyed import NonKeyedState
 from varvite.spark_integration.worker.state.part_decision import ChangeSizes
 from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.storage.clock import SystemClock
-from varvite.storage.errors import InvariantError, VarviteError
+from varvite.storage.errors import InvariantError
 from varvite.storage.fail_point import fail_point
 from varvite.storage.format.records import ORIGIN
 from varvite.storage.transfer.upload import Uploader, UploadRoom
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from varvite.changelog.restore.unconfirmed_mark import UnconfirmedMark
@@ -113,20 +113,11 @@ class StateWorker:
         return state.begin(task, function)
 
     def idle(self) -> None:
-        """See `varvite.spark_integration.worker.process.session.StateWorker`."""
         fail_point("worker.after_summary")
         for state in self._operators.values():
             state.prepare()
         self._batches += 1
         gc.collect(2 if self._batches % _FULL_COLLECTION_BATCHES == 0 else 0)
-
-    def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
-        """See `varvite.spark_integration.worker.process.session.StateWorker`."""
-        fail_point("worker.before_confirmation")
-        for operator, tag in winners.items():
-            state = self._operators.get(operator)
-            if state is not None:
-                state.confirm(base, tag)
 
     def close(self) -> None:
         """Close functions and stores."""
@@ -161,7 +152,6 @@ class OperatorState:
         self.request = request
         self.partition = partition
         self.clock = clock
-        self.home = home
         self.executor = executor_key(home.path)
         self.job_store = store
         self.low, self.high = key_range(partition, request.parallelism, request.max_parallelism)
@@ -246,14 +236,6 @@ class OperatorState:
             if pending is not None and not pending.folded:
                 self._backend.prepare(pending.task.batch.slot)
         self._restorer.keep_up(self._store)
-
-    def confirm(self, base: Link, tag: str) -> None:
-        """Fold the pending attempt while nobody waits, if it is the one that has won at `base`; else do nothing."""
-        try:
-            self._fold_winner(base, tag)
-        except VarviteError:
-            _log.exception("operator %s: the state is dropped, the next request restores it", self.request.operator)
-            self._drop_state()
 
     @property
     def unconfirmed(self) -> UnconfirmedMark:

@@ -26,11 +26,10 @@ from varvite.spark_integration.processes import thread_count
 from varvite.storage.errors import CorruptDataError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
     from varvite.spark_integration.messages.protocol import TaskRequest
     from varvite.spark_integration.transport.home import WorkerHome
-    from varvite.storage.format.records import Link
 
 FACTORY = f"{__name__}:EchoWorker"
 
@@ -47,7 +46,7 @@ class EchoWorker:
     def has_function(self, operator: str, function_hash: str) -> bool:
         return self.functions.get(operator, ("", b""))[0] == function_hash
 
-    def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> EchoExecution:
+    def begin(self, task: TaskRequest, function: Callable[[], bytes]) -> EchoAttempt:
         operator = task.batch.operator
         if not self.has_function(operator.operator, operator.function_hash):
             self.functions[operator.operator] = (operator.function_hash, function())
@@ -59,19 +58,16 @@ class EchoWorker:
             function()
         if options.get("fail") == "begin":
             raise CorruptDataError("the base is damaged", object_name="chain/7")
-        return EchoExecution(self, task, options)
+        return EchoAttempt(self, task, options)
 
     def idle(self) -> None:
         self.counts["idle"] += 1
-
-    def confirm(self, base: Link, winners: Mapping[str, str]) -> None:
-        self.counts["confirmed"] = float(base.seq)
 
     def close(self) -> None:
         (self.home.path / f"closed-{os.getpid()}").touch()
 
 
-class EchoExecution:
+class EchoAttempt:
     """Answers `value` of each row."""
 
     def __init__(self, worker: EchoWorker, task: TaskRequest, options: dict[str, Any]) -> None:

@@ -220,7 +220,7 @@ READS: Final[dict[str, Any]] = {
 FOLDED: Final[dict[str, Any]] = {"materializers": 1, "changelog": True, "crashes": 0.01, "steps": 1000}
 BACK: Final[dict[str, Any]] = {
     "changelog": False, "backend": "rocksdb", "drivers": 3, "executors": 2, "moves": 0.3, "rerun": 0.3, "crashes": 0.02,
-    "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000, "restores": 0.0, "clones": 0.0, "confirms": 0.0
+    "stalls": 0.0, "keeps_disk": 1.0, "steps": 1000, "restores": 0.0, "clones": 0.0
 }  # fmt: skip
 """Killed executors come back with what they had on disk."""
 SET_BACK: Final[dict[str, Any]] = {"restores": 0.1, "readers": 2, "changelog": True, "crashes": 0.003, "steps": 1000}

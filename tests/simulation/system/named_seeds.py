@@ -91,7 +91,7 @@ def _files_not_looked_at(original: Any, view: Any, snapshots: Any, _tile_files: 
 
 
 PLAIN: Final[dict[str, Any]] = {
-    "ruled": False, "confirms": 0.0, "real_rocksdb": False, "hang": 0.0, "hedged": False, "encrypted": False,
+    "ruled": False, "real_rocksdb": False, "hang": 0.0, "hedged": False, "encrypted": False,
     "log_elsewhere": False, "local_copies": False
 }  # fmt: skip
 """Without what came to the simulation later, and the same run each time."""

@@ -11,7 +11,7 @@ import logging
 import os
 import random
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -34,8 +34,7 @@ from varvite.changelog.restore import part_replay
 from varvite.materializer.fold import parts as fold_parts
 from varvite.materializer.restore import origin as state_origin
 from varvite.spark_integration.driver import batch_attempt, coordinator
-from varvite.spark_integration.messages.operator_summaries import OperatorSummaries
-from varvite.storage.format.records import ORIGIN, Link
+from varvite.storage.format.records import ORIGIN
 from varvite.storage.job import log_store
 from varvite.storage.object_stores.encrypted.keys import PROVIDER_VARIABLE
 from varvite.storage.transfer import hedged_claim
@@ -229,13 +228,6 @@ class Simulation:
         self.note(f"a clone of {source} is started")
         self.jobs.append(SimulatedJob(self, CLONE, source))
 
-    def confirm(self, summaries: Sequence[OperatorSummaries], _job_id: str, base: Link) -> None:
-        """In the place of `confirmation.confirm`."""
-        task = self.scheduler.current
-        for job in self.jobs:
-            if task is not None and task.process in job.processes:
-                job.cluster.confirm([summary for own in summaries for summary in own.summaries], base)
-
     def claim_request(self, *given: Any) -> ClaimRequest:
         """In the place of `ClaimRequest`: counts requests that others join."""
         return CountedClaim(self.count, *given)
@@ -298,7 +290,6 @@ def simulated_system(system: Simulation, *, real: bool = False) -> Iterator[None
         (coordinator, "winner_rows"): winner_rows,
         (batch_attempt, "BatchExecution"): SimulatedExecution,
         (batch_attempt, "chained_rows"): chained_rows,
-        (coordinator, "confirm"): system.confirm,
         (job_run, "hedges_claims"): lambda _url: system.options.hedged,
         (hedged_claim, "ClaimRequest"): system.claim_request,
     }

@@ -68,7 +68,6 @@ def test_a_state_worker_that_dies_inside_the_function_is_replaced_and_its_task_t
         ("worker.before_summary", True),
         ("worker.after_summary", True),
         ("worker.after_summary", False),
-        ("worker.before_confirmation", True),
     ],
 )
 def test_a_state_worker_killed_at_a_step_of_the_protocol_loses_and_doubles_nothing(

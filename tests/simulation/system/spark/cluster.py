@@ -8,7 +8,7 @@ and it wakes up with requests that nobody waits for.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,6 @@ from varvite.spark_integration.worker.state.stores import WorkingStores
 from varvite.spark_integration.worker.state_worker import OperatorState
 from varvite.storage.clock import TokenSource
 from varvite.storage.errors import VarviteError
-from varvite.storage.format.records import Link
 from varvite.storage.object_stores.contract import ObjectStore
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class Outcome:
 
 
 @dataclass(eq=False)
-class Visit:
+class Request:
     """A request inside of a worker, or waiting."""
 
     task: TaskRequest
@@ -77,8 +76,8 @@ class Worker:
 
     state: OperatorState | None = None
     seen: Seen = field(default_factory=Seen)
-    inside: Visit | None = None
-    waiting: list[Visit] = field(default_factory=list[Visit])
+    inside: Request | None = None
+    waiting: list[Request] = field(default_factory=list[Request])
 
 
 class Executor:
@@ -104,7 +103,7 @@ class Executor:
 
         def body() -> None:
             try:
-                self._serve(Visit(task, driver), function, rows, outcome)
+                self._serve(Request(task, driver), function, rows, outcome)
             except (Killed, Violation):
                 raise
             except LostBlockError:
@@ -117,35 +116,35 @@ class Executor:
         self._scheduler.start(self.process, f"p{task.partition}", body)
         return outcome
 
-    def _serve(self, visit: Visit, function: bytes, rows: Rows, outcome: Outcome) -> None:
-        worker = self._workers.setdefault((visit.task.batch.operator.operator, visit.task.partition), Worker())
+    def _serve(self, request: Request, function: bytes, rows: Rows, outcome: Outcome) -> None:
+        worker = self._workers.setdefault((request.task.batch.operator.operator, request.task.partition), Worker())
         self._scheduler.pause("request")
-        self._admit(worker, visit, outcome)
+        self._admit(worker, request, outcome)
         try:
             self._scheduler.wait_for(
-                lambda: visit.superseded or (worker.inside is None and worker.waiting[:1] == [visit])
+                lambda: request.superseded or (worker.inside is None and worker.waiting[:1] == [request])
             )
-            visit.check()
-            worker.inside = visit
+            request.check()
+            worker.inside = request
         finally:
-            worker.waiting = [other for other in worker.waiting if other is not visit]
+            worker.waiting = [other for other in worker.waiting if other is not request]
         try:
-            self._execute(worker, visit, function, rows, outcome)
+            self._execute(worker, request, function, rows, outcome)
         finally:
             worker.inside = None
 
-    def _admit(self, worker: Worker, visit: Visit, outcome: Outcome) -> None:
-        verdict = judge(worker.seen, visit.task)
+    def _admit(self, worker: Worker, request: Request, outcome: Outcome) -> None:
+        verdict = judge(worker.seen, request.task)
         worker.seen = verdict.seen
         if verdict.refused is not None:
             raise PumpLostError(verdict.refused)
         for older in [*worker.waiting, *([worker.inside] if worker.inside else [])]:
-            older.superseded |= supersedes(visit.task, older.task)
-        worker.waiting = [*(w for w in worker.waiting if not w.superseded), visit]
+            older.superseded |= supersedes(request.task, older.task)
+        worker.waiting = [*(w for w in worker.waiting if not w.superseded), request]
         outcome.error = ""
 
-    def _execute(self, worker: Worker, visit: Visit, function: bytes, rows: Rows, outcome: Outcome) -> None:
-        task = visit.task
+    def _execute(self, worker: Worker, request: Request, function: bytes, rows: Rows, outcome: Outcome) -> None:
+        task = request.task
         state = self._state(worker, task)
         own = self._scheduler.current
         assert own is not None
@@ -154,15 +153,15 @@ class Executor:
         attempt = state.begin(task, lambda: function)
         self._oracle.began(task, state)
         answers: list[Any] = []
-        request = task.batch.operator
+        operator = task.batch.operator
         try:
-            for batch in rows.of(task.partition, request.parallelism, request.max_parallelism):
+            for batch in rows.of(task.partition, operator.parallelism, operator.max_parallelism):
                 self._scheduler.pause("rows")
-                visit.check()
+                request.check()
                 answers += attempt.process(batch)
             answers += attempt.finish()
             self._scheduler.pause("summary")
-            visit.check()
+            request.check()
         except (Killed, Violation):
             raise
         except BaseException:
@@ -170,16 +169,6 @@ class Executor:
             raise
         self._answered(model, answers, outcome)
         state.prepare()
-
-    def confirm(self, summary: Summary, base: Link) -> None:
-        """The driver leaves word for the worker of a partition, if it has one here; it hears it when it is alone."""
-
-        def body() -> None:
-            worker = self._workers.get((summary.operator, summary.partition))
-            if worker is not None and worker.inside is None and not worker.waiting and worker.state is not None:
-                worker.state.confirm(base, summary.tag)
-
-        self._scheduler.start(self.process, f"confirm {summary.partition}", body)
 
     def _answered(self, model: AttemptModel, answers: list[Any], outcome: Outcome) -> None:
         for answer in answers:
@@ -253,13 +242,6 @@ class Cluster:
         if self._rng.random() < self._options.rerun:
             stage.answer.lose()
         return stage
-
-    def confirm(self, summaries: Sequence[Summary], base: Link) -> None:
-        """The driver leaves word for the workers of these partitions, whether or not theirs has won; for most."""
-        for summary in summaries if self._options.confirms else ():
-            for executor in self.executors:
-                if self._rng.random() < self._options.confirms and not executor.is_lost(self._scheduler.now_s):
-                    executor.confirm(summary, base)
 
     def _lose_block(self, request: BatchRequest, function: Any, rows: Rows, executed: Any, stage: Stage) -> None:
         """A cached block is lost: Spark executes its partition again and tells nobody."""

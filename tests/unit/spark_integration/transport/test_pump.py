@@ -11,7 +11,7 @@ from tests.workers.state_worker_setup import FUNCTION, batch_request, task_reque
 from varvite.spark_integration.messages.protocol import KEY_GROUP_COLUMN, PARTITION_COLUMN, TaskRequest, encode_message
 from varvite.spark_integration.transport.pump import ExecutionNotes, failure_error, make_pump, own_rows
 from varvite.spark_integration.transport.pump import task_request as make_task_request
-from varvite.spark_integration.worker.process.conversation import describe_failure
+from varvite.spark_integration.worker.process.request_handler import describe_failure
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, InvariantError
 

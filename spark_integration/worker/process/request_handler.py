@@ -1,8 +1,10 @@
-"""One request from its opening to the end of the answer, on the worker's main thread.
+"""Serves a request from its opening to the end of the answer, on the worker's main thread.
 
 Whatever the state worker raises travels to the pump, whose task fails with it. What a state worker raises where it
-must not (while it drops an attempt, or works ahead) leaves its state in doubt: then the process ends, and the next
-request forks a fresh one (I9).
+must not (while it drops an attempt, or works ahead) leaves its state in doubt. Then the process ends, and the next
+request forks a fresh one.
+
+Invariants: I9 (a process that ends loses only what is restored).
 """
 
 from __future__ import annotations
@@ -29,58 +31,53 @@ if TYPE_CHECKING:
 
     from varvite.spark_integration.messages.protocol import BroadcastValue, TaskRequest
     from varvite.spark_integration.transport.home import WorkerHome
-    from varvite.spark_integration.transport.wire import Channel, Confirmation
-    from varvite.spark_integration.worker.process.lobby import Visit
-    from varvite.spark_integration.worker.process.session import Execution, StateWorker, StateWorkerFactory
+    from varvite.spark_integration.transport.wire import Channel
+    from varvite.spark_integration.worker.process.contract import AttemptContract, WorkerContract, WorkerFactory
+    from varvite.spark_integration.worker.process.request_queue import PendingRequest
 
 _log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
-    """What the process was forked for."""
+class WorkerSettings:
+    """The worker that the process was forked for."""
 
     partition: int
     home: WorkerHome
     factory: str
 
 
-class Conversation:
+class RequestHandler:
     """Drives the state worker of this process."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: WorkerSettings) -> None:
         self._settings = settings
-        self._worker: StateWorker | None = None
+        self._worker: WorkerContract | None = None
 
-    def hold(self, visit: Visit) -> bool:
-        """Serve one request; whether the whole answer was sent. Raises only if the process must not go on."""
-        task = visit.opening.task
+    def serve(self, request: PendingRequest) -> bool:
+        """Serve one request; answers if the whole answer was sent. Raises only if the process must not go on."""
+        task = request.task
         try:
-            execution = self._begin(visit.channel, visit.opening.environment, task)
+            attempt = self._begin(request.channel, request.opening.environment, task)
         except PeerLostError:
             _log.info("the pump of task attempt %d left before it was served", task.task_attempt)
             return False
         except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
-            self._report(visit.channel, error, task)
+            self._report(request.channel, error, task)
             return False
-        return self._execute(visit, execution)
+        return self._execute(request, attempt)
 
     def idle(self) -> None:
         """Let the state worker work ahead. Raises only if the process must not go on."""
         if self._worker is not None:
             self._worker.idle()
 
-    def confirm(self, confirmation: Confirmation) -> None:
-        """Let the state worker know what has won. Raises only if the process must not go on."""
-        if self._worker is not None:
-            self._worker.confirm(confirmation.base, confirmation.winners)
-
     def close(self) -> None:
         """Close the state worker."""
         if self._worker is not None:
             self._worker.close()
 
-    def _begin(self, channel: Channel, environment: PumpEnvironment, task: TaskRequest) -> Execution:
+    def _begin(self, channel: Channel, environment: PumpEnvironment, task: TaskRequest) -> AttemptContract:
         adopt_environment(environment)
         worker = self._ensure_worker()
         operator = task.batch.operator
@@ -97,35 +94,35 @@ class Conversation:
 
         return worker.begin(task, function)
 
-    def _ensure_worker(self) -> StateWorker:
+    def _ensure_worker(self) -> WorkerContract:
         if self._worker is None:
-            factory: StateWorkerFactory = _load(self._settings.factory)
+            factory: WorkerFactory = _load(self._settings.factory)
             self._worker = factory(self._settings.partition, self._settings.home)
         return self._worker
 
-    def _execute(self, visit: Visit, execution: Execution) -> bool:
-        """Stream the input through the execution; True if the whole answer was sent."""
-        channel, task = visit.channel, visit.opening.task
-        visit.in_user_code = True
+    def _execute(self, request: PendingRequest, attempt: AttemptContract) -> bool:
+        """Stream the input through the attempt; True if the whole answer was sent."""
+        channel, task = request.channel, request.task
+        request.in_user_code = True
         try:
-            for batch in _input(visit):
-                for answer in execution.process(batch):
+            for batch in _input(request):
+                for answer in attempt.process(batch):
                     channel.send_batch(answer)
-            for answer in execution.finish():
+            for answer in attempt.finish():
                 channel.send_batch(answer)
             channel.send_end()
         except PeerLostError:
-            visit.in_user_code = False
+            request.in_user_code = False
             _log.info("task attempt %d of slot %d is dropped: its pump has gone", task.task_attempt, task.batch.slot)
-            execution.abort()
+            attempt.abort()
             return False
         except BaseException as error:  # noqa: BLE001  the task must learn of it, whatever it is
             end_if_forked()
-            visit.in_user_code = False
-            execution.abort()
+            request.in_user_code = False
+            attempt.abort()
             self._report(channel, error, task)
             return False
-        visit.in_user_code = False
+        request.in_user_code = False
         return True
 
     def _report(self, channel: Channel, error: BaseException, task: TaskRequest) -> None:
@@ -134,9 +131,9 @@ class Conversation:
             channel.send_failure(describe_failure(error))
 
 
-def _input(visit: Visit) -> Iterator[pa.RecordBatch]:
-    for batch in visit.channel.receive_batches():
-        if visit.superseded_s is not None:  # what had arrived before the cut could still be read
+def _input(request: PendingRequest) -> Iterator[pa.RecordBatch]:
+    for batch in request.channel.receive_batches():
+        if request.superseded_s is not None:  # what had arrived before the cut could still be read
             raise PeerLostError("a newer attempt has taken its place")
         yield batch
 
