@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeVar
 
-from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.view import LineView, StoredCommit, resolve
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, LineageError, MissingObjectError
 from varvite.storage.format import layout
@@ -18,7 +18,7 @@ from varvite.storage.format.records import ORIGIN, Commit, Entry, Link, decode_e
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.storage.object_stores.contract import ObjectStore
 
 EntryKind = Literal["fence", "commit"]
@@ -173,10 +173,10 @@ class ChainReader:
         full, *path = in_parallel(self.read_commit, (base.commit.full, *base.commit.path))
         return Line(resolve(base, full, path), (full.commit, *(p.commit for p in path), base.commit))
 
-    def retained_before(self, line: Line, count: int, cut: Cut) -> tuple[Retained, ...]:
+    def retained_before(self, line: Line, count: int, bounds: RetentionBounds) -> tuple[Retained, ...]:
         """The newest commits of the line that are older than those it was read from, at most `count`, oldest first.
 
-        It ends at the first one that is not complete by the cut, gone or damaged. Thousands may be retained, each of
+        It ends at the first one that is not complete by the bounds, gone or damaged. Thousands may be retained, each of
         megabytes if there are thousands of partitions: only those that are just being read are in memory (I10).
         """
         if not line.commits or count < 1:
@@ -187,7 +187,7 @@ class ChainReader:
         found: list[Retained] = []
         while at != ORIGIN and len(found) < count:
             older = known[at] if at in known else self._find_older(at)
-            if older is None or not cut.is_complete(older.retained):
+            if older is None or not bounds.is_complete(older.retained):
                 break
             found.append(older.retained)
             at = older.parent

@@ -109,8 +109,8 @@ def resolve(base: StoredCommit, full: StoredCommit, path: Sequence[StoredCommit]
     return view
 
 
-def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> LineView:
-    """The view of the next commit, whose parent is the view's base; `kept`: if it is known already.
+def advance(view: LineView, stored: StoredCommit, carried: CarriedOver | None = None) -> LineView:
+    """The view of the next commit, whose parent is the view's base; `carried`: if it is known already.
 
     Raises `CorruptDataError` if the commit does not follow the base.
     """
@@ -122,23 +122,23 @@ def advance(view: LineView, stored: StoredCommit, kept: Kept | None = None) -> L
             object_name=layout.chain(commit.seq),
         )
     if commit.is_full:
-        return _from_full(stored, kept)
-    kept = kept or kept_after(view, commit)
-    _COVERS.remember(kept.cover.tiles, kept.cover)
+        return _from_full(stored, carried)
+    carried = carried or carry_over(view, commit)
+    _COVERS.remember(carried.cover.tiles, carried.cover)
     return LineView(
         max_parallelism=view.max_parallelism,
         base=commit.link,
         full=view.full,
         path=(*view.path, commit.link),
-        tiles=kept.cover.tiles,
-        segments=kept.segments + own_segments(stored),
-        images=joined_images(kept.images, own_images(commit, stored.blob_offset)),
-        line=_cut_line((*view.line, commit.link), kept.cover),
-        needs_from=kept.needs_from,
+        tiles=carried.cover.tiles,
+        segments=carried.segments + own_segments(stored),
+        images=joined_images(carried.images, own_images(commit, stored.blob_offset)),
+        line=_cut_line((*view.line, commit.link), carried.cover),
+        needs_from=carried.needs_from,
     )
 
 
-class Kept(NamedTuple):
+class CarriedOver(NamedTuple):
     """What counts after the next commit of what was before it; it does not depend on where the entry's blob begins."""
 
     cover: TileCover
@@ -150,10 +150,10 @@ class Kept(NamedTuple):
     """Of the view after the commit: what the batch itself has written is of the commit's own slot."""
 
 
-def kept_after(
+def carry_over(
     view: LineView, commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None
-) -> Kept:
-    """See `Kept`.
+) -> CarriedOver:
+    """See `CarriedOver`.
 
     Args:
         view: Of the commit's parent.
@@ -164,7 +164,7 @@ def kept_after(
     Raises `CorruptDataError` if tiles and operators do not fit together.
     """
     if commit.is_full:
-        return _kept_by_full(commit, planned, index)
+        return _carried_by_full(commit, planned, index)
     operators = frozenset(o.uid for o in commit.operators)
     cover, segments, needs_from = _COVERS.of(view.tiles), view.segments, view.needs_from
     images = kept_images(view.images, commit)
@@ -175,14 +175,16 @@ def kept_after(
             before, cover = cover, _changed_cover(cover, commit, operators) if planned is None else planned
             segments, index = counted(segments, index, before, cover, commit.tiles)
         needs_from = _lowest_slot(view.full.seq, cover.tiles, index, images)
-    return Kept(cover, segments, images, index, needs_from)
+    return CarriedOver(cover, segments, images, index, needs_from)
 
 
-def _kept_by_full(commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None) -> Kept:
+def _carried_by_full(
+    commit: Commit, planned: TileCover | None = None, index: SegmentIndex | None = None
+) -> CarriedOver:
     cover = _checked(TileCover(commit.tiles), commit) if planned is None else planned
     index = SegmentIndex.of(commit.log) if index is None else index
     needs_from = _lowest_slot(commit.seq, cover.tiles, index, commit.images)
-    return Kept(cover, commit.log, commit.images, index, needs_from)
+    return CarriedOver(cover, commit.log, commit.images, index, needs_from)
 
 
 def cover_of(view: LineView) -> TileCover:
@@ -205,20 +207,20 @@ def own_segments(stored: StoredCommit) -> tuple[SegmentRef, ...]:
     return tuple(found)
 
 
-def _from_full(stored: StoredCommit, kept: Kept | None = None) -> LineView:
+def _from_full(stored: StoredCommit, carried: CarriedOver | None = None) -> LineView:
     commit = stored.commit
     if commit.full != commit.link or commit.path:
         raise CorruptDataError("the entry is not a full one", object_name=layout.chain(commit.seq))
-    kept = kept or _kept_by_full(commit)
+    carried = carried or _carried_by_full(commit)
     return LineView(
         max_parallelism=commit.max_parallelism,
         base=commit.link,
         full=commit.link,
-        tiles=kept.cover.tiles,
-        segments=kept.segments + own_segments(stored),
-        images=joined_images(kept.images, own_images(commit, stored.blob_offset)),
-        line=_cut_line((*commit.line, commit.link), kept.cover),
-        needs_from=kept.needs_from,
+        tiles=carried.cover.tiles,
+        segments=carried.segments + own_segments(stored),
+        images=joined_images(carried.images, own_images(commit, stored.blob_offset)),
+        line=_cut_line((*commit.line, commit.link), carried.cover),
+        needs_from=carried.needs_from,
     )
 
 
@@ -255,9 +257,9 @@ def _cut_line(line: tuple[Link, ...], cover: TileCover) -> tuple[Link, ...]:
     return line[first:] if first else line
 
 
-def _holds_back(view: LineView, kept: Sequence[ImageRef]) -> bool:
-    """Whether an image that is not kept may be what `needs_from` is there for."""
-    gone = set(view.images).difference(kept) if len(kept) < len(view.images) else ()
+def _holds_back(view: LineView, carried: Sequence[ImageRef]) -> bool:
+    """Whether an image that is not carried over may be what `needs_from` is there for."""
+    gone = set(view.images).difference(carried) if len(carried) < len(view.images) else ()
     names = (image.data.name for image in gone)
     return any(not layout.is_shared(name) and layout.object_slot(name) <= view.needs_from for name in names)
 

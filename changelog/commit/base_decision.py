@@ -14,7 +14,7 @@ from varvite.storage.errors import GapError, InvariantError, LineageError, Rewin
 from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
-    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.changelog.commit.rules import ProtocolRules
     from varvite.storage.format.records import Commit
 
@@ -40,7 +40,7 @@ class ChainProgress:
     """H: the newest commit on the line."""
     parent: Commit | None
     """The commit that H was executed on, if `needs_parent`; None if H is the first."""
-    cut: Cut
+    bounds: RetentionBounds
     """The fence's: which commits are complete."""
 
 
@@ -107,7 +107,7 @@ def decide_base(
     else:
         decision = _begin(spark, newest)
     if isinstance(decision, Execute) and decision.base is not None:
-        _check_complete(decision.base, chain.cut)
+        _check_complete(decision.base, chain.bounds)
     return decision
 
 
@@ -240,10 +240,10 @@ def _check_lineage(spark: SparkProgress, base: Commit | None) -> None:
         )
 
 
-def _check_complete(base: Commit, cut: Cut) -> None:
-    if not cut.is_complete(base):
+def _check_complete(base: Commit, bounds: RetentionBounds) -> None:
+    if not bounds.is_complete(base):
         raise StateMissingError(
-            f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {cut.missing(base)}; choose a "
-            "newer commit, or go back to this one with `varvite restore`, which copies it if `--retention` keeps it",
+            f"the commit of batch {base.batch} (seq {base.seq}) is no longer complete: {bounds.missing(base)}; choose "
+            "a newer commit, or go back to this one with `varvite restore`, which copies it if `--retention` keeps it",
             batch=base.batch,
         )

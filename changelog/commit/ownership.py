@@ -2,14 +2,14 @@
 
 ```python
 job = open_or_create_job(store, name="flights", max_parallelism=128, clock=clock, tokens=tokens)
-chain = Chain(ChainReader(store, job.job_id), job.max_parallelism, clock, tokens)
+chain = ChainOwner(ChainReader(store, job.job_id), job.max_parallelism, clock, tokens)
 chain.take_over()  # before query.start()
 decision = chain.choose_base(spark, sink)  # in the first foreachBatch
 state = chain.begin(decision, policy)
 plan = plan_commit(state, facts, policy, tokens.token())
 sent_s = chain.append(plan)  # durable, or FencedError
 chain.still_owner(sent_s)  # before and after the sink
-state = state.after(plan.stored, policy, plan.kept)
+state = state.after(plan.stored, policy, plan.carried_over)
 ```
 
 Invariants: I1 (a plan counts only when `append` has returned), I6 (lost slot, or a late reply and the next slot taken:
@@ -20,8 +20,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import head_seq
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit import state as chain_state
 from varvite.changelog.commit.base_decision import (
     Adopt,
@@ -59,8 +59,8 @@ TAKE_OVER_PAUSE_S: Final = 0.02
 """Longest pause between two tries; grows up to it."""
 
 
-class Chain:
-    """One run's chain; for one thread at a time. A run that failed must be followed by a new `Chain`."""
+class ChainOwner:
+    """One run's chain; for one thread at a time. A run that failed must be followed by a new `ChainOwner`."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class Chain:
         if fence.restore is not None:
             restore = RestoreRequest(fence.restore, self._reader.find_commit(fence.restore), fence.chosen_ahead)
         try:
-            return decide_base(spark, ChainProgress(newest, parent, cut_of(fence)), sink, restore)
+            return decide_base(spark, ChainProgress(newest, parent, bounds_of(fence)), sink, restore)
         except VarviteError as error:
             raise error.with_context(epoch=fence.epoch) from None
 
@@ -139,7 +139,7 @@ class Chain:
         """The state to go on from: the executed batch's base, or the adopted commit."""
         line = self._reader.load_line(base_link(decision), self._max_parallelism)
         # A run of few batches would never know as many commits as are retained, and so never raise the cut.
-        older = self._reader.retained_before(line, policy.retained - len(line.commits), cut_of(self.fence))
+        older = self._reader.retained_before(line, policy.retained - len(line.commits), bounds_of(self.fence))
         return chain_state.begin(self.fence, line.view, line.commits, policy, older)
 
     def append(self, plan: CommitPlan) -> float:

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varvite.changelog.chain.cut import Retained
 from varvite.changelog.chain.images import kept_images
+from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.segment_index import SegmentIndex, counted
 from varvite.changelog.chain.tiles import TileCover, empty_tile, replace_tiles
-from varvite.changelog.chain.view import Kept, StoredCommit, cover_of, kept_after
+from varvite.changelog.chain.view import CarriedOver, StoredCommit, carry_over, cover_of
 from varvite.changelog.commit.batch_result import (
     ENTRY_BYTES_MAX,
     INLINE_BYTES_MAX,
@@ -64,7 +64,7 @@ class CommitPlan(NamedTuple):
     stored: StoredCommit
     body: bytes
     """The object `chain/<seq>`."""
-    kept: Kept
+    carried_over: CarriedOver
     """What counts after the commit of what was before it, for `ChainState.after`."""
     put_off: str = ""
     """Why the entry is not full although it was due, if it would have been too large."""
@@ -132,8 +132,8 @@ def plan_commit(
         return full
     if full is not None and state.must_be_full(policy) and (state.base is None or not adoption.tiles):
         raise _too_large(full, None if pack is not None else pack_failure)
-    kept = kept_after(state.view, draft, cover, state.index)
-    plan = _encoded(_with_needs(draft, kept.needs_from, state, policy), blob, kept)
+    carried = carry_over(state.view, draft, cover, state.index)
+    plan = _encoded(_with_needs(draft, carried.needs_from, state, policy), blob, carried)
     if len(plan.body) > ENTRY_BYTES_MAX:
         raise _too_large(plan, None)
     return plan._replace(put_off=_size(full) if full is not None else "")
@@ -346,10 +346,10 @@ def _full_plan(
 ) -> CommitPlan:
     """The plan of a full entry, however large it is; `draft` is the entry as if not full."""
     full, index = _made_full(draft, state, cover, pack)
-    kept = kept_after(state.view, full, cover, index)
-    commit = _with_needs(full, kept.needs_from, state, policy)
+    carried = carry_over(state.view, full, cover, index)
+    commit = _with_needs(full, carried.needs_from, state, policy)
     is_encoded = pack is not None and commit.log is pack.replaced
-    return _encoded(commit, blob, kept, pack.replaced_encoded if pack is not None and is_encoded else b"")
+    return _encoded(commit, blob, carried, pack.replaced_encoded if pack is not None and is_encoded else b"")
 
 
 def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: CommitPolicy) -> Commit:
@@ -365,9 +365,9 @@ def _with_needs(draft: Commit, needs_from: int, state: ChainState, policy: Commi
     )
 
 
-def _encoded(commit: Commit, blob: bytes, kept: Kept, encoded_log: bytes = b"") -> CommitPlan:
+def _encoded(commit: Commit, blob: bytes, carried: CarriedOver, encoded_log: bytes = b"") -> CommitPlan:
     body = encode_entry(commit, blob, encoded_log)
-    return CommitPlan(StoredCommit(commit, len(body) - len(blob)), body, kept)
+    return CommitPlan(StoredCommit(commit, len(body) - len(blob)), body, carried)
 
 
 def _size(plan: CommitPlan) -> str:

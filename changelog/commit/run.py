@@ -17,7 +17,7 @@ import msgspec
 from varvite.changelog.chain.reader import ChainReader, newest_commit
 from varvite.changelog.commit.gathered_segments import gather
 from varvite.changelog.commit.import_plan import GoOn, UseImport, check_slot, decide_import, plan_import, source_of
-from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.pack_upload import PackUpload
 from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, adopts_now, plan_commit
 from varvite.changelog.commit.start_decision import next_restore
@@ -95,7 +95,7 @@ class JobRun:
         self._tokens = tokens
         self.reader = ChainReader(store, record.job_id)
         self._claims = HedgedClaims(store, clock) if hedges_claims(store.url) else None
-        self._chain = Chain(self.reader, record.max_parallelism, clock, tokens, record.begins_after, self._claims)
+        self._chain = ChainOwner(self.reader, record.max_parallelism, clock, tokens, record.begins_after, self._claims)
         self._uploads = uploads or UploadPolicy()
         self._upload_room = UploadRoom(self._uploads)
         self._packs = PackUpload(store, tokens, policy)
@@ -218,13 +218,13 @@ class JobRun:
         """
         state = self.state
         pack = self._packs.take(state)
-        facts, gathered_bytes = self._gathered(facts, state.slot)
+        facts, gathered_bytes = self._upload_gathered(facts, state.slot)
         adopted = adoption(state.view, state.floors) if adopts_now(state, pack) else NOTHING_ADOPTED
         plan = plan_commit(state, facts, self._policy, token, adopted, pack, pack_failure=self._packs.failure)
         fail_point("driver.before_commit")
         self._sent_s = self._chain.append(plan)
         fail_point("driver.after_commit")
-        self._state = state.after(plan.stored, self._policy, plan.kept, put_off=bool(plan.put_off))
+        self._state = state.after(plan.stored, self._policy, plan.carried_over, put_off=bool(plan.put_off))
         if plan.put_off:
             _log.warning("no full entry: %s; run the materializer, or the job will fail", plan.put_off)
         self._packs.remember(plan.stored, plan.body)
@@ -232,7 +232,7 @@ class JobRun:
         pack_bytes = pack.size_bytes if pack is not None and plan.commit.is_full else 0
         return Acknowledged(plan.commit, self._sent_s, len(plan.body), pack_bytes, gathered_bytes)
 
-    def _gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:
+    def _upload_gathered(self, facts: BatchFacts, slot: int) -> tuple[BatchFacts, int]:
         """The facts with what is too much for the entry in an object, which is durable then (I1), and its size."""
         gathered = gather(
             facts.results,

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from varvite.changelog.chain.cut import Retained
+from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.segment_index import SegmentIndex
-from varvite.changelog.chain.view import Kept, LineView, StoredCommit, advance
+from varvite.changelog.chain.view import CarriedOver, LineView, StoredCommit, advance
 from varvite.changelog.commit.batch_result import INLINE_BYTES_MAX
 from varvite.changelog.commit.pack import packable_of
 from varvite.storage.errors import InvalidRequestError, InvariantError
@@ -132,15 +132,17 @@ class ChainState:
             return 1
         return policy.full_soon
 
-    def after(self, stored: StoredCommit, policy: CommitPolicy, kept: Kept, *, put_off: bool = False) -> ChainState:
-        """The state once `stored`, planned from this state, is durable; `kept` and `put_off` are the plan's."""
+    def after(
+        self, stored: StoredCommit, policy: CommitPolicy, carried: CarriedOver, *, put_off: bool = False
+    ) -> ChainState:
+        """The state once `stored`, planned from this state, is durable; `carried` and `put_off` are the plan's."""
         commit = stored.commit
         if (commit.seq, commit.epoch) != (self.slot, self.epoch):
             raise InvariantError(f"commit {commit.seq} is not the next of run {self.epoch}", epoch=self.epoch)
-        view = advance(self.view, stored, kept)
-        index = (kept.segment_index or self.index).extended(view.segments[len(kept.segments) :])
-        has_kept_all = not commit.is_full and kept.segments is self.view.segments  # the log need not be looked at
-        has_added = len(view.segments) > len(kept.segments)
+        view = advance(self.view, stored, carried)
+        index = (carried.segment_index or self.index).extended(view.segments[len(carried.segments) :])
+        has_kept_all = not commit.is_full and carried.segments is self.view.segments  # the log need not be looked at
+        has_added = len(view.segments) > len(carried.segments)
         log_commits = self.log_commits + has_added if has_kept_all else index.count_commits()
         return replace(
             self,

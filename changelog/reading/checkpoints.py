@@ -9,9 +9,9 @@ import re
 from itertools import islice
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varvite.changelog.chain.cut import Cut, cut_of
 from varvite.changelog.chain.reader import newest_commit
-from varvite.changelog.retention.pins import Kept, list_pins
+from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
+from varvite.changelog.retention.pins import Retention, list_pins
 from varvite.changelog.retention.savepoints import read_savepoint
 from varvite.storage.errors import CorruptDataError, InvalidRequestError, MissingObjectError
 from varvite.storage.format.records import ORIGIN, Commit, Link
@@ -70,10 +70,10 @@ def newest_commits(reader: ChainReader, limit: int, *, down_to: int = 0) -> Newe
     return NewestCommits(tuple(commits))
 
 
-def kept_now(reader: ChainReader) -> Kept:
+def kept_now(reader: ChainReader) -> Retention:
     """Which commits are complete, with the pins that there are."""
     head = reader.head()
-    return Kept(Cut(), ()) if head is None else Kept(cut_of(head), list_pins(reader))
+    return Retention(RetentionBounds(), ()) if head is None else Retention(bounds_of(head), list_pins(reader))
 
 
 def complete_checkpoints(reader: ChainReader) -> list[Commit]:

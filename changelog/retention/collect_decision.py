@@ -27,7 +27,7 @@ from varvite.storage.format.records import Commit
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.changelog.commit.rules import ProtocolRules
     from varvite.storage.format.records import Entry, Savepoint, SnapshotDescriptor, SnapshotFloor
     from varvite.storage.object_stores.contract import ObjectMeta
@@ -119,7 +119,7 @@ def names_of(entry: Entry) -> EntryNames:
     return EntryNames(frozenset(objects), frozenset(snapshots), entry.full.seq, entry.source is not None)
 
 
-def named_snapshots(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[layout.SnapshotName]:
+def named_snapshots(names: Mapping[int, EntryNames], cut: RetentionBounds) -> frozenset[layout.SnapshotName]:
     """The snapshots that retained commits need, or any later one will.
 
     A commit's full entry names all of its tiles, and those between the two what has changed. What is older may still be
@@ -164,7 +164,7 @@ def collect_slots(
     Args:
         listed: Their names.
         head_seq: The head's; objects of later slots may be about to be named.
-        cut: From `cut_of`.
+        cut: From `bounds_of`.
         retained: What the entries from cut to head name; an entry that is left out keeps its slot's objects.
         kept: What the savepoints keep.
     """

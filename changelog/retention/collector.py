@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Literal
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import in_parallel, newest_commit
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.retention.collect_decision import (
     EntryNames,
     SavepointNames,
@@ -39,8 +39,8 @@ from varvite.storage.format.records import SnapshotDescriptor
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varvite.changelog.chain.cut import Cut
     from varvite.changelog.chain.reader import ChainReader, EntryKind
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.storage.clock import Clock, TokenSource
     from varvite.storage.format.records import Entry, Link
 
@@ -115,7 +115,7 @@ class Collector:
         if head is None:
             return CollectReport()
         self._head_seq = head.seq
-        cut = cut_of(head, list_pins(self._reader))
+        cut = bounds_of(head, list_pins(self._reader))
         cut = cut if keep_from is None else cut.down_to(keep_from)
         kept, savepoint_files = self._savepoints()
         seqs = self._reader.list_seqs()
@@ -192,7 +192,7 @@ class Collector:
             return "unreadable"
 
     def _collect_snapshots(
-        self, head: Entry, cut: Cut, kept: SavepointNames, *, dry_run: bool
+        self, head: Entry, cut: RetentionBounds, kept: SavepointNames, *, dry_run: bool
     ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
         files = self._store.list(layout.SNAPSHOT_FILES)
         found = self._snapshots.list_all()

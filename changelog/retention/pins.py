@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import msgspec
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import in_parallel
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, MissingObjectError, RetryableError, VarviteError
 from varvite.storage.format import layout
 from varvite.storage.format.records import Pin, decode_record, encode_record
 from varvite.storage.object_stores.backoff import Backoff
 
 if TYPE_CHECKING:
-    from varvite.changelog.chain.cut import Cut
     from varvite.changelog.chain.reader import ChainReader
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.storage.clock import Clock, TokenSource
     from varvite.storage.format.records import Commit
     from varvite.storage.object_stores.contract import ObjectStore
@@ -69,13 +69,13 @@ def create_pin(
 def _check(reader: ChainReader, commit: Commit, own: Pin) -> None:
     """Raise `DidNotHappenError` if the commit was not complete when its pin was written."""
     head = reader.head(commit.seq)
-    if head is not None and cut_of(head).is_complete(commit):
+    if head is not None and bounds_of(head).is_complete(commit):
         return
     if any(_keeps(pin, commit) for pin in list_pins(reader) if pin.token != own.token):
         return
     raise DidNotHappenError(
         f"commit {commit.seq} (batch {commit.batch}) is no longer complete: "
-        f"{cut_of(head).missing(commit) if head else 'the chain is gone'}; choose a newer checkpoint",
+        f"{bounds_of(head).missing(commit) if head else 'the chain is gone'}; choose a newer checkpoint",
         batch=commit.batch,
     )
 
@@ -85,14 +85,14 @@ def _keeps(pin: Pin, commit: Commit) -> bool:
     return pin.is_checked and pin.needs_from <= commit.needs_from and pin.commit.seq <= commit.seq
 
 
-class Kept(NamedTuple):
+class Retention(NamedTuple):
     """What says which commits are complete for sure, so that one can go back to them and pin them.
 
     That is less than a collector leaves alone because of the pins: everything from their `needs_from` on, also what was
     garbage already when the pins were written, such as the bases of commits before the pinned one.
     """
 
-    cut: Cut
+    bounds: RetentionBounds
     """The head's."""
     pins: tuple[Pin, ...]
     """Listed after the head was read."""
@@ -101,11 +101,11 @@ class Kept(NamedTuple):
     def complete_from(self) -> int:
         """No commit of a lower seq is complete."""
         checked = (pin.commit.seq for pin in self.pins if pin.is_checked)
-        return min((self.cut.complete_from, *checked))
+        return min((self.bounds.complete_from, *checked))
 
     def is_complete(self, commit: Commit) -> bool:
         """Whether everything is kept that a restore of the commit reads."""
-        return self.cut.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)
+        return self.bounds.is_complete(commit) or any(_keeps(pin, commit) for pin in self.pins)
 
 
 def release_pin(reader: ChainReader, pin: Pin, clock: Clock) -> None:

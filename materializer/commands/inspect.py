@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from varvite.changelog.retention.collector import CollectReport
-    from varvite.changelog.retention.pins import Kept
+    from varvite.changelog.retention.pins import Retention
     from varvite.storage.format.records import Commit
     from varvite.storage.job.listing import OpenJob
     from varvite.storage.object_stores.contract import ObjectStore
@@ -241,7 +241,7 @@ def _job_line(name: str, job: OpenJob) -> JobLine:
     )
 
 
-def _checkpoint_line(commit: Commit, kept: Kept) -> CheckpointLine:
+def _checkpoint_line(commit: Commit, kept: Retention) -> CheckpointLine:
     slices = [s for part in commit.parts for s in (part.inline, *part.uploaded) if s is not None]
     # A full entry names every tile, not only the new ones.
     adopted = [] if commit.is_full else [t for t in commit.tiles if t.snapshot is not None]

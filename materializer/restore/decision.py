@@ -17,8 +17,8 @@ from varvite.storage.errors import LineageError, StateMissingError
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from varvite.changelog.chain.cut import Cut
-    from varvite.changelog.retention.pins import Kept
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
+    from varvite.changelog.retention.pins import Retention
     from varvite.storage.format.records import Commit
 
 
@@ -61,7 +61,7 @@ class RestorePlan:
 
 
 def decide_restore(
-    line: Sequence[Commit], kept: Cut | Kept, spark: SparkLocation | None, wanted: Wanted
+    line: Sequence[Commit], kept: RetentionBounds | Retention, spark: SparkLocation | None, wanted: Wanted
 ) -> RestorePlan:
     """Choose the checkpoint.
 

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from varvite.changelog.chain.cut import Cut, cut_of
 from varvite.changelog.chain.reader import ChainReader
-from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
+from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.reading.checkpoints import newest_commits
-from varvite.changelog.retention.pins import Kept, list_pins
+from varvite.changelog.retention.pins import Retention, list_pins
 from varvite.materializer.restore.decision import RestorePlan, Wanted, decide_restore
 from varvite.materializer.restore.origin import StateOrigin, copy_origin
 from varvite.materializer.restore.spark_location import read_location, set_back
@@ -131,7 +131,7 @@ class JobRestore:
         """Go back to a savepoint, whose state is copied into the job. Errors as `to_checkpoint`, and of the copy."""
         origin.check(self._record.max_parallelism)
         spark = self._location()
-        return self._to_copy(decide_restore((origin.commit,), Cut(), spark, Wanted()), spark, origin)
+        return self._to_copy(decide_restore((origin.commit,), RetentionBounds(), spark, Wanted()), spark, origin)
 
     def _to_copy(self, plan: RestorePlan, spark: SparkLocation | None, origin: StateOrigin) -> RestoreLine:
         seq = number = 0
@@ -159,9 +159,9 @@ class JobRestore:
             )
         return found
 
-    def _chain(self) -> Chain:
+    def _chain(self) -> ChainOwner:
         record = self._record
-        return Chain(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
+        return ChainOwner(self._reader, record.max_parallelism, self._clock, self._tokens, record.begins_after)
 
     def _plan(
         self, wanted: Wanted, spark: SparkLocation | None, *, with_pins: bool = False
@@ -170,8 +170,8 @@ class JobRestore:
         head = self._reader.head()
         if head is None:
             raise StateMissingError("the job has no checkpoint yet", job=self._job)
-        cut = cut_of(head)
-        kept = Kept(cut, list_pins(self._reader)) if with_pins else cut
+        cut = bounds_of(head)
+        kept = Retention(cut, list_pins(self._reader)) if with_pins else cut
         line, damage = newest_commits(self._reader, LINE_MAX, down_to=kept.complete_from)
         try:
             plan = decide_restore(self._with_source(line), kept, spark, wanted)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from varvite.changelog.chain.cut import Cut
+    from varvite.changelog.chain.retention_bounds import RetentionBounds
     from varvite.storage.format.records import SegmentRef, Tile
 
 Named: TypeAlias = "Tile | str"
@@ -79,7 +79,7 @@ class CollectSchedule:
     kept: Kept = ALL_KEPT
     """By the chain."""
 
-    def seen(self, newest_seq: int, full_seq: int, cut: Cut, sizes: Mapping[Named, int]) -> CollectSchedule:
+    def seen(self, newest_seq: int, full_seq: int, cut: RetentionBounds, sizes: Mapping[Named, int]) -> CollectSchedule:
         """The newest commit, of that seq and full entry, is made of this; what is not known yet is left out."""
         gone = [(named, size) for named, size in self.sizes.items() if named not in sizes]
         log_bytes = sum(size for named, size in gone if isinstance(named, str))

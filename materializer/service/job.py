@@ -13,8 +13,8 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import release_clone
 from varvite.materializer.fold.base_sizes import BaseSizes
@@ -166,7 +166,7 @@ class JobMaterializer:
         sizes = followed.bases.of(chain.newest.view.tiles)
         newest = chain.newest.commit
         named = {**sizes, **log_sizes(chain.newest.view.segments)}
-        self._collection = self._collection.seen(newest.seq, newest.full.seq, cut_of(chain.head), named)
+        self._collection = self._collection.seen(newest.seq, newest.full.seq, bounds_of(chain.head), named)
         works = plan_ranges(followed.record.job_id, chain, sizes)
         self._forget_others(followed.record.job_id, works)
         for work in works:

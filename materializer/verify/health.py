@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import newest_commit
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.tiles import key_range
 from varvite.changelog.retention.snapshots import SnapshotReader, list_snapshots
 from varvite.materializer.verify.alternatives import RetainedCommit, find_way, images_without, ways
@@ -134,7 +134,7 @@ class Examiner:
                 line.append(link)
                 links = {other for other in links if other.seq < link.seq} or self._before(link.seq)
                 continue
-            if not cut_of(head).is_complete(stored.commit):
+            if not bounds_of(head).is_complete(stored.commit):
                 break
             line.append(RetainedCommit(stored, self._view(stored)))
             older = {other for other in _older(stored.commit) if layout.chain(other.seq) in known}

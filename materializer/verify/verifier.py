@@ -19,8 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.view import LineView, own_segments
 from varvite.changelog.operator_state.image_source import read_images
 from varvite.changelog.reading.checkpoints import line_commits
@@ -148,7 +148,7 @@ class Verifier:
     def _retained(self, head: Entry) -> Generator[list[StoredCommit]]:
         """The commits of the head's line that must be complete, the newest first, under a pin."""
         commits: list[StoredCommit] = []
-        cut = cut_of(head)
+        cut = bounds_of(head)
         with self._problem_of(layout.CHAIN):
             for stored in line_commits(self._chain):
                 if not cut.is_complete(stored.commit):

@@ -12,7 +12,8 @@ same way, from the put to the reading back. Why that is safe:
 * Lost: a newer run's fence has the slot, and fences stay (I7): a late request is refused for ever (I6).
 * Neither: the run is over, and its entry may be there or not, as after any unclear claim. An error counts only when no
   other request is left that could still settle it.
-* The time since which an owner must look again (COMMIT 4) is the caller's, from before the first request (`Chain`).
+* The time since which an owner must look again (COMMIT 4) is the caller's (`ChainOwner`): from before the first
+  request.
 
 Not on a local file system: the other request would go to the same disk; and where the directory cannot be synced,
 `LocalStore` takes the name away again, which a second request may have found and taken for durable. Nor on other

@@ -9,7 +9,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.base_decision import Adopt, Execute, SinkCommit, SparkProgress
 from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption, CommitPlan, plan_commit
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.storage.format.records import OperatorLayout
@@ -58,7 +58,7 @@ class Driver:
     def __init__(self, job: ChainJob, *, restore: int | None = None, query_id: str = "q") -> None:
         self.job = job
         self.query_id = query_id
-        self.chain = Chain(job.reader, MAX_PARALLELISM, job.clock, job.tokens)
+        self.chain = ChainOwner(job.reader, MAX_PARALLELISM, job.clock, job.tokens)
         self.chain.take_over(restore)
         self.sent_s = 0.0
 
@@ -103,7 +103,7 @@ class Driver:
     ) -> CommitPlan:
         plan = self.plan(batch, results_of([b"x", b"y"]) if results is None else results, adoption, pack)
         self.sent_s = self.chain.append(plan)
-        self.state = self.state.after(plan.stored, self.job.policy, plan.kept, put_off=bool(plan.put_off))
+        self.state = self.state.after(plan.stored, self.job.policy, plan.carried_over, put_off=bool(plan.put_off))
         return plan
 
 

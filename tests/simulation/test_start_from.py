@@ -12,7 +12,7 @@ from tests.jobs.materializer_world import CONFIG, World
 from tests.jobs.started_job import MAKERS, TOKENS, Started, canonical, fill, native, origin_of
 from tests.jobs.state_model import KEY_GROUPS, BatchChanges
 from tests.workers.raw_image import raw_image
-from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit.run import JobRun
 from varvite.changelog.reading.checkpoints import complete_checkpoints
 from varvite.changelog.retention.collector import Collector
@@ -252,7 +252,7 @@ def kept_by_retention(world: World) -> Commit:
         world.clock.advance(4)
         sidecar.fold()
     kept = complete_checkpoints(world.reader)[-3]
-    assert not cut_of(world.newest()).is_complete(kept)
+    assert not bounds_of(world.newest()).is_complete(kept)
     return kept
 
 

@@ -21,7 +21,7 @@ from varvite.changelog.chain.view import LineView
 from varvite.changelog.commit.adopt_decision import decide_adoption
 from varvite.changelog.commit.base_decision import Adopt, SinkCommit, SparkProgress
 from varvite.changelog.commit.batch_result import BatchFacts, PartitionResult, entry_time
-from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
 from varvite.changelog.commit.plan import CommitPlan, plan_commit
 from varvite.changelog.commit.state import ChainState, CommitPolicy
@@ -175,7 +175,7 @@ class DriverRun:
         self._store = world.store_of(actor)
         reader = ChainReader(self._store, world.job.job_id)
         self._snapshots = SnapshotReader(self._store, world.job.job_id)
-        self._chain = Chain(reader, MAX_PARALLELISM, world.clock, world.tokens)
+        self._chain = ChainOwner(reader, MAX_PARALLELISM, world.clock, world.tokens)
         epoch = self._chain.take_over().epoch
         spark.owners.append(epoch)
         try:
@@ -210,7 +210,7 @@ class DriverRun:
         self._chain.still_owner(sent_s)
         spark.call_sink(state.epoch, batch, plan.commit.seq)
         self._chain.still_owner(sent_s)
-        return state.after(plan.stored, world.policy, plan.kept)
+        return state.after(plan.stored, world.policy, plan.carried_over)
 
     def _plan(self, state: ChainState, batch: int) -> CommitPlan:
         world = self._world

@@ -23,7 +23,7 @@ from tests.simulation.chain.chain_actors import (
 from varvite.changelog.chain import reader as chain_reader
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.commit.base_decision import Adopt, Execute
-from varvite.changelog.commit.ownership import Chain, base_link
+from varvite.changelog.commit.ownership import ChainOwner, base_link
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.storage.errors import VarviteError
 
@@ -89,7 +89,7 @@ def finish(world: World) -> Execute | Adopt:
     """A run without faults at the end: it must find exactly what was acknowledged."""
     spark: Spark = world.spark
     reader = ChainReader(world.disk, world.job.job_id)
-    chain = Chain(reader, MAX_PARALLELISM, world.clock, world.tokens)
+    chain = ChainOwner(reader, MAX_PARALLELISM, world.clock, world.tokens)
     chain.take_over()
     decision = chain.choose_base(spark.progress(), spark.sink if world.sink_tells else None)
     view = reader.load_line(base_link(decision), MAX_PARALLELISM).view

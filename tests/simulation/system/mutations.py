@@ -21,12 +21,12 @@ from tests.simulation.system import simulation
 from tests.simulation.system.options import Options
 from tests.simulation.system.spark import engine as spark
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
-from varvite.changelog.chain.cut import Cut
+from varvite.changelog.chain.retention_bounds import RetentionBounds
 from varvite.changelog.commit import adopt_decision, base_decision
 from varvite.changelog.commit import ownership as chain
 from varvite.changelog.commit import run as job_run
 from varvite.changelog.commit.base_decision import Execute
-from varvite.changelog.commit.ownership import Chain
+from varvite.changelog.commit.ownership import ChainOwner
 from varvite.changelog.restore import local as local_copies
 from varvite.changelog.restore import restore
 from varvite.changelog.restore.local import LocalCopy
@@ -76,7 +76,7 @@ class Mutation:
         return replace(options, **self.options)
 
 
-def _put_over_the_slot(_original: Any, self: Chain, commit: Any, body: Any) -> float:
+def _put_over_the_slot(_original: Any, self: ChainOwner, commit: Any, body: Any) -> float:
     self._store.put(layout.chain(commit.seq), body)
     self._last_seq = commit.seq
     return self._clock.monotonic_s()
@@ -90,11 +90,11 @@ def _without_savepoints(_original: Any, _savepoints: Any) -> Any:
     return NOTHING_KEPT
 
 
-def _from_the_head(_original: Any, head: Any, _pins: Any) -> Cut:
-    return Cut(head.seq, head.seq)
+def _from_the_head(_original: Any, head: Any, _pins: Any) -> RetentionBounds:
+    return RetentionBounds(head.seq, head.seq)
 
 
-def _of_the_newest(original: Any, names: Any, cut: Cut) -> Any:
+def _of_the_newest(original: Any, names: Any, cut: RetentionBounds) -> Any:
     """Those of the newest commit; the one that it was executed on is forgotten."""
     commits = [seq for seq, one in names.items() if one.full_seq is not None]
     return original(names, cut._replace(retained_from=max(commits, default=0)))
@@ -235,10 +235,10 @@ FLIPS: Final[dict[str, Any]] = {
     "faults": StoreFaults(flips=0.02), "changelog": False, "executors": 2, "moves": 0.3, "steps": 1000
 }  # fmt: skip
 MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
-    "the slot is overwritten": (Mutation(Chain, "append_entry", _put_over_the_slot, "I6", STALLS),),
+    "the slot is overwritten": (Mutation(ChainOwner, "append_entry", _put_over_the_slot, "I6", STALLS),),
     "fences are collected": (Mutation(collector, "collect_chain", _collected_with_fences, "I7", STALLS),),
     "savepoints do not count": (Mutation(collector, "kept_by", _without_savepoints, "I7", READS),),
-    "the cut is the head": (Mutation(collector, "cut_of", _from_the_head, "I7", {"collectors": 2}),),
+    "the cut is the head": (Mutation(collector, "bounds_of", _from_the_head, "I7", {"collectors": 2}),),
     "the snapshots of the newest commit alone are kept": (
         Mutation(collector, "named_snapshots", _of_the_newest, "I7", REDONE | FOLDED | {"collectors": 2}),
     ),

@@ -18,7 +18,7 @@ from tests.simulation.system.function import EMPTY, KEY_GROUPS, AttemptModel, Ke
 from tests.simulation.system.scheduler import Scheduler, remove
 from tests.simulation.system.storage import StoredNames
 from tests.simulation.system.store import Disk
-from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.chain.view import LineView, StoredCommit, advance
 from varvite.changelog.commit.base_decision import SinkCommit
 from varvite.changelog.restore.restore import RestoreTarget, restore_store
@@ -133,7 +133,7 @@ class Oracle:
         """The commits of the head's line that must be complete, the newest first."""
         found: list[Link] = []
         link = self.newest
-        while link != ORIGIN and self.head is not None and cut_of(self.head).is_complete(self.commit(link)):
+        while link != ORIGIN and self.head is not None and bounds_of(self.head).is_complete(self.commit(link)):
             found.append(link)
             link = self.commit(link).parent
         return found
@@ -214,7 +214,7 @@ class Oracle:
         floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}
         lower = [f for f in head.floors if floors.get((f.operator, f.low, f.high), 0) < f.number]
         if entry.keep_from < head.keep_from or entry.retained_from < head.retained_from or lower:
-            self.fail(f"entry {entry.seq} lowers the cut {cut_of(head)} or the floors {lower} (I7)")
+            self.fail(f"entry {entry.seq} lowers the cut {bounds_of(head)} or the floors {lower} (I7)")
         if isinstance(entry, Commit) and entry.epoch != head.epoch:
             self.fail(f"run {entry.epoch} committed {entry.seq} after run {head.epoch} had taken over (I6)")
 

@@ -22,7 +22,7 @@ from tests.simulation.chain.model_check.world import (
     batches_in,
     content_of,
 )
-from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit import state as chain_state
 from varvite.changelog.commit.adopt_decision import decide_adoption, tile_snapshots
 from varvite.changelog.commit.base_decision import (
@@ -147,7 +147,7 @@ class DriverSteps:
             parent = None
             if newest is not None and needs_parent(spark, newest) and newest.parent != ORIGIN:
                 parent = tables.stored(chain, newest.parent).commit
-            progress = ChainProgress(newest, parent, cut_of(fence))
+            progress = ChainProgress(newest, parent, bounds_of(fence))
             restore = None
             if fence.restore is not None:
                 chosen = tables.entries[chain[fence.restore - 1]]
@@ -157,7 +157,7 @@ class DriverSteps:
             base = decision.commit if isinstance(decision, Adopt) else decision.base
             link = base.link if base else ORIGIN
             retained = self._bounds.policy.retained
-            view, commits = tables.view(chain, link), tables.line(chain, link, retained, cut_of(fence))
+            view, commits = tables.view(chain, link), tables.line(chain, link, retained, bounds_of(fence))
         except (StartError, Missing):
             return "error", 0
         state = chain_state.begin(fence, view, commits, self._bounds.policy)
@@ -230,7 +230,7 @@ class DriverSteps:
         if known is None:
             state = self._states[state_id]
             plan = self._planned(state, batch, published)
-            after = state.after(plan.stored, self._bounds.policy, plan.kept)
+            after = state.after(plan.stored, self._bounds.policy, plan.carried_over)
             # The simulated chain keeps no bodies: where a blob begins plays no part in any decision.
             known = self._plans[key] = (self._tables.entry_id(plan.commit), self._state_id(after))
         return known

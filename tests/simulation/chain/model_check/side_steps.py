@@ -21,8 +21,8 @@ from tests.simulation.chain.model_check.world import (
     World,
     content_of,
 )
-from varvite.changelog.chain.cut import Cut, Retained, cut_of
 from varvite.changelog.chain.reader import EntryKind
+from varvite.changelog.chain.retention_bounds import Retained, RetentionBounds, bounds_of
 from varvite.changelog.commit.start_decision import plan_fence
 from varvite.changelog.retention.collect_decision import (
     SavepointNames,
@@ -85,7 +85,7 @@ class CollectorSteps:
         else:
             yield "collector lists the savepoints", world._replace(collector=("kept", head, cut, _kept(world)))
 
-    def _kept(self, world: World, head: int, cut: Cut, kept: int) -> Iterator[Step]:
+    def _kept(self, world: World, head: int, cut: RetentionBounds, kept: int) -> Iterator[Step]:
         plan = self._plan(world, head, cut, kept)
         after = ("doomed", *plan) if any(plan) else ("idle",)
         yield f"collector decides on cut {cut}", world._replace(collector=after)
@@ -113,14 +113,14 @@ class CollectorSteps:
             world = self._give_up(world, group)
         return world
 
-    def _cut(self, head_id: int, world: World) -> Cut:
+    def _cut(self, head_id: int, world: World) -> RetentionBounds:
         head = self._tables.entries[head_id]
         assert head is not None
         pins = [_pin(world.reader[1])] if world.reader[0] in PINNED else []
-        return cut_of(head, pins)
+        return bounds_of(head, pins)
 
     def _plan(
-        self, world: World, head_id: int, cut: Cut, kept: int
+        self, world: World, head_id: int, cut: RetentionBounds, kept: int
     ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
         key = (world.chain, world.objects, head_id, cut, kept)
         known = self._plans.get(key)
@@ -129,7 +129,7 @@ class CollectorSteps:
         return known
 
     def _decide(
-        self, world: World, head_id: int, cut: Cut, kept: SavepointNames
+        self, world: World, head_id: int, cut: RetentionBounds, kept: SavepointNames
     ) -> tuple[tuple[int, ...], int, tuple[UploadGroup, ...]]:
         tables, head = self._tables, self._tables.entries[head_id]
         assert head is not None
@@ -275,7 +275,7 @@ class ReaderSteps:
         head = self._tables.entries[self._tables.head(world.chain)]
         assert head is not None
         link, needs_from = wanted
-        is_complete = cut_of(head).is_complete(Retained(link.seq, needs_from))
+        is_complete = bounds_of(head).is_complete(Retained(link.seq, needs_from))
         after = ("holding", wanted) if is_complete else ("done",)
         yield "reader checks the head", world._replace(reader=after)
 
@@ -311,7 +311,7 @@ class OperatorSteps:
         head = self._tables.entries[self._tables.head(world.chain)]
         if world.restores >= self._bounds.restores or head is None or head.seq >= self._bounds.slots:
             return
-        for chosen in self._complete(world, cut_of(head)):
+        for chosen in self._complete(world, bounds_of(head)):
             fence = plan_fence(
                 head, job_id=JOB, token=f"f{head.seq + 1}", now_ms=0, restore=chosen.seq, chosen_ahead=True
             )
@@ -320,7 +320,7 @@ class OperatorSteps:
             after = world._replace(chain=chain, drivers=drivers, acked=chosen.batch + 1, owner=fence.epoch)
             yield f"the operator goes back to {chosen.seq}", after._replace(restores=world.restores + 1)
 
-    def _complete(self, world: World, cut: Cut) -> Iterator[Commit]:
+    def _complete(self, world: World, cut: RetentionBounds) -> Iterator[Commit]:
         """The acknowledged commits on the head's line that are complete."""
         link = self._tables.newest(world.chain)
         while link.seq >= max(cut.keep_from, 1):

@@ -14,7 +14,7 @@ import pytest
 from tests.simulation.chain.model_check import driver_steps, side_steps
 from tests.simulation.chain.model_check.search import Outcome, Search
 from tests.simulation.chain.model_check.world import Bounds
-from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
 from varvite.changelog.commit.rules import ProtocolRules
 from varvite.changelog.retention.collect_decision import EntryNames, named_snapshots
 from varvite.storage.format.layout import SnapshotName
@@ -96,18 +96,18 @@ def test_each_rule_is_needed(bounds: Bounds, broken: str) -> None:
 
 
 def test_a_cut_that_is_one_too_high_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    def higher(head: Entry, pins: Iterable[Pin] = ()) -> Cut:
-        return Cut(cut_of(head, pins).keep_from + 1)
+    def higher(head: Entry, pins: Iterable[Pin] = ()) -> RetentionBounds:
+        return RetentionBounds(bounds_of(head, pins).keep_from + 1)
 
-    monkeypatch.setattr(side_steps, "cut_of", higher)
+    monkeypatch.setattr(side_steps, "bounds_of", higher)
     outcome = search(Bounds(slots=5, drivers=1), trace=True)
     assert outcome.violation is not None
     assert "I7" in outcome.violation.message
 
 
 def test_snapshots_of_the_newest_commits_alone_are_too_few(monkeypatch: pytest.MonkeyPatch) -> None:
-    def newest(names: Mapping[int, EntryNames], cut: Cut) -> frozenset[SnapshotName]:
-        return named_snapshots(names, Cut(cut.keep_from, cut.retained_from + 1))
+    def newest(names: Mapping[int, EntryNames], cut: RetentionBounds) -> frozenset[SnapshotName]:
+        return named_snapshots(names, RetentionBounds(cut.keep_from, cut.retained_from + 1))
 
     monkeypatch.setattr(side_steps, "named_snapshots", newest)
     outcome = search(Bounds(slots=7, drivers=1, writes_files=False, snapshots=2), trace=True)
@@ -160,7 +160,7 @@ def test_pins_that_are_listed_before_the_head_is_read_are_found_to_be_unsafe(mon
         head = self._tables.head(world.chain)
         entry = self._tables.entries[head]
         if entry is not None:
-            yield from self._pins(world, head, side_steps.cut_of(entry, pins))
+            yield from self._pins(world, head, side_steps.bounds_of(entry, pins))
 
     monkeypatch.setattr(side_steps.CollectorSteps, "_idle", idle)
     monkeypatch.setattr(side_steps.CollectorSteps, "_listed", listed, raising=False)

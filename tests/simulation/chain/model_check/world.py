@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from varvite.changelog.chain.cut import Cut
+from varvite.changelog.chain.retention_bounds import RetentionBounds
 from varvite.changelog.chain.view import LineView, StoredCommit, resolve
 from varvite.changelog.commit.rules import ALL_RULES, ProtocolRules
 from varvite.changelog.commit.state import RETAINED_MIN, CommitPolicy
@@ -166,7 +166,7 @@ class Tables:
         full = self.stored(chain, base.commit.full)
         return resolve(base, full, [self.stored(chain, p) for p in base.commit.path])
 
-    def line(self, chain: tuple[int, ...], link: Link, count: int, cut: Cut) -> tuple[Commit, ...]:
+    def line(self, chain: tuple[int, ...], link: Link, count: int, cut: RetentionBounds) -> tuple[Commit, ...]:
         """The commits that were read for the view (full, path, base), and before them what a run reads besides.
 
         So many in all, if they are complete by the cut.

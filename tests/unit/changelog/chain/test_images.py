@@ -100,7 +100,7 @@ class TestWhatCounts:
             driver.facts(1, with_images(b"")), operators=(layout_of(1),), dropped=frozenset({"other"})
         )
         plan = plan_commit(driver.state, facts, driver.job.policy, "token")
-        assert [image.operator for image in plan.kept.images] == [OPERATOR]
+        assert [image.operator for image in plan.carried_over.images] == [OPERATOR]
 
     def test_a_result_has_one_image_and_only_of_its_slot(self) -> None:
         driver = ChainJob().driver(0)

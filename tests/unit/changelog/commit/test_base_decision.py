@@ -3,7 +3,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from varvite.changelog.chain.cut import Cut
+from varvite.changelog.chain.retention_bounds import RetentionBounds
 from varvite.changelog.commit.base_decision import (
     Adopt,
     ChainProgress,
@@ -46,7 +46,7 @@ def spark(batch: int, query: str = "q", previous: str | None = "") -> SparkProgr
 
 
 def chain(newest: Commit | None, parent: Commit | None = None, keep_from: int = 0) -> ChainProgress:
-    return ChainProgress(newest, parent, Cut(keep_from))
+    return ChainProgress(newest, parent, RetentionBounds(keep_from))
 
 
 def test_a_new_job_starts_from_the_empty_state() -> None:

@@ -8,11 +8,11 @@ import pytest
 
 from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, CountingTokens, results_of
 from tests.stores.manual_clock import ManualClock
-from varvite.changelog.chain.cut import Retained
 from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.view import LineView
 from varvite.changelog.commit.base_decision import Adopt, Execute, SinkCommit
-from varvite.changelog.commit.ownership import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, Chain
+from varvite.changelog.commit.ownership import OWNER_CHECK_AFTER_S, TAKE_OVER_TRIES, ChainOwner
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.retention.collector import Collector
 from varvite.storage.errors import (
@@ -155,7 +155,7 @@ class TestTakingOver:
     def test_nothing_works_before(self) -> None:
         job = ChainJob()
         with pytest.raises(InvariantError, match="not taken over"):
-            Chain(job.reader, MAX_PARALLELISM, job.clock, job.tokens).check_owner()
+            ChainOwner(job.reader, MAX_PARALLELISM, job.clock, job.tokens).check_owner()
 
 
 class TestBase:

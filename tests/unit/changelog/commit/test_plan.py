@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, Driver, layout_of, results_of
-from varvite.changelog.chain.cut import cut_of
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit import plan as commit_plan
 from varvite.changelog.commit.batch_result import (
     INLINE_BYTES_MAX,
@@ -248,7 +248,7 @@ class TestRetention:
         entries = [driver.commit(n).commit for n in range(5)]
         assert [(e.seq, e.retained_from) for e in entries] == [(2, 0), (3, 0), (4, 2), (5, 3), (6, 4)]
         assert {e.keep_from for e in entries[2:]} == {2}, "all of them build on the first one"
-        assert [cut_of(entries[-1]).is_complete(e) for e in entries] == [False, False, True, True, True]
+        assert [bounds_of(entries[-1]).is_complete(e) for e in entries] == [False, False, True, True, True]
 
     def test_a_new_run_knows_the_commits_that_are_retained(self) -> None:
         job = ChainJob(CommitPolicy(full_every=1, retained=3))
@@ -270,7 +270,7 @@ class TestRetention:
             driver = job.driver(2)
             again = driver.commit(2, results_of([b""])).commit
             assert again.parent == base.link
-            assert cut_of(again).is_complete(base)
+            assert bounds_of(again).is_complete(base)
 
     def test_at_least_two_commits_are_retained(self) -> None:
         with pytest.raises(InvalidRequestError, match="at least 2"):
@@ -354,7 +354,7 @@ class TestTiles:
             plan_commit(driver.state, facts, driver.job.policy, "t")
         allowed = msgspec.structs.replace(facts, dropped=frozenset({"second"}))
         plan = plan_commit(driver.state, allowed, driver.job.policy, "t")
-        state = driver.state.after(plan.stored, driver.job.policy, plan.kept)
+        state = driver.state.after(plan.stored, driver.job.policy, plan.carried_over)
         assert {t.operator for t in state.view.tiles} == {s.operator for s in state.view.segments} == {OPERATOR}
         assert state.packable_bytes == sum(ref.data.length for ref in state.view.segments)
 
@@ -409,7 +409,7 @@ class TestChecks:
 
         first = plan_commit(driver.state, facts(0), driver.job.policy, "t1")
         driver.chain.append(first)
-        driver.state = driver.state.after(first.stored, driver.job.policy, first.kept)
+        driver.state = driver.state.after(first.stored, driver.job.policy, first.carried_over)
         plan_commit(driver.state, facts(1), driver.job.policy, "t2")
         with pytest.raises(InvariantError):
             plan_commit(driver.state, msgspec.structs.replace(facts(1), **fields), driver.job.policy, "t2")
@@ -426,7 +426,7 @@ class TestChecks:
         driver = job.driver(0)
         state, plan = driver.state, driver.commit(0)
         with pytest.raises(InvariantError):
-            driver.state.after(plan.stored, job.policy, plan.kept)
-        assert state.after(plan.stored, job.policy, plan.kept) == driver.state
+            driver.state.after(plan.stored, job.policy, plan.carried_over)
+        assert state.after(plan.stored, job.policy, plan.carried_over) == driver.state
         assert state.slot == plan.commit.seq
         assert plan.commit.link == Link(2, plan.commit.token)

@@ -5,7 +5,7 @@ from typing import ClassVar
 import msgspec
 import pytest
 
-from varvite.changelog.chain.cut import Cut, cut_of
+from varvite.changelog.chain.retention_bounds import RetentionBounds, bounds_of
 from varvite.changelog.commit.rules import ProtocolRules
 from varvite.changelog.retention.collect_decision import (
     EntryNames,
@@ -67,9 +67,9 @@ def descriptor(number: int, *files: str, uid: str = "u", status: str = "publishe
 class TestCut:
     def test_it_is_the_heads_unless_a_pin_needs_more(self) -> None:
         head = msgspec.structs.replace(HEAD, retained_from=7)
-        assert cut_of(head) == Cut(5, 7)
-        assert cut_of(head, [pin(6), pin(8)]) == Cut(5, 6)
-        assert cut_of(head, [pin(7), pin(3)]) == Cut(3, 3)
+        assert bounds_of(head) == RetentionBounds(5, 7)
+        assert bounds_of(head, [pin(6), pin(8)]) == RetentionBounds(5, 6)
+        assert bounds_of(head, [pin(7), pin(3)]) == RetentionBounds(3, 3)
 
     def test_it_divides_the_chain(self) -> None:
         assert retained_seqs(range(1, 12), HEAD, 5) == (5, 6, 7, 8, 9)

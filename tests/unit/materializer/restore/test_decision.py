@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.unit.changelog.commit.test_base_decision import commit
-from varvite.changelog.chain.cut import Cut
+from varvite.changelog.chain.retention_bounds import RetentionBounds
 from varvite.materializer.restore.decision import RestorePlan, SparkLocation, Wanted, decide_restore
 from varvite.storage.errors import LineageError, StateMissingError
 
@@ -40,7 +40,7 @@ def location(acknowledged: int, planned: int | None = None, query: str | None = 
 def test_the_newest_checkpoint_that_fits_is_chosen(
     spark: SparkLocation | None, wanted: Wanted, expected: RestorePlan
 ) -> None:
-    assert decide_restore(LINE, Cut(0), spark, wanted) == expected
+    assert decide_restore(LINE, RetentionBounds(0), spark, wanted) == expected
 
 
 @pytest.mark.parametrize(
@@ -56,12 +56,12 @@ def test_the_newest_checkpoint_that_fits_is_chosen(
 )
 def test_what_does_not_fit_is_an_error(spark: SparkLocation, wanted: Wanted, why: str) -> None:
     with pytest.raises(LineageError, match=why):
-        decide_restore(LINE, Cut(0), spark, wanted)
+        decide_restore(LINE, RetentionBounds(0), spark, wanted)
 
 
 def test_what_is_not_complete_any_more_is_never_chosen() -> None:
-    assert decide_restore(LINE, Cut(4), None, ANY).commit == C2
+    assert decide_restore(LINE, RetentionBounds(4), None, ANY).commit == C2
     with pytest.raises(StateMissingError, match=r"there are: 5 \(batch 2\)"):
-        decide_restore(LINE, Cut(4), location(3), Wanted(batch=1))
+        decide_restore(LINE, RetentionBounds(4), location(3), Wanted(batch=1))
     with pytest.raises(StateMissingError, match="none"):
-        decide_restore((), Cut(), None, ANY)
+        decide_restore((), RetentionBounds(), None, ANY)

@@ -9,8 +9,8 @@ import pytest
 from tests.jobs.committing_job import CommittingJob
 from tests.jobs.materializer_world import IDLE
 from tests.stores.manual_clock import ManualClock
-from varvite.changelog.chain.cut import cut_of
 from varvite.changelog.chain.reader import ChainReader
+from varvite.changelog.chain.retention_bounds import bounds_of
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.materializer.restore.decision import Wanted
 from varvite.materializer.restore.job import JobRestore
@@ -69,7 +69,7 @@ def complete(store: SlowToArrive) -> list[int]:
     head = reader.head()
     assert head is not None
     entries = [reader.read(seq).entry for seq in reader.list_seqs()]
-    return [entry.seq for entry in entries if isinstance(entry, Commit) and cut_of(head).is_complete(entry)]
+    return [entry.seq for entry in entries if isinstance(entry, Commit) and bounds_of(head).is_complete(entry)]
 
 
 def test_what_is_complete_no_longer_when_the_fence_is_put_is_not_chosen(store: SlowToArrive) -> None:

@@ -20,7 +20,7 @@ class Retained(NamedTuple):
     needs_from: int
 
 
-class Cut(NamedTuple):
+class RetentionBounds(NamedTuple):
     """What an entry, and perhaps pins, say of what is kept."""
 
     keep_from: int = 0
@@ -43,14 +43,14 @@ class Cut(NamedTuple):
             return f"it needs objects from seq {commit.needs_from} on, and those below {self.keep_from} may be deleted"
         return f"what only commits below seq {self.retained_from} need may be deleted"
 
-    def down_to(self, seq: int) -> Cut:
+    def down_to(self, seq: int) -> RetentionBounds:
         """Everything from this seq on is kept, too."""
-        return Cut(min(self.keep_from, seq), min(self.retained_from, seq))
+        return RetentionBounds(min(self.keep_from, seq), min(self.retained_from, seq))
 
 
-def cut_of(entry: Entry, pins: Iterable[Pin] = ()) -> Cut:
-    """The cut of a head; pins must have been listed after it was read."""
-    cut = Cut(entry.keep_from, entry.retained_from)
+def bounds_of(entry: Entry, pins: Iterable[Pin] = ()) -> RetentionBounds:
+    """The bounds of a head; pins must have been listed after it was read."""
+    bounds = RetentionBounds(entry.keep_from, entry.retained_from)
     for pin in pins:
-        cut = cut.down_to(pin.needs_from)
-    return cut
+        bounds = bounds.down_to(pin.needs_from)
+    return bounds
