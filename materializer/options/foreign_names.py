@@ -25,7 +25,6 @@ JOB_OPTION_NAMES: Final = frozenset(
         "execution.savepoint.ignore-unclaimed-state",
         "execution.savepoint.path",
         "execution.state-recovery.claim-mode",
-        "execution.state-recovery.download.direct-io",
         "execution.state-recovery.download.max-in-flight",
         "execution.state-recovery.download.num-threads",
         "execution.state-recovery.from-local",

@@ -101,7 +101,6 @@ class JobConfig:
     """Requests at the same time with which a state worker restores."""
     download_in_flight_max_bytes: int
     """Bytes that a restoring state worker has asked for and not yet written."""
-    download_direct_io: bool
     """A restoring state worker may write past the page cache."""
     recover_from_local: bool
     """State workers keep their state on the host for whoever comes after them."""
@@ -184,7 +183,7 @@ class JobConfig:
     @property
     def download_policy(self) -> DownloadPolicy:
         """Limits of a restore."""
-        return DownloadPolicy(self.download_threads, self.download_in_flight_max_bytes, self.download_direct_io)
+        return DownloadPolicy(self.download_threads, self.download_in_flight_max_bytes)
 
     @property
     def local_recovery(self) -> LocalRecovery | None:

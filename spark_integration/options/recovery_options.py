@@ -32,15 +32,6 @@ RECOVERY_OPTIONS: Final[tuple[ConfigOption, ...]] = (
         "for the log. Less: less memory, and fewer requests at the same time.",
     ),
     ConfigOption(
-        key="execution.state-recovery.download.direct-io",
-        type=BOOLEAN,
-        default=True,
-        field="download_direct_io",
-        description="A state worker may write large files that it fetches past the page cache, where the first parts "
-        "show that this is faster: with memory that a host gives a virtual machine page by page, and a fast disk. Such "
-        "files are then read into the cache in the background. `false`: never.",
-    ),
-    ConfigOption(
         key="execution.state-recovery.from-local",
         type=BOOLEAN,
         default=False,

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MissingObjectError
 from varvite.storage.object_stores.contract import check_range, cut_off
-from varvite.storage.object_stores.local.direct_write import DIRECT_BYTES_MIN, write_at
+from varvite.storage.object_stores.local.direct_write import write_all
 from varvite.storage.object_stores.local.directories import DurableDirectories
 from varvite.storage.object_stores.local.errors import happened_not, may_have_happened
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
@@ -269,7 +269,7 @@ def _write_synced(temporary: str, temporary_fd: int, fill: Callable[[BinaryIO], 
 
 
 def _write_all(data: bytes, file: BinaryIO) -> None:
-    write_at(file.fileno(), memoryview(data), is_direct=len(data) >= DIRECT_BYTES_MIN)
+    write_all(file.fileno(), memoryview(data))
 
 
 def _copy_file(source: Path, file: BinaryIO) -> None:

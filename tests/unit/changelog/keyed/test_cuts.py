@@ -108,7 +108,7 @@ def test_a_map_cleared_in_an_earlier_part_has_only_what_came_after(backend: Keye
     assert list(backend.store.map_table(backend.schemas[0]).items()) == []
 
 
-def test_a_fold_applies_the_net_effect_of_all_parts_at_once(backend: KeyedStateBackend) -> None:
+def test_a_fold_applies_the_net_effect_of_all_concurrent_parts(backend: KeyedStateBackend) -> None:
     applied: list[list[StateChanges]] = []
     store = backend.store
     apply = store.apply

@@ -96,7 +96,7 @@ def test_a_snapshot_is_described_without_what_is_not_state(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "policy", [DownloadPolicy(), DownloadPolicy(1, 512), *(DownloadPolicy(4, n, direct_io=True) for n in (512, 4096))]
+    "policy", [DownloadPolicy(), DownloadPolicy(1, 512), DownloadPolicy(4, 512), DownloadPolicy(4, 4096)]
 )
 def test_what_was_uploaded_is_fetched_and_opens(tmp_path: Path, policy: DownloadPolicy) -> None:
     store = MemoryStore()

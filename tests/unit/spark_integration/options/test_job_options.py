@@ -319,14 +319,13 @@ def test_local_recovery_is_off_and_has_flinks_older_names() -> None:
 
 
 def test_the_limits_of_a_restore_are_options() -> None:
-    assert config({}).download_policy == DownloadPolicy(direct_io=True)
+    assert config({}).download_policy == DownloadPolicy()
     given = {
         "execution.state-recovery.download.num-threads": 3,
         "execution.state-recovery.download.max-in-flight": "2 mb",
-        "execution.state-recovery.download.direct-io": False,
     }
     policy = config(given).download_policy
-    assert policy == DownloadPolicy(3, 2 << 20, direct_io=False)
+    assert policy == DownloadPolicy(3, 2 << 20)
     assert decode_message(encode_message(policy), DownloadPolicy) == policy
 
 

@@ -7,17 +7,13 @@ import os
 import random
 import threading
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from varvite.storage.errors import CorruptDataError, DidNotHappenError, InvalidRequestError, MissingObjectError
-from varvite.storage.object_stores.local.direct_write import write_direct
 from varvite.storage.object_stores.memory import MemoryStore
-from varvite.storage.transfer import download as module
-from varvite.storage.transfer import write_times
 from varvite.storage.transfer.download import PART_BYTES, DownloadPolicy, WantedFile, download
 
 SMALL_PARTS = DownloadPolicy(requests=4, in_flight_bytes=1000)
@@ -109,43 +105,20 @@ def test_a_disk_that_cannot_be_written_is_told(tmp_path: Path) -> None:
             download(store, [file], SMALL_PARTS)
 
 
-@pytest.fixture
-def ways(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[int], bool]], None]:
-    """Says which writes go past the page cache, by their number."""
-
-    def decide(is_direct: Callable[[int], bool]) -> None:
-        monkeypatch.setattr(write_times, "is_direct_next", lambda number, *_: is_direct(number))
-
-    return decide
-
-
-WAYS: Final[dict[str, Callable[[int], bool]]] = {
-    "direct": lambda _: True,
-    "cached": lambda _: False,
-    "in turn": lambda number: number % 2 == 0,
-    "direct at first": lambda number: number < 2,
-}
 LARGE_BYTES: Final = 3 * PART_BYTES + 5_001
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
 @pytest.mark.parametrize("part_bytes", [PART_BYTES, (1 << 20) + 100, 1 << 20])
-def test_a_file_is_whole_whichever_way_its_parts_are_written(
-    tmp_path: Path, ways: Callable[[Callable[[int], bool]], None], way: Callable[[int], bool], part_bytes: int
-) -> None:
-    ways(way)
+def test_a_large_file_is_whole(tmp_path: Path, part_bytes: int) -> None:
     store = MemoryStore()
     data = random.Random(part_bytes).randbytes(LARGE_BYTES)
     store.put("large", data)
     file = WantedFile("large", tmp_path / "large", len(data), zlib.crc32(data))
-    download(store, [file], DownloadPolicy(1 if part_bytes < PART_BYTES else 4, 4 * part_bytes, direct_io=True))
+    download(store, [file], DownloadPolicy(1 if part_bytes < PART_BYTES else 4, 4 * part_bytes))
     assert file.path.read_bytes() == data
 
 
-def test_damage_in_a_part_that_goes_past_the_page_cache_is_named(
-    tmp_path: Path, ways: Callable[[Callable[[int], bool]], None]
-) -> None:
-    ways(lambda _: True)
+def test_damage_in_any_part_is_named(tmp_path: Path) -> None:
     store = MemoryStore()
     data = bytearray(LARGE_BYTES)
     file = WantedFile("large", tmp_path / "large", len(data), zlib.crc32(data))
@@ -153,7 +126,7 @@ def test_damage_in_a_part_that_goes_past_the_page_cache_is_named(
         data[at] ^= 1
         store.put("large", bytes(data))
         with pytest.raises(CorruptDataError) as caught:
-            download(store, [file], DownloadPolicy(direct_io=True))
+            download(store, [file], DownloadPolicy())
         assert caught.value.context["object_name"] == "large"
         data[at] ^= 1
 
@@ -167,48 +140,28 @@ def test_parts_that_are_whole_and_change_places_are_damage(tmp_path: Path) -> No
         download(store, [file], SMALL_PARTS)
 
 
-@pytest.mark.parametrize(("is_direct", "policy_says"), [(True, True), (False, True), (True, False)])
-def test_only_what_went_past_the_page_cache_is_read_into_it(
-    tmp_path: Path,
-    ways: Callable[[Callable[[int], bool]], None],
-    monkeypatch: pytest.MonkeyPatch,
-    *,
-    is_direct: bool,
-    policy_says: bool,
+@pytest.mark.parametrize("is_short", [True, False])
+def test_a_disk_that_is_full_or_takes_a_part_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_short: bool
 ) -> None:
-    ways(lambda _: is_direct)
-    warmed: list[Path] = []
-    monkeypatch.setattr(module, "warm_page_cache", lambda paths, _: warmed.extend(paths))
-    store = MemoryStore()
-    files = wanted(store, tmp_path, 10)
-    data = bytes(LARGE_BYTES)
-    store.put("large", data)
-    files.append(WantedFile("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(data)))
-    download(store, files, DownloadPolicy(direct_io=policy_says))
-    can_be_direct = write_direct_works(tmp_path)
-    assert warmed == ([tmp_path / "large"] if is_direct and policy_says and can_be_direct else [])
+    write = os.pwrite
 
-
-def write_direct_works(directory: Path) -> bool:
-    """Whether this file system takes direct writes."""
-    with (directory / "probe").open("wb", buffering=0) as file:
-        return write_direct(file.fileno(), memoryview(bytes(4096))) > 0
-
-
-def test_a_disk_that_is_full_is_told_of_direct_writes_too(
-    tmp_path: Path, ways: Callable[[Callable[[int], bool]], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ways(lambda _: True)
-
-    def full(*_: object) -> int:
+    def full(descriptor: int, data: memoryview, at: int) -> int:
+        if is_short:
+            return write(descriptor, data[:1_000_003], at)
         raise OSError(errno.ENOSPC, "no space left on device")
 
     monkeypatch.setattr(os, "pwrite", full)
     store = MemoryStore()
-    store.put("large", bytes(LARGE_BYTES))
-    file = WantedFile("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(bytes(LARGE_BYTES)))
+    data = body(LARGE_BYTES)
+    store.put("large", data)
+    file = WantedFile("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(data))
+    if is_short:
+        download(store, [file], DownloadPolicy())
+        assert file.path.read_bytes() == data
+        return
     with pytest.raises(DidNotHappenError, match="no space left"):
-        download(store, [file], DownloadPolicy(direct_io=True))
+        download(store, [file], DownloadPolicy())
 
 
 @pytest.mark.parametrize("limits", [{"requests": 0}, {"in_flight_bytes": 0}])
@@ -222,5 +175,5 @@ def test_limits_are_above_0(limits: dict[str, Any]) -> None:
 )
 def test_all_parts_together_fit(requests: int, in_flight_bytes: int) -> None:
     policy = DownloadPolicy(requests, in_flight_bytes)
-    assert policy.parts_at_once * policy.part_bytes <= in_flight_bytes
-    assert 1 <= policy.parts_at_once <= requests
+    assert policy.concurrent_parts * policy.part_bytes <= in_flight_bytes
+    assert 1 <= policy.concurrent_parts <= requests

@@ -83,13 +83,13 @@ def test_a_file_system_without_direct_writes_is_written_as_usual(
 
 FORKED: Final = """
 import os
-from varvite.storage.object_stores.local.direct_write import _aligned
+from varvite.storage.object_stores.local.direct_write import _aligned_buffer
 
-buffer = _aligned()
+buffer = _aligned_buffer()
 buffer[:4] = b"mine"
 child = os.fork()
 if not child:
-    _aligned()[:4] = b"his "
+    _aligned_buffer()[:4] = b"his "
     os._exit(0)
 os.waitpid(child, 0)
 print(bytes(buffer[:4]).decode())
