@@ -1,13 +1,14 @@
-"""`TableStore`: the base class of a working store of one's own; a subclass only says how rows are kept.
+"""`TableStore`: the base class of working stores, varvite's in memory and users' own; a subclass only keeps rows.
 
 What every working store must get right besides is here: which states there are, the version, that a batch counts as a
 whole or not at all, which rows of a batch count, timers, values of older schemas, and snapshots in the one format that
 all stores share.
 
-A table holds values of one version of its state's schema: those of a newer version are converted into a table of their
-own, and the older table stays until the newer version is confirmed. Timers are kept in memory, about 100 bytes each.
+A table holds values of one version of its state's schema. Values of an older version are converted into a table of
+their own, and the older table stays until the newer version is confirmed. Timers are kept in memory, about 100 bytes
+each.
 
-Invariants: I4, I5 (see `WorkingStore`), I9 (a store is always made empty; what it needs is restored).
+Invariants: I4, I5 (as `WorkingStore` says), I9 (a store is always made empty; what it needs is restored).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from varvite.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, na
 from varvite.changelog.working_stores.hashmap.timers import HashMapTimerTable
 from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
-from varvite.changelog.working_stores.table_rows import changes_of
+from varvite.changelog.working_stores.table_rows import changes_of, without_expired
 from varvite.storage.errors import InvalidRequestError, InvariantError
 from varvite.storage.format.records import ORIGIN
 
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StoreTarget:
-    """Whose state a working store is to hold; what the factory of a custom state backend gets."""
+    """The state that a working store is to hold: the argument of a custom state backend's factory."""
 
     operator: str
     """The operator's uid."""
@@ -52,20 +53,20 @@ class StoreTarget:
     """On the executor's local disk, for this store alone. It does not exist, its parent does; it is deleted before the
     next store of this state is made."""
     options: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What the user gave to the backend: `CustomStateBackend(..., options=...)`."""
+    """The backend's options: `CustomStateBackend(..., options=...)`."""
 
 
 class TableChanges(NamedTuple):
     """Rows to write to one table."""
 
     table: Any
-    """What `make_table` made."""
+    """A table of `make_table`."""
     changes: StateChanges
     """Every row counts."""
 
 
 class _Kept(NamedTuple):
-    """A table, and the schema at the version that its values are of."""
+    """A table, and the schema at the version of its values."""
 
     schema: StateSchema
     table: Any
@@ -91,24 +92,24 @@ class TableStore(ABC):
         self._registry = StateRegistry((), target.operator)
         self._kept: dict[str, _Kept] = {}
         self._confirmed: dict[str, _Kept] = {}
-        """What is kept if the schemas that are registered but not confirmed are forgotten."""
+        """The tables without the schemas that are registered but not confirmed: `revert` returns to them."""
         self._version = ORIGIN
         self._torn = False
         self._folding = False
 
-    # --- what a subclass says ---
+    # --- for a subclass to implement ---
 
     @abstractmethod
     def make_table(self, schema: StateSchema) -> ValueTable | MapTable | ListTable:
         """A new empty table, of the kind of `schema.kind`, which is never that of timers.
 
         For a state with a new version of its value type there are two for a while: one is filled from the other.
-        Reads of a key group outside of the store raise `InvariantError`; `check_key_group` does.
+        Reads of a key group outside of the store raise `InvariantError`, as `check_key_group` does.
         """
 
     @abstractmethod
     def drop_table(self, table: Any) -> None:
-        """Forget a table that `make_table` made, and its rows; it is not used any more."""
+        """Drop a table of `make_table` and its rows; it is not used any more."""
 
     @abstractmethod
     def write(self, rows: Sequence[TableChanges]) -> None:
@@ -121,10 +122,10 @@ class TableStore(ABC):
     def close(self) -> None:
         """Release files and memory."""
 
-    # --- what follows from it ---
+    # --- the working store ---
 
     def check_key_group(self, key_group: int) -> None:
-        """Raises `InvariantError` if the key group is not one of the store's."""
+        """Raise `InvariantError` if the key group is not one of the store's."""
         if key_group not in self.key_groups:
             raise InvariantError(
                 f"key group {key_group} is not one of the store's; it has [{self.target.low}, {self.target.high})",
@@ -133,55 +134,48 @@ class TableStore(ABC):
 
     @property
     def version(self) -> Link:
-        """See `WorkingStore`. Raises `InvariantError` if the state is a part of a batch or of a replay."""
+        """The commit whose state this is. Raises `InvariantError` if a batch or a replay was written in part only."""
         self._check_whole()
         return self._version
 
     @property
     def schemas(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore`."""
         return self._registry.schemas
 
     @property
     def changed_ttls(self) -> tuple[StateSchema, ...]:
-        """See `WorkingStore`."""
         return self._registry.changed_ttls
 
     def value_table(self, schema: StateSchema) -> ValueTable:
-        """See `WorkingStore`."""
         return self._table_of(schema, VALUE_LIKE)
 
     def map_table(self, schema: StateSchema) -> MapTable:
-        """See `WorkingStore`."""
         return self._table_of(schema, (MAP,))
 
     def list_table(self, schema: StateSchema) -> ListTable:
-        """See `WorkingStore`."""
         return self._table_of(schema, (LIST,))
 
     def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
-        """See `WorkingStore`; in memory."""
+        """The table of a timer state, which is in memory."""
         return self._table_of(schema, (TIMERS,))
 
     def register(self, schema: StateSchema, migrate: Callable[[Any], Any] | None = None) -> None:
-        """See `WorkingStore`. Values of an older version are converted now."""
+        """Register a state, or a newer version of one: values of an older version are converted now."""
         self._table(schema, migrate)
 
     def revert(self) -> None:
-        """See `WorkingStore`."""
         if self._registry.revert():
             pending, self._kept = self._kept, dict(self._confirmed)
-            self._drop_those(pending, not_of=self._kept)
+            self._drop_all(pending, not_of=self._kept)
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
     ) -> None:
-        """See `WorkingStore`."""
         self._check_whole()
         self.fold([Batch(changes, version.seq, accepts)], version, last=True)
 
     def fold(self, batches: Sequence[Batch], version: Link, *, last: bool) -> None:
-        """See `WorkingStore`. What can be wrong with the changes is found before the first is written."""
+        """Fold batches; what can be wrong with the changes raises before the first is written."""
         if not self._folding:
             self._check_whole()
         if version.seq < self._version.seq:
@@ -200,24 +194,23 @@ class TableStore(ABC):
             self._confirm()
 
     def prepare(self, changes: Sequence[StateChanges], version_seq: int) -> None:
-        """See `WorkingStore`: a hint, which a subclass may use."""
-        _ = changes, version_seq
+        """Do nothing with the hint; a subclass may use it."""
+        del changes, version_seq
 
     def work_ahead(self) -> None:  # noqa: B027  most stores put nothing off
-        """See `WorkingStore`; a subclass may have something to do."""
+        """Do nothing; a subclass may have postponed work."""
 
     def clean_up(self, now: BatchTime, activity: Mapping[str, StateActivity]) -> int:
-        """See `WorkingStore`; removes nothing unless a subclass does: what has expired is never read anyway."""
+        """Remove nothing; a subclass may. Expired values are never read anyway."""
         del now, activity
         return 0
 
     def size_estimate(self) -> StoreSize | None:
-        """See `WorkingStore`; a subclass that knows may say so."""
+        """None: not known; a subclass may know."""
         return None
 
     def write_snapshot(self, directory: Path, now: BatchTime | None = None) -> None:
-        """See `WorkingStore`; from the `items` of all tables, expired ones included."""
-        del now
+        """Write the `items` of all tables; without expired values where the state's TTL has `cleanup_full_snapshot`."""
         self._check_whole()
         write_table_snapshot(
             directory,
@@ -226,7 +219,7 @@ class TableStore(ABC):
             low=self.target.low,
             high=self.target.high,
             version=self._version,
-            tables=[(schema, self._table(schema).items()) for schema in self.schemas],
+            tables=[(schema, without_expired(schema, self._table(schema).items(), now)) for schema in self.schemas],
         )
 
     def _table_of(self, schema: StateSchema, kinds: Sequence[str]) -> Any:
@@ -241,17 +234,17 @@ class TableStore(ABC):
         before = self._kept.get(schema.name)
         if before is not None and before.schema.version == newest.version:
             return before.table
-        made = _Kept(newest, self._new_table(newest))
+        kept = _Kept(newest, self._new_table(newest))
         try:
             if before is not None:
-                self._convert(before, made, migrate)
+                self._convert(before, kept, migrate)
         except BaseException:
-            self._drop(made)
+            self._drop(kept)
             raise
-        self._kept[schema.name] = made
+        self._kept[schema.name] = kept
         if before is not None and self._confirmed.get(schema.name) is not before:
             self._drop(before)
-        return made.table
+        return kept.table
 
     def _new_table(self, schema: StateSchema) -> Any:
         if schema.kind != TIMERS:
@@ -277,15 +270,15 @@ class TableStore(ABC):
         self.write([row for row in rows if not isinstance(row.table, HashMapTimerTable)])
         for table, changes in rows:
             if isinstance(table, HashMapTimerTable):
-                table.apply(changes, None)
+                table.apply(changes)
 
     def _confirm(self) -> None:
         if not self._registry.is_confirmed:
             self._registry.confirm()
             before, self._confirmed = self._confirmed, dict(self._kept)
-            self._drop_those(before, not_of=self._confirmed)
+            self._drop_all(before, not_of=self._confirmed)
 
-    def _drop_those(self, tables: Mapping[str, _Kept], *, not_of: Mapping[str, _Kept]) -> None:
+    def _drop_all(self, tables: Mapping[str, _Kept], *, not_of: Mapping[str, _Kept]) -> None:
         for name, kept in tables.items():
             if not_of.get(name) is not kept:
                 self._drop(kept)
@@ -299,9 +292,12 @@ class TableStore(ABC):
         accepts = batch.accepts
         counting = batch.changes if accepts is None else [change.accepted(accepts) for change in batch.changes]
         for change in counting:
-            for key_group, _, _ in change.runs:
-                self.check_key_group(key_group)
+            self._check_key_groups(change)
         return list(counting)
+
+    def _check_key_groups(self, change: StateChanges) -> None:
+        for key_group, _, _ in change.runs:
+            self.check_key_group(key_group)
 
     def _check_whole(self) -> None:
         if self._torn:

@@ -1,6 +1,6 @@
-"""Cleaning up state with TTL in memory: `cleanup_incrementally`, and full snapshots without what has expired.
+"""Incremental cleanup of state with TTL in memory (`cleanup_incrementally`).
 
-Every access to a state pays for the check of a few values, wherever they are; the checks are made together, after the
+Every access to a state pays for the check of a few values, wherever they are. The checks are made together, after the
 batch was answered. They go over the table again and again, key group by key group.
 
 Invariants: I5 (only what has expired for every later batch is removed, so the state reads as before; nothing is
@@ -12,10 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from varvite.changelog.schema.ttl import record_of
-from varvite.changelog.segments.columns import LIST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator
 
     from varvite.changelog.segments.batch import BatchTime
     from varvite.changelog.working_stores.contract import StateActivity
@@ -24,15 +23,14 @@ if TYPE_CHECKING:
 
 
 class HashMapCleanup:
-    """Where the checks of one table have come to."""
+    """Progress of the checks of one table."""
 
     def __init__(self, table: HashMapTable[Any]) -> None:
         self.table = table
-        """The table."""
         self._keys: Iterator[tuple[int, Any]] = iter(())
 
     def run(self, schema: StateSchema, now: BatchTime, activity: StateActivity) -> int:
-        """Check as many values as the accesses pay for, at most all; how many were removed."""
+        """Check as many values as the accesses pay for, at most all; the number of removed values."""
         record = record_of(schema)
         settings = None if record is None else record.cleanup.incremental
         if record is None or settings is None:
@@ -42,9 +40,9 @@ class HashMapCleanup:
         budget, removed, rounds = uses * settings.size_entries, 0, 0
         while budget > 0 and rounds <= 1:  # the rest of a round and one more see everything
             for key_group, key in self._keys:
-                looked_at, gone = self.table.remove_values(key_group, key, lambda value: value[0] <= expired_up_to)
-                budget -= looked_at
-                removed += gone
+                checked, expired = self.table.remove_values(key_group, key, lambda value: value[0] <= expired_up_to)
+                budget -= checked
+                removed += expired
                 if budget <= 0:
                     break
             else:
@@ -56,17 +54,3 @@ class HashMapCleanup:
         for key_group, cells in self.table.all_groups():
             for key in list(cells):
                 yield key_group, key
-
-
-def without_expired(
-    schema: StateSchema, rows: Iterable[tuple[Any, ...]], now: BatchTime | None
-) -> Iterable[tuple[Any, ...]]:
-    """The rows of a table that a full snapshot holds; all of them unless the state's TTL says otherwise."""
-    record = record_of(schema)
-    if now is None or record is None or not record.cleanup.full_snapshot:
-        return rows
-    expired_up_to = record.expired_up_to(now)
-    if schema.kind == LIST:
-        kept = ((group, key, [e for e in elements if e[0] > expired_up_to]) for group, key, elements in rows)
-        return (row for row in kept if row[2])
-    return (row for row in rows if row[-1][0] > expired_up_to)

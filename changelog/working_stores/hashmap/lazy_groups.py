@@ -1,11 +1,11 @@
-"""Key groups of a hashmap store that are taken over from another store when something asks for them.
+"""Key groups of a hashmap store that are loaded lazily from another store.
 
-A restart need not wait until all of a large state has become Python objects: the restored RocksDB store is kept, and a
-key group is read from it at the first access, or by and by while nobody waits. Nothing changes in that store, and
-whatever changes a key group in memory asks for it first; so a key group is either untouched and as it was at the
-restored commit, or in memory.
+A restart need not wait until all of a large state has become Python objects. The restored RocksDB store is kept, and a
+key group is read from it at its first access, or while nobody waits. Nothing changes in that store, and whatever
+changes a key group in memory loads it first. So a key group is either untouched and as it was at the restored commit,
+or in memory.
 
-Invariants: I5 (what is taken over is what the other store holds), I9 (the other store is a cache, too).
+Invariants: I5 (what is loaded is what the other store holds), I9 (the other store is a cache, too).
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from varvite.changelog.working_stores.rocksdb.store import RocksDBStore
 
 _PARTS: Final = 32
-"""Whenever nobody waits, one part of the key groups that there were is taken over."""
+"""Each `load_some` loads one part of the key groups that there were."""
 
 
 class LazyGroups(dict[int, dict[Any, Any]]):
-    """Key group → cells, by `[]` alone: all else sees only what was asked for so far."""
+    """Key group → cells. Only `[]` loads: all else sees only what is loaded."""
 
     def __init__(self, key_groups: Iterable[int], load: Callable[[int], dict[Any, Any]]) -> None:
-        """`load` gives the cells of a key group; it is asked once for each."""
+        """`load` reads the cells of a key group; it is called once for each."""
         super().__init__()
         self.left = set(key_groups)
-        """Those that nothing has asked for."""
+        """The key groups that are not loaded."""
         self._load = load
 
     def __missing__(self, key_group: int) -> dict[Any, Any]:
@@ -40,11 +40,11 @@ class LazyGroups(dict[int, dict[Any, Any]]):
 
 
 class GroupSource:
-    """The store that key groups are taken over from.
+    """The store that key groups are loaded from.
 
     Args:
-        store: At the version that the taker had when it began; must not change.
-        key_groups: How many there are.
+        store: At the version that the loading store had when it began; must not change.
+        key_groups: Their number.
         release: Closes the store and gives its files up.
     """
 
@@ -56,26 +56,26 @@ class GroupSource:
         self._states: list[LazyGroups] = []
 
     def add(self, groups: LazyGroups) -> None:
-        """One state's key groups."""
+        """Add one state's key groups."""
         self._states.append(groups)
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything was taken over."""
+        """Is everything loaded?"""
         return not any(groups.left for groups in self._states)
 
     def rows_left(self) -> int:
-        """About how many rows were not taken over yet."""
+        """Approximate number of rows that are not loaded yet."""
         left = sum(len(groups.left) for groups in self._states)
         return self._rows * left // max(1, len(self._states) * self._key_groups)
 
     def load_some(self) -> None:
-        """Take some of what is left over. Errors as those of reading the store."""
+        """Load some of what is left. Raises the errors of reading the store."""
         count = -(-self._key_groups // _PARTS)
         for groups in self._states:
             for key_group in sorted(groups.left)[:count]:
                 groups[key_group]
 
     def close(self) -> None:
-        """Nothing is taken over any more."""
+        """Release the store: nothing is loaded any more."""
         self._release()

@@ -16,7 +16,6 @@ from varvite.storage.errors import InvariantError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
     from collections.abc import Set as AbstractSet
-    from typing import Self
 
     from varvite.changelog.segments.changes import StateChanges
 
@@ -33,14 +32,14 @@ class HashMapTable(ABC, Generic[C]):
         self.groups: dict[int, dict[Any, C]] = {key_group: {} for key_group in self.key_groups}
 
     def load_later(self, rows_of: Callable[[int], Iterator[tuple[Any, ...]]]) -> LazyGroups:
-        """Take a key group's rows over when something asks for it; they are rows of another table's `items`."""
+        """Load a key group at its first access; `rows_of` are rows of another table's `items`."""
 
         def load(key_group: int) -> dict[Any, Any]:
-            made = type(self)(key_group, key_group + 1)
-            take = made.load
+            table = type(self)(key_group, key_group + 1)
+            load_row = table.load
             for row in rows_of(key_group):
-                take(row)
-            return made.groups[key_group]
+                load_row(row)
+            return table.groups[key_group]
 
         self.groups = lazy = LazyGroups(self.key_groups, load)
         return lazy
@@ -51,10 +50,10 @@ class HashMapTable(ABC, Generic[C]):
             yield key_group, self.groups[key_group]
 
     def displaced(self, changes: StateChanges) -> list[Displaced] | None:  # noqa: ARG002  for the tables that can
-        """What these changes would displace; None if they must not be applied ahead of their confirmation.
+        """The cells that these changes would displace; None if they must not be applied before their confirmation.
 
-        While they are ahead, the overlay holds them as well; so only changes that may be applied twice can be. Their
-        key groups are the store's.
+        Until then the overlay holds them as well, so only changes that may be applied twice qualify. Their key groups
+        are the store's.
         """
         return None
 
@@ -66,12 +65,12 @@ class HashMapTable(ABC, Generic[C]):
             raise outside(key_group, self.key_groups) from None
 
     @abstractmethod
-    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
-        """Fold the rows of accepted key groups, None for all; every one of those is the store's."""
+    def apply(self, changes: StateChanges) -> None:
+        """Fold the rows; their key groups are the store's."""
 
     @abstractmethod
     def load(self, row: tuple[Any, ...]) -> None:
-        """Take over a row of another table's `items`."""
+        """Add a row of another table's `items`."""
 
     @abstractmethod
     def items(self) -> Iterator[tuple[Any, ...]]:
@@ -79,32 +78,14 @@ class HashMapTable(ABC, Generic[C]):
 
     @abstractmethod
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
-        """Remove those values of a key; (how many it had, how many were removed)."""
+        """Remove the matching values of a key; (number of values before, number removed)."""
 
     def count(self) -> int:
-        """How many cells are in memory."""
+        """Number of cells in memory."""
         return sum(map(len, self.groups.values()))
 
-    def emptied(self) -> Self:
-        """A table of the same key groups without cells."""
-        return type(self)(self.key_groups.start, self.key_groups.stop)
-
-    def converted(self, convert: Callable[[Any], Any]) -> Self:
-        """A table with the same keys and converted values; null map values are converted, too."""
-        made = self.emptied()
-        for key_group, cells in self.all_groups():
-            own = made.groups[key_group]
-            for key, cell in cells.items():
-                own[key] = self.converted_cell(cell, convert)
-        return made
-
-    @staticmethod
-    @abstractmethod
-    def converted_cell(cell: C, convert: Callable[[Any], Any]) -> C:
-        """A cell with converted values."""
-
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
-        """Everything is in memory."""
+        """Do nothing: everything is in memory."""
 
 
 def outside(key_group: int, key_groups: range) -> InvariantError:
@@ -114,10 +95,10 @@ def outside(key_group: int, key_groups: range) -> InvariantError:
 
 
 class Displaced(Protocol):
-    """What a run of changes of one key group took the place of."""
+    """The cells of one key group as they were before a run of changes."""
 
-    def take_back(self) -> None:
-        """Let it be as before the changes."""
+    def undo(self) -> None:
+        """Restore the cells."""
         ...
 
 
@@ -128,8 +109,7 @@ class DisplacedValues(NamedTuple):
     keys: list[Any]
     values: list[Any]
 
-    def take_back(self) -> None:
-        """See `Displaced`."""
+    def undo(self) -> None:
         self.cells.update(zip(self.keys, self.values, strict=True))
         for key, value in zip(self.keys, self.values, strict=True):
             if value is None:
@@ -144,8 +124,7 @@ class DisplacedEntries(NamedTuple):
     map_keys: list[Any]
     values: list[Any]
 
-    def take_back(self) -> None:
-        """See `Displaced`."""
+    def undo(self) -> None:
         for key, map_key, value in zip(self.keys, self.map_keys, self.values, strict=True):
             if value is _ABSENT:
                 _remove_entry(self.cells, key, map_key)
@@ -162,12 +141,11 @@ class HashMapValueTable(HashMapTable[Any]):
     __slots__ = ()
 
     def displaced(self, changes: StateChanges) -> list[Displaced]:
-        """See `HashMapTable`."""
-        found: list[Displaced] = []
+        displaced: list[Displaced] = []
         for key_group, start, end in changes.runs:
             cells, keys = self.groups[key_group], changes.keys[start:end]
-            found.append(DisplacedValues(cells, keys, list(map(cells.get, keys))))
-        return found
+            displaced.append(DisplacedValues(cells, keys, list(map(cells.get, keys))))
+        return displaced
 
     def get(self, key_group: int, key: Any) -> Any:
         try:
@@ -176,34 +154,29 @@ class HashMapValueTable(HashMapTable[Any]):
             raise outside(key_group, self.key_groups) from None
 
     def get_many(self, key_groups: Sequence[int], keys: Sequence[Any]) -> list[Any]:
-        found: list[Any] = []
+        values: list[Any] = []
         for key_group, start, end in runs_of(key_groups):
-            found.extend(map(self.group(key_group).get, keys[start:end]))
-        return found
+            values.extend(map(self.group(key_group).get, keys[start:end]))
+        return values
 
     def items(self) -> Iterator[tuple[int, Any, Any]]:
         for key_group, cells in self.all_groups():
             for key, value in cells.items():
                 yield key_group, key, value
 
-    @staticmethod
-    def converted_cell(cell: Any, convert: Callable[[Any], Any]) -> Any:
-        return convert(cell)
-
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, value = row
         self.groups[key_group][key] = value
 
-    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+    def apply(self, changes: StateChanges) -> None:
         groups, keys, values = self.groups, changes.keys, changes.values
         for key_group, start, end in changes.runs:
-            if accepts is None or accepts(key_group):
-                cells = groups[key_group]
-                cells.update(zip(keys[start:end], values[start:end], strict=True))
-                if changes.ops is not None:
-                    for key in keys[start:end]:
-                        if cells[key] is None:  # the value of a DELETE row
-                            del cells[key]
+            cells = groups[key_group]
+            cells.update(zip(keys[start:end], values[start:end], strict=True))
+            if changes.ops is not None:
+                for key in keys[start:end]:
+                    if cells[key] is None:  # the value of a DELETE row
+                        del cells[key]
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
@@ -240,7 +213,7 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
     def holds_any(
         self, key_group: int, key: Any, without: AbstractSet[Any], accepts: Callable[[Any], bool] | None
     ) -> bool:
-        """See `MapOverlay.holds_any`."""
+        """The same as `MapOverlay.holds_any`, over what is confirmed."""
         entries: dict[Any, Any] = self.group(key_group).get(key) or {}
         return any(
             map_key not in without and (accepts is None or accepts(stored)) for map_key, stored in entries.items()
@@ -252,25 +225,19 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                 for map_key, value in entries.items():
                     yield key_group, key, map_key, value
 
-    @staticmethod
-    def converted_cell(cell: dict[Any, Any], convert: Callable[[Any], Any]) -> dict[Any, Any]:
-        return {map_key: convert(value) for map_key, value in cell.items()}
-
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, map_key, value = row
         self.groups[key_group].setdefault(key, {})[map_key] = value
 
-    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+    def apply(self, changes: StateChanges) -> None:
         if changes.map_keys is None:
             raise InvariantError(f"changes of map state {changes.schema.name!r} have no map keys")
         if changes.ops is None:
-            self._put(changes, changes.map_keys, accepts)
+            self._put(changes, changes.map_keys)
             return
         groups = self.groups
         cells = zip(changes.key_groups, changes.keys, changes.map_keys, changes.values, changes.ops, strict=True)
         for key_group, key, map_key, value, op in cells:
-            if accepts is not None and not accepts(key_group):
-                continue
             if op == Op.PUT:
                 groups[key_group].setdefault(key, {})[map_key] = value
             elif op == Op.CLEAR:
@@ -278,11 +245,9 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
             else:
                 _remove_entry(groups[key_group], key, map_key)
 
-    def _put(self, changes: StateChanges, map_keys: list[Any], accepts: Callable[[int], bool] | None) -> None:
+    def _put(self, changes: StateChanges, map_keys: list[Any]) -> None:
         keys, values = changes.keys, changes.values
         for key_group, start, end in changes.runs:
-            if accepts is not None and not accepts(key_group):
-                continue
             cells = self.groups[key_group]
             for key, map_key, value in zip(keys[start:end], map_keys[start:end], values[start:end], strict=True):
                 entries = cells.get(key)
@@ -292,27 +257,27 @@ class HashMapMapTable(HashMapTable[dict[Any, Any]]):
                     entries[map_key] = value
 
     def displaced(self, changes: StateChanges) -> list[Displaced] | None:
-        """See `HashMapTable`; a CLEAR would displace whole maps."""
+        """The entries that the changes would displace; None with a CLEAR, which would displace whole maps."""
         map_keys = changes.map_keys
         if map_keys is None or (changes.ops is not None and Op.CLEAR in changes.ops):
             return None
-        found: list[Displaced] = []
+        displaced: list[Displaced] = []
         nothing = dict[Any, Any]()
         for key_group, start, end in changes.runs:
-            cells, keys, own = self.groups[key_group], changes.keys[start:end], map_keys[start:end]
+            cells, keys, run_map_keys = self.groups[key_group], changes.keys[start:end], map_keys[start:end]
             get = cells.get
-            before = [get(key, nothing).get(map_key, _ABSENT) for key, map_key in zip(keys, own, strict=True)]
-            found.append(DisplacedEntries(cells, keys, own, before))
-        return found
+            before = [get(key, nothing).get(map_key, _ABSENT) for key, map_key in zip(keys, run_map_keys, strict=True)]
+            displaced.append(DisplacedEntries(cells, keys, run_map_keys, before))
+        return displaced
 
     def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
         cells = self.groups[key_group]
         entries = cells.get(key, {})
         removed = [map_key for map_key, value in entries.items() if is_removed(value)]
-        looked_at = len(entries)
+        count = len(entries)
         for map_key in removed:
             _remove_entry(cells, key, map_key)
-        return looked_at, len(removed)
+        return count, len(removed)
 
 
 class HashMapListTable(HashMapTable[list[Any]]):
@@ -328,33 +293,25 @@ class HashMapListTable(HashMapTable[list[Any]]):
             for key, elements in cells.items():
                 yield key_group, key, list(elements)
 
-    @staticmethod
-    def converted_cell(cell: list[Any], convert: Callable[[Any], Any]) -> list[Any]:
-        return [convert(element) for element in cell]
-
     def load(self, row: tuple[Any, ...]) -> None:
         key_group, key, elements = row
         self.groups[key_group][key] = list(elements)
 
-    def apply(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+    def apply(self, changes: StateChanges) -> None:
         if changes.ops is None:
-            self._append(changes, accepts)
+            self._append(changes)
             return
         groups = self.groups
         cells = zip(changes.key_groups, changes.keys, changes.values, changes.ops, strict=True)
         for key_group, key, value, op in cells:
-            if accepts is not None and not accepts(key_group):
-                continue
             if op == Op.CLEAR:
                 groups[key_group].pop(key, None)
             else:
                 groups[key_group].setdefault(key, []).append(value)
 
-    def _append(self, changes: StateChanges, accepts: Callable[[int], bool] | None) -> None:
+    def _append(self, changes: StateChanges) -> None:
         keys, values = changes.keys, changes.values
         for key_group, start, end in changes.runs:
-            if accepts is not None and not accepts(key_group):
-                continue
             cells = self.groups[key_group]
             for key, value in zip(keys[start:end], values[start:end], strict=True):
                 elements = cells.get(key)
@@ -367,12 +324,12 @@ class HashMapListTable(HashMapTable[list[Any]]):
         cells = self.groups[key_group]
         elements = cells.get(key, [])
         kept = [element for element in elements if not is_removed(element)]
-        looked_at = len(elements)
+        count = len(elements)
         if not kept:
             cells.pop(key, None)
-        elif len(kept) < looked_at:
+        elif len(kept) < count:
             cells[key] = kept
-        return looked_at, looked_at - len(kept)
+        return count, count - len(kept)
 
 
 def _remove_entry(cells: dict[Any, dict[Any, Any]], key: Any, map_key: Any) -> None:
