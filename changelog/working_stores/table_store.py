@@ -80,6 +80,8 @@ class TableStore(ABC):
     """
 
     keeps_wire_forms = False
+    _reuses_tables = False
+    """Does a table stay when its state gets a newer version that leaves all values as they are?"""
 
     def __init__(self, target: StoreTarget) -> None:
         if not 0 <= target.low < target.high:
@@ -166,7 +168,7 @@ class TableStore(ABC):
     def revert(self) -> None:
         if self._registry.revert():
             pending, self._kept = self._kept, dict(self._confirmed)
-            self._drop_all(pending, not_of=self._kept)
+            self._drop_unused(pending)
 
     def apply(
         self, changes: Sequence[StateChanges], version: Link, accepts: Callable[[int], bool] | None = None
@@ -234,16 +236,10 @@ class TableStore(ABC):
         before = self._kept.get(schema.name)
         if before is not None and before.schema.version == newest.version:
             return before.table
-        kept = _Kept(newest, self._new_table(newest))
-        try:
-            if before is not None:
-                self._convert(before, kept, migrate)
-        except BaseException:
-            self._drop(kept)
-            raise
+        kept = _Kept(newest, self._new_table(newest)) if before is None else self._converted(before, newest, migrate)
         self._kept[schema.name] = kept
-        if before is not None and self._confirmed.get(schema.name) is not before:
-            self._drop(before)
+        if before is not None:
+            self._drop_unless_in(before, (kept, self._confirmed.get(schema.name)))
         return kept.table
 
     def _new_table(self, schema: StateSchema) -> Any:
@@ -252,19 +248,25 @@ class TableStore(ABC):
         key_type, namespace_type = type_of(self.target.key_type), namespace_type_of(schema)
         return HashMapTimerTable(self.target.low, self.target.high, key_type, namespace_type)
 
-    def _convert(self, old: _Kept, new: _Kept, migrate: Callable[[Any], Any] | None) -> None:
-        """Fill a table from that of an older version."""
-        if migrate is None and old.schema.version < first_version(new.schema):
-            return  # the migration is being replayed: it puts every value again
-        if migrate is None:
-            convert = stored_conversion(new.schema, old.schema.version)
+    def _converted(self, old: _Kept, newest: StateSchema, migrate: Callable[[Any], Any] | None) -> _Kept:
+        """The table of a newer version, filled from that of an older one."""
+        if migrate is not None:
+            convert = migrating_conversion(old.schema, newest, migrate)
+        elif old.schema.version < first_version(newest):  # the migration is being replayed: it puts every value again
+            return _Kept(newest, self._new_table(newest))
         else:
-            convert = migrating_conversion(old.schema, new.schema, migrate)
-        for changes in changes_of(old.schema, old.table):
-            values = changes.values
-            if convert is not None:
-                values = [convert(value) for value in values]
-            self._write([TableChanges(new.table, changes.but(schema=new.schema, values=values))])
+            convert = stored_conversion(newest, old.schema.version)
+        if convert is None and self._reuses_tables:
+            return _Kept(newest, old.table)
+        kept = _Kept(newest, self._new_table(newest))
+        try:
+            for changes in changes_of(old.schema, old.table):
+                values = changes.values if convert is None else [convert(value) for value in changes.values]
+                self._write([TableChanges(kept.table, changes.but(schema=newest, values=values))])
+        except BaseException:
+            self._drop_unless_in(kept, ())
+            raise
+        return kept
 
     def _write(self, rows: Sequence[TableChanges]) -> None:
         self.write([row for row in rows if not isinstance(row.table, HashMapTimerTable)])
@@ -276,15 +278,14 @@ class TableStore(ABC):
         if not self._registry.is_confirmed:
             self._registry.confirm()
             before, self._confirmed = self._confirmed, dict(self._kept)
-            self._drop_all(before, not_of=self._confirmed)
+            self._drop_unused(before)
 
-    def _drop_all(self, tables: Mapping[str, _Kept], *, not_of: Mapping[str, _Kept]) -> None:
+    def _drop_unused(self, tables: Mapping[str, _Kept]) -> None:
         for name, kept in tables.items():
-            if not_of.get(name) is not kept:
-                self._drop(kept)
+            self._drop_unless_in(kept, (self._kept.get(name),))
 
-    def _drop(self, kept: _Kept) -> None:
-        if kept.schema.kind != TIMERS:
+    def _drop_unless_in(self, kept: _Kept, used: Sequence[_Kept | None]) -> None:
+        if kept.schema.kind != TIMERS and all(other is None or other.table is not kept.table for other in used):
             self.drop_table(kept.table)
 
     def _counting(self, batch: Batch) -> list[StateChanges]:

@@ -75,6 +75,8 @@ class HashMapStore(TableStore):
         InvalidRequestError: the range of key groups is empty.
     """
 
+    _reuses_tables = True
+
     def __init__(self, *, operator: str, key_type: str, low: int, high: int) -> None:
         no_files = Path("/dev/null")
         super().__init__(StoreTarget(operator=operator, key_type=key_type, low=low, high=high, directory=no_files))
