@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import msgspec
 
 from varvite.changelog.segments.batch import BatchFolder
+from varvite.storage.errors import InvariantError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -233,3 +234,9 @@ class StateActivity(NamedTuple):
     """Rows of the operator, whether they used the state or not."""
     mutations: int = 0
     """Rows of the log."""
+
+
+def outside(key_group: int, key_groups: range) -> InvariantError:
+    """The error of a key group that is not the store's."""
+    low, high = key_groups.start, key_groups.stop
+    return InvariantError(f"key group {key_group} is not one of the store's; it has [{low}, {high})")

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from varvite.changelog.schema.history import changes_at, first_version, migrating_conversion, stored_conversion
 from varvite.changelog.segments.batch import Batch
 from varvite.changelog.segments.columns import LIST, MAP, TIMERS, VALUE_LIKE, namespace_type_of, type_of
-from varvite.changelog.working_stores.hashmap.timers import HashMapTimerTable
+from varvite.changelog.working_stores.contract import outside
+from varvite.changelog.working_stores.memory_timers import MemoryTimerTable
 from varvite.changelog.working_stores.rocksdb.bulk import write_table_snapshot
 from varvite.changelog.working_stores.rocksdb.registry import StateRegistry
 from varvite.changelog.working_stores.table_rows import changes_of, without_expired
@@ -129,10 +130,7 @@ class TableStore(ABC):
     def check_key_group(self, key_group: int) -> None:
         """Raise `InvariantError` if the key group is not one of the store's."""
         if key_group not in self.key_groups:
-            raise InvariantError(
-                f"key group {key_group} is not one of the store's; it has [{self.target.low}, {self.target.high})",
-                operator=self.target.operator,
-            )
+            raise outside(key_group, self.key_groups).with_context(operator=self.target.operator)
 
     @property
     def version(self) -> Link:
@@ -157,7 +155,7 @@ class TableStore(ABC):
     def list_table(self, schema: StateSchema) -> ListTable:
         return self._table_of(schema, (LIST,))
 
-    def timer_table(self, schema: StateSchema) -> HashMapTimerTable:
+    def timer_table(self, schema: StateSchema) -> MemoryTimerTable:
         """The table of a timer state, which is in memory."""
         return self._table_of(schema, (TIMERS,))
 
@@ -246,7 +244,7 @@ class TableStore(ABC):
         if schema.kind != TIMERS:
             return self.make_table(schema)
         key_type, namespace_type = type_of(self.target.key_type), namespace_type_of(schema)
-        return HashMapTimerTable(self.target.low, self.target.high, key_type, namespace_type)
+        return MemoryTimerTable(self.target.low, self.target.high, key_type, namespace_type)
 
     def _converted(self, old: _Kept, newest: StateSchema, migrate: Callable[[Any], Any] | None) -> _Kept:
         """The table of a newer version, filled from that of an older one."""
@@ -269,9 +267,9 @@ class TableStore(ABC):
         return kept
 
     def _write(self, rows: Sequence[TableChanges]) -> None:
-        self.write([row for row in rows if not isinstance(row.table, HashMapTimerTable)])
+        self.write([row for row in rows if not isinstance(row.table, MemoryTimerTable)])
         for table, changes in rows:
-            if isinstance(table, HashMapTimerTable):
+            if isinstance(table, MemoryTimerTable):
                 table.apply(changes)
 
     def _confirm(self) -> None:

@@ -200,8 +200,9 @@ class HashMapStore(TableStore):
         return super()._table(schema, migrate)
 
     def _existing_table(self, schema: StateSchema) -> HashMapTable[Any] | None:
+        """The table of a state that is no state of timers."""
         kept = self._kept.get(schema.name)
-        return None if kept is None else kept.table
+        return None if kept is None or schema.kind == TIMERS else kept.table
 
     def _load_touched(self, changes: Iterable[StateChanges]) -> None:
         """Load the key groups of these changes: if they cannot be read, nothing is torn yet."""

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from varvite.changelog.segments.changes import Op, runs_of
+from varvite.changelog.working_stores.contract import outside
 from varvite.changelog.working_stores.hashmap.lazy_groups import LazyGroups
 from varvite.storage.errors import InvariantError
 
@@ -86,12 +87,6 @@ class HashMapTable(ABC, Generic[C]):
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
         """Do nothing: everything is in memory."""
-
-
-def outside(key_group: int, key_groups: range) -> InvariantError:
-    """The error of a key group that is not the store's."""
-    low, high = key_groups[0], key_groups[-1]
-    return InvariantError(f"key group {key_group} is not one of the store's; it has [{low}, {high}]")
 
 
 class Displaced(Protocol):

@@ -1,4 +1,4 @@
-"""The timer table of the hashmap store: per key group a sorted set of timers as bytes.
+"""`MemoryTimerTable`: the timers of one state in memory, per key group a sorted set of timers as bytes.
 
 Bytes are smaller than tuples of objects and are compared fastest. Measured with a million timers: setting one costs
 2 µs, removing one 1 µs, reading the due ones 0.2 µs each; a hand-written heap was no faster as a whole.
@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import sortedcontainers  # pyright: ignore[reportMissingTypeStubs]
 
 from varvite.changelog.segments.changes import Op
-from varvite.changelog.working_stores.hashmap.tables import HashMapTable, outside
+from varvite.changelog.working_stores.contract import outside
 from varvite.changelog.working_stores.timer_form import TimerForm, due_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from varvite.changelog.segments.changes import StateChanges
     from varvite.changelog.types.contract import TypeInformation
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 _sorted_set: Any = sortedcontainers.SortedSet
 
 
-class HashMapTimerTable(HashMapTable[None]):
-    """A `TimerTable` in memory; other stores use it as well."""
+class MemoryTimerTable:
+    """A `TimerTable` in memory, of key groups `[low, high)`."""
 
-    __slots__ = ("_timers", "form")
+    __slots__ = ("_timers", "form", "key_groups")
 
     def __init__(self, low: int, high: int, key_type: TypeInformation, namespace_type: TypeInformation | None) -> None:
-        super().__init__(low, high)
+        self.key_groups = range(low, high)
         self.form = TimerForm(key_type, namespace_type)
         self._timers: dict[int, Any] = {}
         """Key group → sorted set of packed timers, not empty."""
@@ -54,16 +54,13 @@ class HashMapTimerTable(HashMapTable[None]):
         """Number of timers."""
         return sum(map(len, self._timers.values()))
 
-    def remove_values(self, key_group: int, key: Any, is_removed: Callable[[Any], bool]) -> tuple[int, int]:
-        """Remove nothing: timers do not expire."""
-        del key_group, key, is_removed
-        return 0, 0
-
-    def load(self, row: tuple[Any, ...]) -> None:
+    def load(self, row: tuple[int, bytes]) -> None:
+        """Add a row of another table's `items`."""
         key_group, packed = row
         self._timers_of(key_group).add(packed)
 
     def apply(self, changes: StateChanges) -> None:
+        """Fold the rows; their key groups are the store's."""
         count = len(changes)
         pack, ops = self.form.pack, changes.ops or bytes(count)
         rows = zip(changes.values, changes.keys, changes.namespaces or [None] * count, strict=True)
