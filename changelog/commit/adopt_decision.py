@@ -1,19 +1,12 @@
-"""ADOPT: which published snapshots the driver takes over with its next commit (design 7a), as a pure decision.
+"""ADOPT: the snapshots that the driver adopts with its next commit (`docs/internals/commit-protocol.md#adopt`). Pure.
 
-A snapshot may replace tiles if all of this holds:
-
-* it is of this job, published, and its number is above the floor of its range;
-* it was built on exactly the tiles it replaces (`base` is the `at` of each of them), so that it contains all that they
-  do; a tile that was replaced meanwhile makes it useless;
-* its own `at` is on the base's line (same seq *and* token) and newer than those tiles;
-* it replaces whole tiles: its range is one tile's, or exactly that of several; or several snapshots together cover
-  exactly one tile (after the parallelism grew). Nothing is clipped, because a snapshot is named by its whole range;
-* each of its files is its own upload or is named by the snapshot of a tile that it replaces. Only those are safe from
-  a stalled collector: a tile of the base entry can never have been given up.
+A snapshot of this job may replace tiles if `adoption_rules.is_adoptable` says so, and if it replaces whole tiles: its
+range is one tile's, or exactly that of several; or several snapshots together cover exactly one tile (after the
+parallelism grew). Nothing is clipped, because a snapshot is named by its whole range.
 
 Floors also rise past numbers that can no longer be adopted on this line, so that the collector may delete them. Of
-thousands of snapshots that are published together one commit takes some, those of the oldest tiles first. What it
-leaves is then older than what is published later for the ranges that it took, so no range waits for ever.
+thousands of snapshots that are published together one commit takes some, those of the oldest tiles first. Those that
+it leaves are then older than any that are published later for the ranges that it took, so no range waits for ever.
 
 Invariants: I5, I7, I10 (`ADOPTED_MAX`; the log of every range becomes shorter in turn).
 """
@@ -25,13 +18,13 @@ from collections import defaultdict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.changelog.chain.view import cover_of
+from varvite.changelog.commit.adoption_rules import is_adoptable
 from varvite.changelog.commit.plan import Adoption
-from varvite.storage.format import layout
 from varvite.storage.format.layout import SnapshotName
 from varvite.storage.format.records import RANGE_OF, SnapshotFloor, Tile
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from varvite.changelog.chain.tiles import TileCover
     from varvite.changelog.chain.view import LineView
@@ -67,12 +60,6 @@ def tile_snapshots(view: LineView) -> tuple[SnapshotName, ...]:
     return tuple(SnapshotName(t.operator, t.low, t.high, t.snapshot) for t in view.tiles if t.snapshot is not None)
 
 
-def shared_files(d: SnapshotDescriptor) -> frozenset[str]:
-    """Names of its files that were not uploaded for it: ADOPT demands that a snapshot that it replaces names them."""
-    own = layout.snapshot_file(d.operator, d.low, d.high, d.number, d.uid, "")
-    return frozenset(f.name for f in d.files if not f.name.startswith(own))
-
-
 def decide_adoption(
     view: LineView,
     floors: Sequence[SnapshotFloor],
@@ -95,13 +82,21 @@ def decide_adoption(
     Returns:
         New tiles, and the floors to raise.
     """
-    own = [c for c in candidates if c.job_id == job_id]
-    floor_of = _floors_of(own, floors)
-    new = [c for c in own if c.number > floor_of.get((c.operator, c.low, c.high), 0)]
+    of_job = [c for c in candidates if c.job_id == job_id]
+    floor_of = _floors_of(of_job, floors)
+    new = [c for c in of_job if c.number > floor_of.get(RANGE_OF(c), 0)]
     cover = cover_of(view)
+
+    def files_of(tile: Tile) -> frozenset[str]:
+        return tile_files.get(SnapshotName(tile.operator, tile.low, tile.high, tile.snapshot or 0), frozenset())
+
+    def is_possible(c: SnapshotDescriptor) -> bool:
+        replaced, floor = cover.over(c.operator, c.low, c.high), floor_of.get(RANGE_OF(c), 0)
+        return is_adoptable(c, replaced, floor=floor, is_on_line=view.holds, files_of=files_of)
+
     taken: list[SnapshotDescriptor] = []
     looked_at: list[SnapshotDescriptor] = []
-    for group in _groups(new, view, cover, tile_files):
+    for group in _groups(new, cover, is_possible):
         looked_at += group.looked_at
         taken += _best(group.possible, cover)
         if len(taken) >= adopted_max:
@@ -127,10 +122,7 @@ def _tile(d: SnapshotDescriptor) -> Tile:
 
 
 def _groups(
-    new: Sequence[SnapshotDescriptor],
-    view: LineView,
-    cover: TileCover,
-    tile_files: Mapping[SnapshotName, frozenset[str]],
+    new: Sequence[SnapshotDescriptor], cover: TileCover, is_possible: Callable[[SnapshotDescriptor], bool]
 ) -> Iterator[_Group]:
     """The groups, those of the oldest tiles first, then by operator and range; only what is asked for is looked at.
 
@@ -148,7 +140,7 @@ def _groups(
                     yield group
                 group, operator, reach = _Group(base_seq, [], []), c.operator, c.low + 1
             group.looked_at.append(c)
-            if _is_possible(c, view, cover, tile_files):
+            if is_possible(c):
                 group.possible.append(c)
                 reach = max(reach, cover.over(c.operator, c.low, c.high)[-1].high)
         yield group
@@ -173,20 +165,6 @@ def _best(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[Snap
             taken += choice.snapshots
             replaced.update(choice.replaced)
     return taken
-
-
-def _is_possible(
-    d: SnapshotDescriptor, view: LineView, cover: TileCover, tile_files: Mapping[SnapshotName, frozenset[str]]
-) -> bool:
-    """Everything that can be said of one snapshot alone."""
-    tiles = cover.over(d.operator, d.low, d.high)
-    if d.status != "published" or not tiles or any(t.at != d.base or d.at.seq <= t.at.seq for t in tiles):
-        return False
-    if not view.holds(d.at):
-        return False
-    shared = shared_files(d)
-    allowed = (tile_files.get(SnapshotName(t.operator, t.low, t.high, t.snapshot or 0), frozenset()) for t in tiles)
-    return not shared or shared <= frozenset[str]().union(*allowed)
 
 
 def _choices(possible: Sequence[SnapshotDescriptor], cover: TileCover) -> list[_Choice]:

@@ -1,8 +1,8 @@
 """What to do for a range: build a new snapshot, wait for the job, or nothing. Pure, over what was read.
 
-The driver adopts a snapshot only if it was built on the tile that the base entry names, is newer than it, and has a
-number above the range's floor (design 7a, ADOPT). So while a published snapshot can still be adopted, another one would
-only cost an upload; and once it cannot be adopted any more (the tile or the line moved on), a new one is needed.
+The driver adopts a snapshot only by the rule that is asked here, too (`changelog/commit/adoption_rules.py`). So while a
+published snapshot can still be adopted, another one would only cost an upload; and once it cannot be adopted any more
+(the tile or the line moved on), a new one is needed.
 
 Invariants: I7 (files are shared only with the snapshot of the tile that is to be replaced, as ADOPT demands).
 """
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Literal
 
-from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.changelog.commit.adoption_rules import is_adoptable
 from varvite.storage.format.records import ORIGIN
 
 if TYPE_CHECKING:
@@ -59,14 +59,17 @@ class RangeView:
     """Whether the job runs with the changelog on."""
 
 
-def is_adoptable(snapshot: SnapshotDescriptor, view: RangeView) -> bool:
-    """Whether the driver's next commit may take this snapshot as the range's base, by what the chain says of it."""
-    return (
-        snapshot.status == "published"
-        and snapshot.number > view.floor
-        and snapshot.base == view.tile.at
-        and snapshot.at.seq > view.tile.at.seq
-        and snapshot.at in view.line
+def may_be_adopted(view: RangeView, snapshot: SnapshotDescriptor, tile_files: frozenset[str]) -> bool:
+    """Tell whether the driver's next commit may adopt this snapshot as the range's base.
+
+    `tile_files` are the names in the descriptor of the tile's snapshot.
+    """
+    return is_adoptable(
+        snapshot,
+        (view.tile,),
+        floor=view.floor,
+        is_on_line=view.line.__contains__,
+        files_of=lambda _tile: tile_files,
     )
 
 
@@ -81,7 +84,7 @@ def awaited_of(
         tile_files: Names that the descriptor of the tile's snapshot has. There are none if the job was set back to
             files of an import since: a snapshot that shares files with the tile that was there before is never adopted.
     """
-    return next((s for s in snapshots if is_adoptable(s, view) and shared_files(s) <= tile_files), None)
+    return next((s for s in snapshots if may_be_adopted(view, s, tile_files)), None)
 
 
 def skip_without_listing(view: RangeView, idle_batches: int | None) -> Skip | None:

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.retention_bounds import bounds_of
+from varvite.changelog.commit.adoption_rules import shared_files
 from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import release_clone
 from varvite.materializer.fold.base_sizes import BaseSizes
 from varvite.materializer.fold.chain_view import ChainFollower
 from varvite.materializer.fold.plan import plan_ranges
 from varvite.materializer.fold.policy import RangeKey, RangeSchedule, due, is_pausing, pause_ms, spread_of
-from varvite.materializer.fold.publication import Skip, is_adoptable, skip_without_listing
+from varvite.materializer.fold.publication import Skip, may_be_adopted, skip_without_listing
 from varvite.materializer.fold.range_fold import RangeMaterializer, log_size
 from varvite.materializer.monitoring.events import Adopted, Collected, Event, Failed, JobFailed, Waiting
 from varvite.materializer.resources.bandwidth import ThrottledReads
@@ -81,8 +82,11 @@ class _Awaited(NamedTuple):
     """What it would replace. One of the same commit but with other files is another: the job was set back to them."""
 
     def is_adoptable(self, view: RangeView) -> bool:
-        """Whether the driver's next commit may take it, as far as it is known without looking at the storage."""
-        return self.tile == view.tile and is_adoptable(self.snapshot, view)
+        """Whether the driver's next commit may take it, as far as it is known without looking at the storage.
+
+        The tile names the files that the snapshot shares: that was seen when it was noted, and the tile is the same.
+        """
+        return self.tile == view.tile and may_be_adopted(view, self.snapshot, shared_files(self.snapshot))
 
 
 AWAITED_COMMITS_MAX: Final = 16

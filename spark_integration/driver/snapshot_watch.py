@@ -11,7 +11,8 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from varvite.changelog.commit.adopt_decision import TileSnapshot, decide_adoption, shared_files
+from varvite.changelog.commit.adopt_decision import TileSnapshot, decide_adoption
+from varvite.changelog.commit.adoption_rules import shared_files
 from varvite.changelog.commit.plan import NOTHING_ADOPTED, Adoption
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.storage.errors import VarviteError

@@ -128,9 +128,8 @@ def _newest_is_final(original: Any, self: ChainFollower) -> Any:
     return chain_view and chain_view._replace(final=chain_view.newest)
 
 
-def _adopted_on_any_base(_original: Any, d: Any, _view: Any, cover: Any, _files: Any) -> bool:
-    tiles = cover.over(d.operator, d.low, d.high)
-    return d.status == "published" and bool(tiles) and all(d.at.seq > tile.at.seq for tile in tiles)
+def _adopted_on_any_base(_original: Any, d: Any, replaced: Any, **_: Any) -> bool:
+    return d.status == "published" and bool(replaced) and all(d.at.seq > tile.at.seq for tile in replaced)
 
 
 def _redone_on_itself(_original: Any, _spark: Any, newest: Any, _parent: Any, _sink: Any) -> Execute:
@@ -265,7 +264,7 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
         ),
     ),
     "a snapshot off the line is adopted": (
-        Mutation(adopt_decision, "_is_possible", _adopted_on_any_base, "I", REDONE | FOLDED),
+        Mutation(adopt_decision, "is_adoptable", _adopted_on_any_base, "I", REDONE | FOLDED),
         Mutation(ChainFollower, "read", _newest_is_final, "I"),
     ),
     "a batch is redone on its own result": (Mutation(base_decision, "_redo", _redone_on_itself, "I3", REDONE),),

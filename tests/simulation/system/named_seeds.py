@@ -18,7 +18,7 @@ from tests.simulation.system.spark.engine import Answer
 from tests.simulation.system.store import NO_FAULTS, StoreFaults
 from varvite.changelog.commit import base_decision
 from varvite.changelog.commit import run as job_run
-from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.changelog.commit.adoption_rules import shared_files
 from varvite.changelog.commit.state import CommitPolicy
 from varvite.changelog.retention import collector
 from varvite.materializer.fold import range_fold as range_materializer

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 import pytest
 
-from varvite.changelog.commit.adopt_decision import shared_files
+from varvite.changelog.commit.adoption_rules import shared_files
 from varvite.materializer.fold.policy import LogLength
 from varvite.materializer.fold.publication import (
     Publish,
@@ -13,7 +13,7 @@ from varvite.materializer.fold.publication import (
     Skip,
     awaited_of,
     decide_publication,
-    is_adoptable,
+    may_be_adopted,
     plan_upload,
     skip_without_listing,
 )
@@ -66,7 +66,7 @@ def test_a_snapshot_that_the_job_may_still_adopt_is_waited_for() -> None:
 def test_a_snapshot_that_shares_files_is_waited_for_only_if_the_tile_names_them() -> None:
     """The job may have been set back to files of an import: then it never adopts what shares those it had before."""
     shares = snapshot(files=["snapdata/op/00000-00064/00000000000000000004-u/old.sst"])
-    assert is_adoptable(shares, VIEW)
+    assert may_be_adopted(VIEW, shares, shared_files(shares))
     assert awaited_of(VIEW, [shares], shared_files(shares)) == shares
     assert awaited_of(VIEW, [shares], NOTHING) is None
     assert awaited_of(VIEW, [shares], frozenset({"snapdata/op/00000-00064/00000000000000000003-u/old.sst"})) is None
@@ -84,7 +84,7 @@ def test_a_snapshot_that_shares_files_is_waited_for_only_if_the_tile_names_them(
     ],
 )
 def test_a_snapshot_that_can_no_longer_be_adopted_is_replaced(dead: SnapshotDescriptor) -> None:
-    assert not is_adoptable(dead, VIEW)
+    assert not may_be_adopted(VIEW, dead, shared_files(dead))
     assert awaited_of(VIEW, [dead], NOTHING) is None
 
 
