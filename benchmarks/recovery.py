@@ -36,8 +36,8 @@ from benchmarks.harness.session import run_alone
 from benchmarks.harness.storages import LATENCY_MS, LOCAL, S3, StateLocation, spark_location, storage_session
 from benchmarks.workloads.input import write_whole
 from benchmarks.workloads.jobs import discard, varvite_environment
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.driver.monitoring.statistics import percentile
-from varvite.spark_integration.options.job_options import JOB_OPTIONS
 
 SPARK = "spark-changelog"
 SYSTEMS = {LOCAL: ("varvite-rocksdb", "varvite-hashmap", SPARK), S3: ("varvite-rocksdb", SPARK)}
@@ -68,7 +68,7 @@ def run_case(parameters: Parameters) -> Figures:
     """All restarts of one system; a phase runs in a process of its own."""
     if "phase" in parameters:
         return run_phase(parameters, Path(parameters["work"]))
-    has_local = any(option.key == FROM_LOCAL for option in JOB_OPTIONS)
+    has_local = FROM_LOCAL in OPTIONS
     is_spark = parameters["system"] == SPARK
     phases = ["fill", LOG, BASE, *([FROM_DISK] if has_local and not is_spark else [])]
     restarts: list[Figures] = []
@@ -120,7 +120,7 @@ class Phase:
         backend = HashMapStateBackend() if is_hashmap else EmbeddedRocksDBStateBackend()
         env = varvite_environment(self.spark, backend, place.url)
         place.configure(env)
-        if any(option.key == FROM_LOCAL for option in JOB_OPTIONS) and self._given["phase"] in (BASE, FROM_DISK):
+        if FROM_LOCAL in OPTIONS and self._given["phase"] in (BASE, FROM_DISK):
             # The run that has the state of base and log leaves it on disk for the next one.
             env.configure({FROM_LOCAL: True, LOCAL_DIRECTORIES: str(self._work / "local")})
         keyed = env.from_dataframe(stream).key_by("key")

@@ -13,6 +13,7 @@ from varvite.changelog.chain.retention_bounds import Retained
 from varvite.changelog.chain.segment_index import SegmentIndex
 from varvite.changelog.chain.view import CarriedOver, LineView, StoredCommit, advance
 from varvite.changelog.commit.batch_result import INLINE_BYTES_MAX
+from varvite.changelog.commit.options import FULL_EVERY, PATH_MAX, RETAINED_MIN
 from varvite.changelog.commit.pack import packable_of
 from varvite.storage.errors import InvalidRequestError, InvariantError
 from varvite.storage.format.records import ORIGIN, RANGE_OF, Commit, Fence, SegmentRef, SnapshotFloor
@@ -20,8 +21,6 @@ from varvite.storage.format.records import ORIGIN, RANGE_OF, Commit, Fence, Segm
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-RETAINED_MIN: Final = 2
-"""The newest commit and the one before must stay: Spark may ask for the newest batch again."""
 REFERENCES_MAX: Final = 1 << 16
 """Segments after a full entry from which on the next one is due, so that thousands of partitions do not fill the
 driver's memory with references: each takes some 300 bytes there (I10)."""
@@ -35,7 +34,7 @@ class CommitPolicy:
 
     retained: int = RETAINED_MIN
     """How many commits of the line stay complete, the newest included; at least 2."""
-    full_every: int = 32
+    full_every: int = FULL_EVERY.default
     """A full entry is due after this many commits since the last one; after a quarter of them (rounded down, but at
     least one) if a snapshot was adopted since, and with the next commit if snapshots of `ADOPTED_PART` of the state
     were: what the last one names of the bases before can be deleted only then."""
@@ -44,7 +43,7 @@ class CommitPolicy:
     last batch's besides, and twice while it packs them. What more gathers because packs fail is read back."""
     inline_max_bytes: int = INLINE_BYTES_MAX
     """Segments and images of a batch that are in the entry itself; more of them are gathered in an object."""
-    path_max: int = 128
+    path_max: int = PATH_MAX
     """A full entry is written after this many commits even without a pack; it then names inline segments in place, and
     so may be too large. Its commit waits for the pack. Above that the path grows only while a full entry is too large
     and snapshots are adopted."""

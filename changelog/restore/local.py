@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
+from varvite.changelog.restore.options import FROM_LOCAL, LOCAL_DIRECTORIES, LOCAL_FLUSH_INTERVAL, LOCAL_UNUSED_AGE
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -46,9 +47,9 @@ class LocalRecovery:
 
     directories: tuple[str, ...] = ()
     """Roots, on as many disks: a partition's state is in one of them. Empty: one in the temporary directory."""
-    flush_interval_ms: int = 60_000
+    flush_interval_ms: int = LOCAL_FLUSH_INTERVAL.default
     """A crash of the process loses no more of the copy; the log has it."""
-    unused_age_max_ms: int = 86_400_000
+    unused_age_max_ms: int = LOCAL_UNUSED_AGE.default
     """Copies that nobody has used for so long are removed."""
     unused_bytes_max: int | None = None
     """Bytes of copies that nobody uses, above which those longest not used are removed; None: no limit."""
@@ -142,8 +143,8 @@ class LocalCopies:
                 copy = _made(self._range(key) / str(number))
             except OSError as error:
                 raise InvalidRequestError(
-                    f"local state cannot be kept in {self._root}: {error}; correct execution.checkpointing."
-                    "local-backup.dirs, or switch execution.state-recovery.from-local off"
+                    f"local state cannot be kept in {self._root}: {error}; correct "
+                    f"{LOCAL_DIRECTORIES.key}, or switch {FROM_LOCAL.key} off"
                 ) from error
             if copy is not None:
                 return copy
@@ -186,7 +187,7 @@ def default_root() -> Path:
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     if root.stat().st_uid != os.getuid():
         raise InvalidRequestError(
-            f"{root} belongs to another user; set execution.checkpointing.local-backup.dirs to a directory of your own"
+            f"{root} belongs to another user; set {LOCAL_DIRECTORIES.key} to a directory of your own"
         )
     return root
 

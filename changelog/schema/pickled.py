@@ -13,6 +13,8 @@ from varvite.changelog.types.collections import MapType, PickledType, SequenceTy
 from varvite.changelog.types.composites import CompositeType
 from varvite.changelog.types.stamped import StampedType
 from varvite.storage.errors import IncompatibleError, InvalidRequestError
+from varvite.storage.options.declaration import ConfigOption
+from varvite.storage.options.kinds import BOOLEAN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -22,7 +24,13 @@ if TYPE_CHECKING:
     from varvite.changelog.types.contract import TypeInformation
     from varvite.storage.format.records import StateSchema
 
-OPTION: Final = "pipeline.generic-types"
+GENERIC_TYPES: Final = ConfigOption(
+    key="pipeline.generic-types",
+    type=BOOLEAN,
+    default=True,
+    description="Let state hold pickled objects, which run code of whoever wrote them when they are read. Off: a job "
+    "with such a state, declared, stored or by default, is refused (docs/operate/security.md).",
+)
 
 
 def is_generic(kind: TypeInformation) -> bool:
@@ -42,8 +50,8 @@ def refuse_declared(descriptor: StateDescriptor, operator: str) -> None:
     """Raise `InvalidRequestError` if the state would be of a generic type."""
     if is_generic(descriptor.stored_type):
         raise InvalidRequestError(
-            f"state {descriptor.name!r} is declared as {descriptor.type_info}, whose values are pickled, but {OPTION} "
-            "is false; declare it with another type",
+            f"state {descriptor.name!r} is declared as {descriptor.type_info}, whose values are pickled, but "
+            f"{GENERIC_TYPES.key} is false; declare it with another type",
             operator=operator,
         )
 
@@ -65,8 +73,9 @@ def refuse_sections(sections: Iterable[StateSection], operator: str) -> None:
 def _refuse(name: str, value_type: str, operator: str) -> None:
     if is_generic(type_of(value_type)):
         raise IncompatibleError(
-            f"state {name!r} is stored as {value_type}, whose values are pickled, but {OPTION} is false; nothing of it "
-            "was read. Give the operator a new uid, which starts without it; or, if nobody else can have written the "
-            "storage, set the option to true, and give the state's descriptor another type and migrate=",
+            f"state {name!r} is stored as {value_type}, whose values are pickled, but {GENERIC_TYPES.key} is "
+            "false; nothing of it was read. Give the operator a new uid, which starts without it; or, if "
+            "nobody else can have written the storage, set the option to true, and give the state's "
+            "descriptor another type and migrate=",
             operator=operator,
         )

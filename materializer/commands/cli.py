@@ -12,7 +12,7 @@ import sys
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Final, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Final
 
 import click
 import msgspec
@@ -22,7 +22,7 @@ from varvite.materializer.commands.output.errors import Command, Group
 from varvite.materializer.commands.output.lines import show_lines
 from varvite.materializer.commands.output.parameters import (
     DURATION,
-    SIZE,
+    config_parameters,
     key_value_pairs,
     open_root,
     storage_parameters,
@@ -41,7 +41,8 @@ from varvite.materializer.commands.savepoints import savepoint
 from varvite.materializer.commands.standby import standby
 from varvite.materializer.commands.state import describe, diff, state
 from varvite.materializer.commands.verify import verify_command
-from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig, parse_properties
+from varvite.materializer.options.materializer_config import VARIABLE_PREFIX, MaterializerConfig
+from varvite.materializer.options.table import read_properties
 from varvite.materializer.resources.allocator import give_back_large_blocks
 from varvite.materializer.resources.stop_signal import StopSignal, end_late, stop_on_signals, stop_with_parent
 from varvite.materializer.service.child_process import decode_config
@@ -50,10 +51,10 @@ from varvite.materializer.service.loop import run_materializer
 from varvite.storage.clock import SystemClock, SystemTokens
 from varvite.storage.errors import InvalidRequestError, VarviteError
 from varvite.storage.job.listing import job_names, open_job
-from varvite.storage.units import option_duration, option_size
+from varvite.storage.units import option_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
     from varvite.materializer.monitoring.events import Reporter
     from varvite.storage.object_stores.contract import ObjectStore
@@ -68,50 +69,19 @@ def main() -> None:
     """Keyed state with a changelog for Spark Structured Streaming: tools for the storage and for clusters."""
 
 
-_Command = TypeVar("_Command", bound="Callable[..., Any]")
-_SPELLED: Final[dict[Any, Callable[[Any], str]]] = {DURATION: option_duration, SIZE: option_size}
-
-
-def _configured(
-    option: str, field: str, kind: click.ParamType[Any], told: str, without: str | None = None
-) -> Callable[[_Command], _Command]:
-    """An option that sets a field of the configuration; its help tells the field's default, or `without` it."""
-    default = MaterializerConfig.__dataclass_fields__[field].default
-    shown = without or _SPELLED.get(kind, str)(default)
-    return click.option(option, field, type=kind, help=f"{told} [default: {shown}]")
+STOP_MS: Final = MaterializerConfig.stop_ms
 
 
 @click.command(cls=Command, context_settings={**CONTEXT, "auto_envvar_prefix": VARIABLE_PREFIX})
 @storage_parameters(required=False)
 @click.option("--job", metavar="NAME", help="The one job to follow; without it, all jobs under the storage.")
-@_configured("--interval", "interval_ms", DURATION, "Time between materializations.")
-@_configured("--log-bytes", "log_bytes", SIZE, "Materialize when the log of a range is this long.")
-@_configured("--log-batches", "log_batches", click.INT, "Materialize when so many batches follow the base.")
-@_configured("--log-ratio", "log_ratio", click.FLOAT, "Materialize when log / base reaches this.")
-@_configured("--replay-time", "replay_ms", DURATION, "Materialize when replaying would take so long.")
-@_configured("--space-ratio", "space_ratio", click.FLOAT, "Rewrite the files of a range at this stored / live.")
-@_configured("--max-failures-allowed", "max_failures_allowed", click.INT, "Failures in a row that count as failing.")
-@_configured("--poll", "poll_ms", DURATION, "Time between two looks at the chain.")
-@_configured("--collect-interval", "collect_ms", DURATION, "Time between garbage collections.")
-@_configured("--grace", "grace_ms", DURATION, "Age of an abandoned upload.")
-@_configured(
-    "--retention",
-    "retention_ms",
-    DURATION,
-    "Keep all checkpoints of the newest so long; 0 lets go of what was kept so.",
-    "what is kept stays",
+@config_parameters(MaterializerConfig)
+@click.option(
+    "--stop-timeout",
+    "stop_ms",
+    type=DURATION,
+    help=f"Time for an orderly shutdown after SIGTERM. [default: {option_duration(STOP_MS)}]",
 )
-@_configured("--parallel", "parallel", click.INT, "Ranges materialized at the same time.")
-@_configured("--memory", "memory_bytes", SIZE, "Memory of all their RocksDB stores.")
-@_configured("--disk", "disk_bytes", SIZE, "Limit of the local copies.", "no limit")
-@_configured("--bandwidth", "bandwidth_bytes_per_s", SIZE, "Bytes per second.", "no limit")
-@_configured(
-    "--metrics-port", "metrics_port", click.INT, "Serve /metrics, /healthz and /readyz; 0 takes a free port.", "none"
-)
-@_configured("--metrics-host", "metrics_host", click.STRING, "Address to serve them on.", "all")
-@click.option("--working-directory", type=click.Path(path_type=Path), help="Where local copies are kept between runs.")
-@click.option("--share", is_flag=True, default=None, help="Share the work with other materializers of this storage.")
-@_configured("--stop-timeout", "stop_ms", DURATION, "Hard end so long after SIGTERM.")
 @click.option(
     "--conf", "conf", multiple=True, metavar="KEY=VALUE", help="A spark.varvite.* option, as for spark-submit."
 )
@@ -227,14 +197,12 @@ def _config(options: dict[str, Any]) -> MaterializerConfig:
         for name in MaterializerConfig.__dataclass_fields__
         if name in options and options[name] is not None
     }
-    properties = parse_properties(key_value_pairs(options["conf"], "--conf"))
+    properties = read_properties(key_value_pairs(options["conf"], "--conf"))
     changes = {**properties, **given}
     if "storage_options" in properties and "storage_options" in given:
         changes["storage_options"] = {**properties["storage_options"], **given["storage_options"]}
     if options["config_from_stdin"]:
         return replace(decode_config(sys.stdin.buffer.read()), **changes)
-    if "storage_url" not in changes:
-        raise InvalidRequestError("there is no storage to work on: give --storage")
     return MaterializerConfig(**changes)
 
 

@@ -15,16 +15,10 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from varvite.storage.errors import InvalidRequestError
 from varvite.storage.object_stores.backoff import Backoff
+from varvite.storage.options.declaration import ConfigOption, check_options
+from varvite.storage.options.kinds import DURATION, INTEGER, MEMORY_SIZE, number_above
 
-DEFAULT_INTERVAL_MS: Final = 600_000
-"""Flink's default of `state.changelog.periodic-materialize.interval`: 10 min."""
-DEFAULT_LOG_BYTES: Final = 256 << 20
-DEFAULT_LOG_BATCHES: Final = 1_000
-DEFAULT_LOG_RATIO: Final = 0.05
-DEFAULT_REPLAY_MS: Final = 60_000
-DEFAULT_MAX_FAILURES: Final = 3
 RATIO_LOG_BYTES_MIN: Final = 1 << 20
 """A shorter log is not long compared with its base: a small state would be materialized all the time."""
 SLOW_LOG_BYTES_MIN: Final = 128 << 10
@@ -120,28 +114,69 @@ class RangeLoad:
 class MaterializePolicy:
     """The triggers and the pauses after failures."""
 
-    interval_ms: int | None = DEFAULT_INTERVAL_MS
+    interval_ms: int | None = ConfigOption(
+        key="state.changelog.periodic-materialize.interval",
+        type=DURATION,
+        default=600_000,
+        at_least=1,
+        command_name="--interval",
+        description="Time from one materialization to the next. Shorter: shorter replay at a restart, more background "
+        "work.",
+    ).field()
     """None: no periodic materialization, only the other triggers."""
-    log_bytes: int | None = DEFAULT_LOG_BYTES
-    """Log of a range, in bytes, from which on it is due at once; None: no limit."""
-    log_batches: int | None = DEFAULT_LOG_BATCHES
-    """Commits after a range's tile from which on it is due at once, changed or not; None: no limit."""
-    log_ratio: float | None = DEFAULT_LOG_RATIO
-    """Bytes of log per byte of base from which on a range is due at once, if the log has at least
-    `RATIO_LOG_BYTES_MIN`; sooner, if it changes little in an interval; None: no limit."""
-    replay_ms: int | None = DEFAULT_REPLAY_MS
-    """Estimated time of replaying a range's log from which on it is due at once; None: no limit."""
+    log_bytes: int | None = ConfigOption(
+        key="materializer.log-bytes",
+        type=MEMORY_SIZE,
+        default=256 << 20,
+        at_least=1,
+        command_name="--log-bytes",
+        description="Materialize a range of key groups at once when its log has this size.",
+    ).field()
+    """None: no limit."""
+    log_batches: int | None = ConfigOption(
+        key="materializer.log-batches",
+        type=INTEGER,
+        default=1_000,
+        at_least=1,
+        command_name="--log-batches",
+        description="Materialize a range of key groups at once when this many batches follow its last snapshot, "
+        "changed or not.",
+    ).field()
+    """None: no limit."""
+    log_ratio: float | None = ConfigOption(
+        key="materializer.log-ratio",
+        type=number_above(0),
+        default=0.05,
+        command_name="--log-ratio",
+        description="Materialize a range of key groups at once when its log has this many bytes per byte of its last "
+        "snapshot, and at least 1 mb; sooner if it changes little within the interval. Smaller: less storage, more "
+        "background work.",
+    ).field()
+    """None: no limit."""
+    replay_ms: int | None = ConfigOption(
+        key="materializer.replay-time",
+        type=DURATION,
+        default=60_000,
+        at_least=1,
+        command_name="--replay-time",
+        description="Materialize a range of key groups at once when replaying its log would take about this time. "
+        "Shorter: shorter recovery, more background work.",
+    ).field()
+    """None: no limit."""
     backoff: Backoff = FAILURE_BACKOFF
     """Pauses after failures; the number of attempts is not limited."""
-    max_failures_allowed: int = DEFAULT_MAX_FAILURES
-    """Consecutive failures of a range above which it is reported as failing; the tries go on."""
+    max_failures_allowed: int = ConfigOption(
+        key="state.changelog.max-failures-allowed",
+        type=INTEGER,
+        default=3,
+        at_least=0,
+        command_name="--max-failures-allowed",
+        description="Report the state as failing after more consecutive failed materializations than this. Unlike in "
+        "Flink the job continues: its log only gets longer.",
+    ).field()
 
     def __post_init__(self) -> None:
-        limits = (self.interval_ms, self.log_bytes, self.log_batches, self.replay_ms)
-        if any(limit is not None and limit < 1 for limit in limits) or self.max_failures_allowed < 0:
-            raise InvalidRequestError(f"{self} is no policy: limits must be at least 1, allowed failures at least 0")
-        if self.log_ratio is not None and not self.log_ratio > 0:
-            raise InvalidRequestError(f"{self} is no policy: the ratio of log and base must be above 0")
+        check_options(self)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from varvite.changelog.commit.start_decision import next_restore
 from varvite.changelog.retention.savepoints import create_native, hold_savepoint, read_savepoint, release_savepoint
 from varvite.changelog.retention.snapshots import SnapshotReader
 from varvite.changelog.retention.state_copy import StateCopy, share_state
+from varvite.materializer.options.start import NO_CLAIM
 from varvite.materializer.savepoints.state_files import build_snapshot
 from varvite.storage.errors import IncompatibleError, InvalidRequestError, MissingObjectError, StateMissingError
 from varvite.storage.format import layout
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import Commit, JobRecord, OperatorLayout, Savepoint, StateFile
     from varvite.storage.object_stores.contract import ObjectStore
 
-NO_CLAIM: Final = "NO_CLAIM"
-CLONE: Final = "CLONE"
 _SAVEPOINTS: Final = layout.SAVEPOINTS.rstrip("/")
 _CHAIN: Final = layout.CHAIN.rstrip("/")
 

@@ -184,7 +184,7 @@ def _serve_metrics(given: Surroundings, stack: ExitStack) -> None:
     if port is None:
         return
     app = monitoring_app(given.metrics.registry, given.health, given.now_ms)
-    server = stack.enter_context(MonitoringServer(app, given.config.metrics_host, port))
+    server = stack.enter_context(MonitoringServer(app, given.config.metrics_host or "", port))
     event = Waiting(
         job="",
         time_ms=given.clock.now_ms(),

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from varvite.changelog.commit.options import CHANGELOG_ENABLED
+from varvite.materializer.options.driver import MAX_PARALLELISM, PARALLELISM
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.job_execution import JobExecutionResult, collect, start_job
 from varvite.spark_integration.api.stream import DataStream
 from varvite.spark_integration.connectors.collection import collection_source
@@ -16,15 +19,13 @@ from varvite.spark_integration.driver.placement.decision import REDUCE_LOCALITY
 from varvite.spark_integration.elements.types import RowElements
 from varvite.spark_integration.options.checkpoint_config import CheckpointConfig, CheckpointingMode
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
-from varvite.spark_integration.options.job_options import CURRENT_KEYS
-from varvite.spark_integration.options.levels import OptionLevel, read_level
 from varvite.spark_integration.options.state_backends import StateBackend
-from varvite.spark_integration.options.types import CONF_PREFIX
 from varvite.spark_integration.plan.job import check_input, event_time_of
 from varvite.spark_integration.plan.operator import elements_of
 from varvite.spark_integration.plan.transformations import DataFrameSource, GraphSettings
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.declaration import CONF_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -38,10 +39,7 @@ if TYPE_CHECKING:
     from varvite.spark_integration.connectors.sink import Sink
     from varvite.spark_integration.options.checkpoint_storage import CheckpointStorage
     from varvite.spark_integration.plan.transformations import Transformation
-
-_CHANGELOG: Final = "state.changelog.enabled"
-_PARALLELISM: Final = "parallelism.default"
-_MAX_PARALLELISM: Final = "pipeline.max-parallelism"
+    from varvite.storage.options.table import OptionLevel
 
 
 class StreamExecutionEnvironment:
@@ -92,14 +90,14 @@ class StreamExecutionEnvironment:
         """
         given = {key: value} if isinstance(key, str) else key.of_varvite() if isinstance(key, Configuration) else key
         plain = {k.removeprefix(CONF_PREFIX): v for k, v in given.items()}
-        read_level("code", plain)
+        OPTIONS.read("code", plain)
         for name, setting in plain.items():
-            self._settings[CURRENT_KEYS.get(name, name)] = setting
+            self._settings[OPTIONS.current_keys.get(name, name)] = setting
         return self
 
     def code_level(self) -> OptionLevel:
         """What code has set."""
-        return read_level("code", self._given())
+        return OPTIONS.read("code", self._given())
 
     def set_state_backend(self, state_backend: StateBackend) -> StreamExecutionEnvironment:
         """Choose where working state is kept.
@@ -116,7 +114,7 @@ class StreamExecutionEnvironment:
         storage = state_backend.checkpoint_storage()
         if storage is not None:
             self.set_checkpoint_storage(storage)
-        for key in read_level("code", state_backend.configuration()).values:
+        for key in OPTIONS.read("code", state_backend.configuration()).values:
             self._settings.pop(key, None)
         self._backend = state_backend
         return self
@@ -127,27 +125,27 @@ class StreamExecutionEnvironment:
 
     def enable_changelog_state_backend(self, enabled: bool) -> StreamExecutionEnvironment:
         """Switch the changelog on or off, whatever the configuration says."""
-        return self.configure(_CHANGELOG, enabled)
+        return self.configure(CHANGELOG_ENABLED.key, enabled)
 
     def is_changelog_state_backend_enabled(self) -> bool | None:
         """What code has set; None: no preference, the configuration decides."""
-        return self.code_level().values.get(_CHANGELOG)
+        return self.code_level().values.get(CHANGELOG_ENABLED.key)
 
     def set_parallelism(self, parallelism: int) -> StreamExecutionEnvironment:
         """Partitions of every operator. Raises `InvalidRequestError` below 1."""
-        return self.configure(_PARALLELISM, parallelism)
+        return self.configure(PARALLELISM.key, parallelism)
 
     def set_max_parallelism(self, max_parallelism: int) -> StreamExecutionEnvironment:
         """Number of key groups, which never changes for a job. Raises `InvalidRequestError` outside 1 to 32768."""
-        return self.configure(_MAX_PARALLELISM, max_parallelism)
+        return self.configure(MAX_PARALLELISM.key, max_parallelism)
 
     def get_parallelism(self) -> int | None:
         """What code has set; None: the configuration decides."""
-        return self.code_level().values.get(_PARALLELISM)
+        return self.code_level().values.get(PARALLELISM.key)
 
     def get_max_parallelism(self) -> int | None:
         """What code has set; None: the configuration decides."""
-        return self.code_level().values.get(_MAX_PARALLELISM)
+        return self.code_level().values.get(MAX_PARALLELISM.key)
 
     def agree_on_max_parallelism(self, max_parallelism: int) -> None:
         """Set it unless it is set. Raises `InvalidRequestError` if it is set to another number."""

@@ -16,14 +16,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from varvite.materializer.options.driver import MATERIALIZER_MODE, PARALLELISM
 from varvite.spark_integration.api.writer import StreamWriter
 from varvite.spark_integration.connectors.element_sinks import CloseableIterator, CollectSink, PrintSink, SeveralSinks
-from varvite.spark_integration.options.checkpoint_config import CHECKPOINT_DIR
 from varvite.spark_integration.options.checkpoint_storage import temporary_directory
 from varvite.spark_integration.options.levels import session_level
 from varvite.spark_integration.plan.graph import side_output_of
 from varvite.spark_integration.plan.transformations import KeyedTransformation
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.job.options import DIRECTORY
 from varvite.storage.object_stores.open import absolute_url, local_directory
 
 if TYPE_CHECKING:
@@ -32,12 +33,11 @@ if TYPE_CHECKING:
     from varvite.spark_integration.api.environment import StreamExecutionEnvironment
     from varvite.spark_integration.api.query import VarviteStreamingQuery
     from varvite.spark_integration.connectors.sink import Sink
-    from varvite.spark_integration.options.levels import OptionLevel
     from varvite.spark_integration.plan.transformations import Transformation
+    from varvite.storage.options.table import OptionLevel
 
 _log: Final = logging.getLogger(__name__)
 DEFAULT_JOB: Final = "job"
-PARALLELISM: Final = "parallelism.default"
 _SPARK_LOCATION: Final = "spark.sql.streaming.checkpointLocation"
 _SPARK_DIRECTORY: Final = "_spark"
 """No job can have such a name."""
@@ -108,17 +108,17 @@ def set_defaults(environment: StreamExecutionEnvironment, writer: StreamWriter, 
     spark = environment.spark
     conf: dict[str, str] = spark.conf.getAll
     levels: tuple[OptionLevel, ...] = (environment.code_level(), session_level(conf))
-    storage = next((level.values[CHECKPOINT_DIR] for level in levels if CHECKPOINT_DIR in level.values), None)
+    storage = next((level.values[DIRECTORY.key] for level in levels if DIRECTORY.key in level.values), None)
     if storage is None:
         temporary = Path(temporary_directory())
         _log.info("no checkpoint storage is set: the state of job %s is in %s until it ends", job, temporary)
         writer.at_end(lambda _: shutil.rmtree(temporary, ignore_errors=True))
-        writer.option(CHECKPOINT_DIR, str(temporary / "state")).option("materializer.mode", "off")
+        writer.option(DIRECTORY.key, str(temporary / "state")).option(MATERIALIZER_MODE.key, "off")
         writer.option("checkpointLocation", str(temporary / "spark"))
     else:
         writer.option("checkpointLocation", _progress_location(conf, str(storage), job))
-    if not any(PARALLELISM in level.values for level in levels) and "spark.sql.shuffle.partitions" not in conf:
-        writer.option(PARALLELISM, spark.sparkContext.defaultParallelism)
+    if not any(PARALLELISM.key in level.values for level in levels) and "spark.sql.shuffle.partitions" not in conf:
+        writer.option(PARALLELISM.key, spark.sparkContext.defaultParallelism)
 
 
 def _progress_location(conf: dict[str, str], storage: str, job: str) -> str:

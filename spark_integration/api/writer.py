@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from varvite.changelog.working_stores.custom import check_factory
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.query import BatchFunction, VarviteStreamingQuery
 from varvite.spark_integration.connectors.collection import CollectionInput, empty_frame
 from varvite.spark_integration.connectors.element_sinks import OutputSinks
@@ -18,7 +19,7 @@ from varvite.spark_integration.connectors.source_marker import settle_heartbeat
 from varvite.spark_integration.elements.side_by_side import side_by_side
 from varvite.spark_integration.options.executor_share import expected_executors, memory_warning
 from varvite.spark_integration.options.job_config import resolve
-from varvite.spark_integration.options.levels import own_key, read_level, session_level
+from varvite.spark_integration.options.levels import option_key, session_level
 from varvite.spark_integration.plan.graph import plan_graph, side_output_of
 from varvite.spark_integration.plan.job import (
     JobPlan,
@@ -128,11 +129,11 @@ class StreamWriter:
         Raises:
             InvalidRequestError: An option of varvite that does not exist, or a value that does not fit.
         """
-        own = own_key(key)
+        own = option_key(key)
         if own is None:
             self._options[key] = value
         else:
-            read_level("query option", {own: value})
+            OPTIONS.read("query option", {own: value})
             self._own[own] = value
         return self
 
@@ -232,7 +233,7 @@ class StreamWriter:
         config = self._config(spark)
         _check_not_running(spark, job)
         if config.has_custom_backend:
-            check_factory(config.backend_type, dict(config.custom_backend_options))
+            check_factory(config.backend_type, dict(config.custom_backend_options or {}))
         graph = plan_graph(self._main, self._environment.graph_settings, self._sides)
         check_generic_types(job, graph.operators, graph.sources, allowed=config.generic_types)
         for operator in graph.operators:
@@ -283,7 +284,7 @@ class StreamWriter:
 
     def _config(self, spark: SparkSession) -> JobConfig:
         code = self._environment.code_level()
-        return resolve([code, read_level("query option", self._own), session_level(spark.conf.getAll)])
+        return resolve([code, OPTIONS.read("query option", self._own), session_level(spark.conf.getAll)])
 
     def _with_sides(self, sink: Sink) -> Sink:
         if not self._sides:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from varvite.materializer.options.driver import HEARTBEAT_ENABLED
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
 from varvite.storage.format.frame import frame, unframe
 
@@ -26,7 +27,6 @@ KIND: Final = b"SRCM"
 VERSION: Final = 1
 MARKER: Final = "_varvite/sources"
 """Name in the checkpoint location."""
-OPTION: Final = "pipeline.heartbeat.enabled"
 
 
 class QuerySources(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,9 +82,9 @@ def settle_heartbeat(files: CheckpointFiles, *, option: bool | None, has_timers:
     known = data is not None and decode_sources(data, files.url(MARKER)).heartbeat
     if option is not None and option != known:
         raise InvalidRequestError(
-            f"{OPTION} is {str(option).lower()}, but this checkpoint location began with {str(known).lower()}, and "
-            "Spark does not take it back with another number of sources; remove the setting, or start with a new "
-            "checkpointLocation",
+            f"{HEARTBEAT_ENABLED.key} is {str(option).lower()}, but this checkpoint location began with "
+            f"{str(known).lower()}, and Spark does not take it back with another number of sources; remove "
+            "the setting, or start with a new checkpointLocation",
             object_name=files.url(""),
         )
     if has_timers and not known and option is None:

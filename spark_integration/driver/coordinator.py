@@ -22,7 +22,8 @@ from varvite.changelog.commit.import_plan import begins_after
 from varvite.changelog.commit.run import JobRun, NewJob
 from varvite.changelog.schema.history import words
 from varvite.changelog.schema.pickled import refuse_stored
-from varvite.materializer.restore.origin import CLONE, check_start, clone_origin, copy_origin, find_start, is_location
+from varvite.materializer.options.start import CLONE
+from varvite.materializer.restore.origin import check_start, clone_origin, copy_origin, find_start, is_location
 from varvite.materializer.service.supervisor import SupervisedMaterializer
 from varvite.spark_integration.connectors.heartbeat import without_heartbeat
 from varvite.spark_integration.connectors.spark_progress import SparkCheckpoint

@@ -9,6 +9,8 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
+from varvite.changelog.commit.options import RETAINED
+from varvite.materializer.options.driver import CHECKPOINT_INTERVAL
 from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
@@ -16,14 +18,12 @@ from varvite.spark_integration.options.checkpoint_storage import (
     warn_useless,
 )
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.job.options import DIRECTORY
+from varvite.storage.transfer.options import UPLOAD_DEADLINE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from os import PathLike
-
-CHECKPOINT_DIR: str = "execution.checkpointing.dir"
-CHECKPOINT_INTERVAL: str = "execution.checkpointing.interval"
-RETAINED: str = "execution.checkpointing.num-retained"
 
 
 class CheckpointingMode(Enum):
@@ -70,17 +70,17 @@ class CheckpointConfig:
                 "JobManagerCheckpointStorage without a path is only for local[...] masters: executors on other "
                 "machines cannot reach it; use FileSystemCheckpointStorage with a shared location"
             )
-        self._configure(CHECKPOINT_DIR, storage.location() if isinstance(storage, CheckpointStorage) else storage)
+        self._configure(DIRECTORY.key, storage.location() if isinstance(storage, CheckpointStorage) else storage)
         return self
 
     def get_checkpoint_storage(self) -> FileSystemCheckpointStorage | None:
         """What was set, as the location that it is; None: it comes from the configuration."""
-        location = self._setting(CHECKPOINT_DIR)
+        location = self._setting(DIRECTORY.key)
         return None if location is None else FileSystemCheckpointStorage(location)
 
     def set_num_retained_checkpoints(self, count: int) -> CheckpointConfig:
         """Keep this many checkpoints complete, the newest included; at least 2."""
-        self._configure(RETAINED, count)
+        self._configure(RETAINED.key, count)
         return self
 
     # --- when ---
@@ -93,12 +93,12 @@ class CheckpointConfig:
         if not isinstance(checkpoint_interval, int) or checkpoint_interval < 1:
             problem = f"a checkpoint interval is a number of milliseconds of at least 1: {checkpoint_interval!r}"
             raise InvalidRequestError(problem)
-        self._configure(CHECKPOINT_INTERVAL, checkpoint_interval)
+        self._configure(CHECKPOINT_INTERVAL.key, checkpoint_interval)
         return self
 
     def get_checkpoint_interval(self) -> int | None:
         """Milliseconds, as set; None: it comes from the configuration."""
-        return self._setting(CHECKPOINT_INTERVAL)
+        return self._setting(CHECKPOINT_INTERVAL.key)
 
     def is_checkpointing_enabled(self) -> bool:
         """True: a batch is acknowledged only after its checkpoint."""
@@ -155,7 +155,7 @@ class CheckpointConfig:
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
         """Without effect, which a warning says."""
         _ = checkpoint_timeout
-        warn_useless("checkpoint_timeout", "uploads have state.changelog.dstl.dfs.upload.deadline")
+        warn_useless("checkpoint_timeout", f"uploads have {UPLOAD_DEADLINE.key}")
         return self
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from varvite.changelog.commit.options import INLINE_SIZE
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class FileSystemCheckpointStorage(CheckpointStorage):
         if given is None or not str(given):
             raise InvalidRequestError("FileSystemCheckpointStorage needs a path or URL, such as 's3://bucket/varvite'")
         if self.file_state_size_threshold is not None:
-            warn_useless("file_state_size_threshold", "set the option checkpoint.inline-size-max", stacklevel=4)
+            warn_useless("file_state_size_threshold", f"set the option {INLINE_SIZE.key}", stacklevel=4)
         if self.write_buffer_size != -1:
             warn_useless("write_buffer_size", "leave it out", stacklevel=4)
 

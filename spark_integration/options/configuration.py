@@ -6,8 +6,8 @@ import enum
 import logging
 from typing import Any, Final
 
-from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
-from varvite.spark_integration.options.types import CONF_PREFIX
+from varvite.materializer.options.table import OPTIONS
+from varvite.storage.options.declaration import CONF_PREFIX
 
 _log: Final = logging.getLogger(__name__)
 _OF_FLINK_ONLY: Final = (
@@ -94,4 +94,4 @@ class Configuration:
 
 
 def _is_of_flink_only(key: str) -> bool:
-    return key.startswith(_OF_FLINK_ONLY) and key not in OPTIONS and key not in CURRENT_KEYS
+    return key.startswith(_OF_FLINK_ONLY) and key not in OPTIONS

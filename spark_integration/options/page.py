@@ -8,14 +8,13 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Final
 
-from varvite.spark_integration.options.job_options import JOB_OPTIONS, STORAGE_OPTION_PREFIX
-from varvite.spark_integration.options.materializer_options import MATERIALIZER_OPTIONS
-from varvite.spark_integration.options.rocksdb_options import ROCKSDB_OPTIONS, ROCKSDB_SETTINGS
+from varvite.materializer.options.table import JOB_OPTIONS, MATERIALIZER_OPTIONS, ROCKSDB_OPTIONS
+from varvite.storage.options.table import STORAGE_OPTION_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varvite.spark_integration.options.types import ConfigOption
+    from varvite.storage.options.declaration import ConfigOption
 
 _HEAD: Final = f"""# Configuration
 
@@ -43,7 +42,7 @@ def render() -> str:
     parts = [
         _HEAD,
         _table("Job", JOB_OPTIONS),
-        _table("RocksDB", (*ROCKSDB_SETTINGS, *ROCKSDB_OPTIONS)),
+        _table("RocksDB", ROCKSDB_OPTIONS),
         _table("Materializer", MATERIALIZER_OPTIONS),
     ]
     return "\n".join(parts)
@@ -56,10 +55,11 @@ def _table(title: str, options: Sequence[ConfigOption]) -> str:
 
 
 def _line(option: ConfigOption) -> str:
+    unset = f" Not set: {option.unset}." if option.unset else ""
     limits = f" Range: {option.range_text}." if option.range_text else ""
-    old = "".join(f" Older name: `{key}`." for key in option.deprecated_keys)
+    older = "".join(f" Older name: `{key}`." for key in option.deprecated_keys)
     default = f"`{option.default_text}`" if option.default_text else "none"
-    return f"| `{option.key}` | {option.type.name} | {default} | {option.description}{limits}{old} |"
+    return f"| `{option.key}` | {option.type.name} | {default} | {option.description}{unset}{limits}{older} |"
 
 
 if __name__ == "__main__":

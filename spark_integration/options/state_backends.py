@@ -11,15 +11,18 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from varvite.changelog.working_stores.options import BACKEND_TYPE, CUSTOM_OPTIONS, HASHMAP, ROCKSDB
+from varvite.changelog.working_stores.rocksdb.memory_options import PREDEFINED
+from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
 from varvite.spark_integration.options.checkpoint_storage import (
     CheckpointStorage,
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
     warn_useless,
 )
-from varvite.spark_integration.options.predefined_options import PredefinedOptions
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.named_objects import QUALIFIED_NAME
+from varvite.storage.transfer.options import DOWNLOAD_THREADS, UPLOAD_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,7 +52,7 @@ class HashMapStateBackend(StateBackend):
     """
 
     def configuration(self) -> dict[str, Any]:
-        return {"state.backend.type": "hashmap"}
+        return {BACKEND_TYPE.key: HASHMAP}
 
 
 @dataclass
@@ -75,13 +78,12 @@ class EmbeddedRocksDBStateBackend(StateBackend):
             )
 
     def configuration(self) -> dict[str, Any]:
-        found: dict[str, Any] = {"state.backend.type": "rocksdb"}
+        settings: dict[str, Any] = {BACKEND_TYPE.key: ROCKSDB}
         if self._predefined is not None:
-            found["state.backend.rocksdb.predefined-options"] = self._predefined
+            settings[PREDEFINED.key] = self._predefined
         if self._transfer_threads is not None:
-            found["state.changelog.dstl.dfs.upload.num-threads"] = self._transfer_threads
-            found["execution.state-recovery.download.num-threads"] = self._transfer_threads
-        return found
+            settings[UPLOAD_THREADS.key] = settings[DOWNLOAD_THREADS.key] = self._transfer_threads
+        return settings
 
     def is_incremental_checkpoints_enabled(self) -> bool:
         """True: snapshots upload new files only."""
@@ -174,7 +176,7 @@ class CustomStateBackend(StateBackend):
 
     def configuration(self) -> dict[str, Any]:
         options = {str(key): str(value) for key, value in self.options.items()}
-        return {"state.backend.type": self.factory_name, "state.backend.custom.options": options}
+        return {BACKEND_TYPE.key: self.factory_name, CUSTOM_OPTIONS.key: options}
 
 
 def _name_of(factory: Any) -> str:

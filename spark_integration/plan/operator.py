@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
 from pyspark.sql.types import DataType, StringType, StructType, TimestampNTZType, TimestampType
 from pyspark.sql.utils import is_remote
 
-from varvite.changelog.schema.pickled import OPTION, is_generic
+from varvite.changelog.schema.pickled import GENERIC_TYPES, is_generic
 from varvite.changelog.types.basic import FloatingType
 from varvite.changelog.types.collections import ListType, MapType
 from varvite.changelog.types.composites import CompositeType
@@ -322,17 +322,18 @@ def check_generic_types(
                 "could have code run when they are read (docs/operate/security.md); %s=false refuses such jobs",
                 job,
                 "; ".join(undeclared),
-                OPTION,
+                GENERIC_TYPES.key,
             )
         return
     for uid, state in generic:
         raise InvalidRequestError(
-            f"{_described(uid, state)}, which {OPTION}=false does not allow: its values would be pickled", operator=uid
+            f"{_described(uid, state)}, which {GENERIC_TYPES.key}=false does not allow: its values would be pickled",
+            operator=uid,
         )
     if any(isinstance(s, CollectionSource) and is_generic(s.elements.state_type) for s in sources):
         raise InvalidRequestError(
-            f"the elements of from_collection would be pickled until they are processed, which {OPTION}=false does not "
-            "allow; give their type_info"
+            f"the elements of from_collection would be pickled until they are processed, which "
+            f"{GENERIC_TYPES.key}=false does not allow; give their type_info"
         )
 
 

@@ -61,9 +61,15 @@ class ConfigOption:
             raise InvalidRequestError(f"{value!r} is too large; use at most {self.type.show(self.at_most)}")
         return typed
 
-    def field(self, *, repr: bool = True) -> Any:  # noqa: A002  as in dataclasses
-        """A field of a dataclass that this option sets: it has the option's default, and `check_options` checks it."""
-        return dataclasses.field(default=self.default, repr=repr, metadata={_METADATA: self})
+    def field(self, *, default: Any = dataclasses.MISSING, repr: bool = True) -> Any:  # noqa: A002  as in dataclasses
+        """A field of a dataclass that this option sets, and `check_options` checks.
+
+        Args:
+            default: Of the field; missing: the option's.
+            repr: As in dataclasses.
+        """
+        default = self.default if default is dataclasses.MISSING else default
+        return dataclasses.field(default=default, repr=repr, metadata={_METADATA: self})
 
     @property
     def range_text(self) -> str:

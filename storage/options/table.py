@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.declaration import options_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from varvite.storage.options.declaration import ConfigOption
 
@@ -119,6 +120,25 @@ class OptionTable:
     @property
     def _keys(self) -> list[str]:
         return [*self.options, *self.current_keys]
+
+
+def values_for(config: type[Any], levels: Sequence[OptionLevel]) -> dict[str, Any]:
+    """Values of those fields of a dataclass whose options are set, each by the strongest level that sets it.
+
+    Args:
+        config: A dataclass with fields that options set.
+        levels: Strongest first.
+    """
+    values: dict[str, Any] = {}
+    for name, option in options_of(config).items():
+        if any(option.key in level.values for level in levels):
+            values[name] = value_of(option, levels)
+    return values
+
+
+def value_of(option: ConfigOption, levels: Sequence[OptionLevel]) -> Any:
+    """The value of the strongest level that sets the option, else its default."""
+    return next((level.values[option.key] for level in levels if option.key in level.values), option.default)
 
 
 def read_storage_option(key: str, value: Any) -> Any:

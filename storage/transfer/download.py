@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
 from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.transfer.options import DOWNLOAD_IN_FLIGHT, DOWNLOAD_THREADS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,9 +34,9 @@ _CHUNK_BYTES: Final = 1 << 20
 class DownloadPolicy:
     """The limits of one restore."""
 
-    requests: int = 8
+    requests: int = DOWNLOAD_THREADS.default
     """Concurrent requests."""
-    in_flight_bytes: int = 64 << 20
+    in_flight_bytes: int = DOWNLOAD_IN_FLIGHT.default
     """Bytes requested and not yet written; there are fewer requests, and smaller parts, if these would not fit."""
 
     def __post_init__(self) -> None:

@@ -18,6 +18,7 @@ from varvite.storage.object_stores.local.files import check_source
 from varvite.storage.object_stores.prepared_object import Preparation
 from varvite.storage.transfer.attempt_threads import AttemptThreads, no_thread
 from varvite.storage.transfer.byte_budget import ByteBudget
+from varvite.storage.transfer.options import UPLOAD_ATTEMPTS, UPLOAD_DEADLINE, UPLOAD_THREADS, UPLOAD_TIMEOUT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,17 +36,17 @@ ATTEMPTS_AT_ONCE: Final = 2
 class UploadPolicy:
     """The limits of an uploader."""
 
-    uploads: int = 4
+    uploads: int = UPLOAD_THREADS.default
     """Objects uploaded at the same time; each may have two attempts running."""
     in_flight_bytes: int = 64 << 20
     """Bytes accepted and not yet done; more makes `submit_*` block. One larger object is let through alone, see
     `ByteBudget`."""
-    hedge_after_s: float = 10.0
+    hedge_after_s: float = UPLOAD_TIMEOUT.default / 1000
     """An attempt without an answer for so long is joined by a second one."""
-    deadline_s: float = 120.0
+    deadline_s: float = UPLOAD_DEADLINE.default / 1000
     """An upload that is not done so long after it was submitted fails, whatever its attempts do; and so does one that
     is not accepted for so long, because nothing that is in flight is done."""
-    backoff: Backoff = field(default_factory=lambda: Backoff(attempts=4, initial_s=0.2, maximum_s=5.0))
+    backoff: Backoff = field(default_factory=lambda: Backoff(UPLOAD_ATTEMPTS.default, initial_s=0.2, maximum_s=5.0))
     """Attempts per object, hedges included, and the pauses after failed ones."""
 
     def __post_init__(self) -> None:
@@ -346,7 +347,7 @@ class _Race:
     def _late(self) -> MayHaveHappenedError:
         return MayHaveHappenedError(
             f"the upload was not confirmed within {self._policy.deadline_s:g} s "
-            f"(state.changelog.dstl.dfs.upload.deadline); {self.started} attempts were made, {self._threads.lost} "
+            f"({UPLOAD_DEADLINE.key}); {self.started} attempts were made, {self._threads.lost} "
             "earlier ones of this process never returned. See whether the storage answers; the object may appear "
             f"later, try again under a new name ({self._last})",
             object_name=self._upload.name,

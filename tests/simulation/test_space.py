@@ -16,7 +16,7 @@ import pytest
 from tests.jobs.materializer_world import CONFIG, World
 from tests.jobs.state_model import BatchChanges, random_text
 from varvite.changelog.commit.state import CommitPolicy
-from varvite.materializer.fold.policy import DEFAULT_LOG_RATIO, RATIO_LOG_BYTES_MIN
+from varvite.materializer.fold.policy import RATIO_LOG_BYTES_MIN, MaterializePolicy
 from varvite.storage.format.layout import SnapshotName
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from varvite.storage.format.records import SnapshotDescriptor
 
 KEYS = 5_000
+DEFAULT_LOG_RATIO = MaterializePolicy.log_ratio
 VALUE_BYTES = 1_000
 BATCH_S = 5.0
 INTERVAL_MS = 600_000

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Final
 from rocksdict import BlockBasedIndexType, BlockBasedOptions, Cache, DBCompressionType, Options
 
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.declaration import ConfigOption, check_options
+from varvite.storage.options.kinds import INTEGER, MEMORY_SIZE, choice
 
 if TYPE_CHECKING:
     from varvite.changelog.working_stores.rocksdb.memory import SharedMemory
 
-_COMPRESSIONS: Final = ("none", "snappy", "lz4", "zstd")
 _LOG_FILE_BYTES: Final = 1 << 20
 _MEMTABLE_BLOOM_PART: Final = 0.05
 """Of a memtable: its own Bloom filter."""
@@ -25,63 +26,113 @@ _MEMTABLE_BLOOM_PART: Final = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class RocksDBOptions:
-    """How a RocksDB working store uses memory, disk and threads; Flink's `state.backend.rocksdb.*` in brackets."""
+    """Memory, disk and threads of a RocksDB working store."""
 
-    write_buffer_size_bytes: int = 64 << 20
-    """A memtable is flushed when it has this size [writebuffer.size]."""
-    write_buffer_count: int = 2
-    """Memtables in memory, the one being flushed included [writebuffer.count]."""
-    write_buffers_to_merge: int = 1
-    """Full memtables that are flushed together, at least; below `write_buffer_count` [writebuffer.number-to-merge]."""
-    block_cache_size_bytes: int = 64 << 20
-    """Cache of uncompressed blocks [block.cache-size]."""
-    block_size_bytes: int = 4 << 10
-    """Uncompressed bytes per block [block.blocksize]."""
-    bloom_filter_bits_per_key: int = 10
-    """Bits per key of the Bloom filters; 0 for none [use-bloom-filter, bloom-filter.bits-per-key]."""
-    max_open_files: int = 512
-    """Open SST files; -1 for no limit [files.open]."""
-    target_file_size_bytes: int = 64 << 20
-    """Size of SST files that compaction and bulk load write [compaction.level.target-file-size-base]."""
-    level_base_size_bytes: int = 256 << 20
-    """Size of the first compacted level [compaction.level.max-size-level-base]."""
-    background_jobs: int = 2
-    """Threads that flush and compact [thread.num]."""
-    compression: str = "lz4"
-    """Of all levels: none, snappy, lz4 or zstd [compression.per.level]."""
-    recent_values_size_bytes: int = 64 << 20
-    """About the memory for decoded values of recent batches per value-like state, to save reads; 0 for none."""
+    block_cache_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.block.cache-size",
+        type=MEMORY_SIZE,
+        default=64 << 20,
+        at_least=64 << 10,
+        description="Cache of uncompressed blocks, index and filters included, of each operator and partition. "
+        "Setting it switches the shared memory (`memory.managed`) off.",
+    ).field()
+    write_buffer_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.writebuffer.size",
+        type=MEMORY_SIZE,
+        default=64 << 20,
+        at_least=64 << 10,
+        description="Size at which a memtable is flushed. Larger: fewer and larger files, more memory. Setting it "
+        "switches the shared memory (`memory.managed`) off.",
+    ).field()
+    write_buffer_count: int = ConfigOption(
+        key="state.backend.rocksdb.writebuffer.count",
+        type=INTEGER,
+        default=2,
+        at_least=2,
+        description="Memtables of each operator and partition, the one being flushed included.",
+    ).field()
+    write_buffers_to_merge: int = ConfigOption(
+        key="state.backend.rocksdb.writebuffer.number-to-merge",
+        type=INTEGER,
+        default=1,
+        at_least=1,
+        description="Full memtables that are flushed together, at least; less than `writebuffer.count`.",
+    ).field()
+    block_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.block.blocksize",
+        type=MEMORY_SIZE,
+        default=4 << 10,
+        at_least=1 << 10,
+        description="Uncompressed bytes per block. Larger: smaller index, more read for one value.",
+    ).field()
+    bloom_filter_bits_per_key: int = ConfigOption(
+        key="state.backend.rocksdb.bloom-filter.bits-per-key",
+        type=INTEGER,
+        default=10,
+        at_least=0,
+        description="Bits per key of the Bloom filters, 0 for none. More: fewer reads for keys without state, more "
+        "memory.",
+    ).field()
+    max_open_files: int = ConfigOption(
+        key="state.backend.rocksdb.files.open",
+        type=INTEGER,
+        default=512,
+        at_least=-1,
+        description="Open files of each operator and partition; at least 8, or -1 for no limit.",
+    ).field()
+    target_file_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.compaction.level.target-file-size-base",
+        type=MEMORY_SIZE,
+        default=64 << 20,
+        at_least=64 << 10,
+        description="Size of the files that compaction writes. Smaller: less to upload after a small change, more "
+        "objects.",
+    ).field()
+    level_base_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.compaction.level.max-size-level-base",
+        type=MEMORY_SIZE,
+        default=256 << 20,
+        at_least=64 << 10,
+        description="Size of the first compacted level.",
+    ).field()
+    background_jobs: int = ConfigOption(
+        key="state.backend.rocksdb.thread.num",
+        type=INTEGER,
+        default=2,
+        at_least=1,
+        description="Threads that flush and compact, of each operator and partition.",
+    ).field()
+    compression: str = ConfigOption(
+        key="state.backend.rocksdb.compression",
+        type=choice("none", "snappy", "lz4", "zstd"),
+        default="lz4",
+        description="Compression of all levels.",
+    ).field()
+    recent_values_size_bytes: int = ConfigOption(
+        key="state.backend.rocksdb.recent-values.size",
+        type=MEMORY_SIZE,
+        default=64 << 20,
+        at_least=0,
+        description="Approximate memory for decoded values of recent batches, which saves reads, of each value state, "
+        "operator and partition; 0 for none. Setting it switches the shared memory (`memory.managed`) off.",
+    ).field()
     level0_files_extra: int = 0
-    """So many files more than usual may be flushed and not yet compacted: for a bulk load, which is over sooner."""
+    """Flushed files above the usual number that may wait for compaction: for a bulk load, which is over sooner."""
     memory: SharedMemory | None = field(default=None, compare=False, repr=False)
-    """What the stores of this process share, instead of the sizes of write buffers, block cache and recent values."""
+    """Memory that the stores of this process share, instead of write buffers, block cache and recent values of each."""
 
     def __post_init__(self) -> None:
         """Raises `InvalidRequestError` for values that RocksDB would refuse or misread."""
-        if self.compression not in _COMPRESSIONS:
-            raise InvalidRequestError(f"compression {self.compression!r} is unknown; use one of {_COMPRESSIONS}")
-        if self.max_open_files < -1 or self.max_open_files in range(8):
+        check_options(self)
+        if self.max_open_files in range(8):
             raise InvalidRequestError(f"max_open_files is {self.max_open_files}; use at least 8, or -1 for no limit")
-        at_least = {
-            "bloom_filter_bits_per_key": 0,
-            "recent_values_size_bytes": 0,
-            "level0_files_extra": 0,
-            "write_buffer_count": 2,
-        }
-        for option, least in at_least.items():
-            if getattr(self, option) < least:
-                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {least}")
-        for option in ("write_buffer_size_bytes", "block_cache_size_bytes", "target_file_size_bytes"):
-            if getattr(self, option) < 1 << 16:
-                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least {1 << 16}")
-        if not 1 <= self.write_buffers_to_merge < self.write_buffer_count:
+        if self.level0_files_extra < 0:
+            raise InvalidRequestError(f"level0_files_extra is {self.level0_files_extra}; use at least 0")
+        if self.write_buffers_to_merge >= self.write_buffer_count:
             raise InvalidRequestError(
-                f"write_buffers_to_merge is {self.write_buffers_to_merge}; use at least 1, and less than the "
+                f"write_buffers_to_merge is {self.write_buffers_to_merge}; use less than the "
                 f"{self.write_buffer_count} of write_buffer_count"
             )
-        for option in ("block_size_bytes", "level_base_size_bytes", "background_jobs"):
-            if getattr(self, option) < 1:
-                raise InvalidRequestError(f"{option} is {getattr(self, option)}; use at least 1")
 
 
 def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:

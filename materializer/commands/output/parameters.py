@@ -1,4 +1,4 @@
-"""Types of command-line options: durations and sizes, as the configuration's parsers read them."""
+"""Parameters of commands: the storage, fields of a configuration, and types of values."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from varvite.materializer.restore.origin import open_beside
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.job.listing import OpenJob, open_job
 from varvite.storage.object_stores.open import local_directory, open_store
+from varvite.storage.options import kinds
+from varvite.storage.options.declaration import options_of
 from varvite.storage.options.table import read_storage_option
-from varvite.storage.units import parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -21,20 +22,18 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.contract import ObjectStore
 
 
-class _Parsed(click.ParamType[int]):
-    """A value that one of our own parsers reads."""
+class Parsed(click.ParamType[Any]):
+    """A value that an option's own parser reads; what is typed already passes through it, too."""
 
-    def __init__(self, name: str, parse: Callable[[str], int]) -> None:
+    def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name = name
-        self._parse = parse
+        self._read = read
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
-            return self._parse(value)
+            return self._read(value)
         except InvalidRequestError as error:
-            self.fail(str(error), param, ctx)
+            self.fail(error.message, param, ctx)
 
 
 class FiniteRange(click.FloatRange):
@@ -47,10 +46,8 @@ class FiniteRange(click.FloatRange):
         return number
 
 
-DURATION: Final = _Parsed("duration", parse_duration_ms)
+DURATION: Final = Parsed(kinds.DURATION.metavar, kinds.DURATION.read)
 """Milliseconds."""
-SIZE: Final = _Parsed("size", parse_size_bytes)
-"""Bytes."""
 
 
 _Command = TypeVar("_Command", bound="Callable[..., Any]")
@@ -73,6 +70,23 @@ def _storage_options(_: click.Context, parameter: click.Parameter, texts: Iterab
         return {key: read_storage_option(key, value) for key, value in pairs.items()} or None
     except InvalidRequestError as error:
         raise click.BadParameter(str(error), param=parameter) from error
+
+
+def config_parameters(config: type[Any]) -> Callable[[_Command], _Command]:
+    """Adds an option for each field of a configuration that has one on the command line (None if it is not given)."""
+
+    def add(command: _Command) -> _Command:
+        for field, option in reversed(options_of(config).items()):
+            if option.command_name is not None:
+                is_flag = option.type is kinds.BOOLEAN
+                kind = None if is_flag else Parsed(option.type.metavar, option.read_value)
+                declare = click.option(
+                    option.command_name, field, type=kind, is_flag=is_flag, default=None, help=option.help_text
+                )
+                command = declare(command)
+        return command
+
+    return add
 
 
 def storage_parameters(*, required: bool) -> Callable[[_Command], _Command]:

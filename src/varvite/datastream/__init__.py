@@ -1,6 +1,7 @@
 """`pyflink.datastream`'s names that varvite has; see docs/guide/pyflink.md."""
 
 from varvite.changelog.api.functions import AggregateFunction, Function, ReduceFunction
+from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
 from varvite.spark_integration.api.broadcast import BroadcastConnectedStream, BroadcastStream
 from varvite.spark_integration.api.connected import ConnectedStreams
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
@@ -44,7 +45,6 @@ from varvite.spark_integration.options.checkpoint_storage import (
     JobManagerCheckpointStorage,
 )
 from varvite.spark_integration.options.configuration import RuntimeExecutionMode
-from varvite.spark_integration.options.predefined_options import PredefinedOptions
 from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,

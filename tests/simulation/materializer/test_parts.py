@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tests.jobs.materializer_world import CONFIG, World
 from tests.jobs.state_model import BatchChanges, random_text
 from varvite.materializer.fold import parts as fold_parts
-from varvite.materializer.options.materializer_config import DEFAULT_SPACE_RATIO
+from varvite.materializer.options.materializer_config import MaterializerConfig
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,7 +23,7 @@ def test_a_base_in_one_file_comes_apart_when_it_was_rewritten(tmp_path: Path, mo
     """Else all of it is stored twice each time, as long as the job lives."""
     rng = random.Random(5)
     world = World(tmp_path, parallelism=1)
-    sidecar = world.sidecar(replace(CONFIG, space_ratio=DEFAULT_SPACE_RATIO))
+    sidecar = world.sidecar(replace(CONFIG, space_ratio=MaterializerConfig.space_ratio))
 
     def commit(keys: list[int]) -> None:
         texts = {f"key {key}": random_text(rng, VALUE_BYTES) for key in keys}

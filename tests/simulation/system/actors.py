@@ -26,9 +26,9 @@ from varvite.changelog.retention.collector import Collector
 from varvite.changelog.retention.savepoints import create_native, delete_savepoint
 from varvite.materializer.monitoring.metrics import MaterializerMetrics
 from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.options.start import CLONE
 from varvite.materializer.resources.stop_signal import StopSignal
 from varvite.materializer.resources.workspace import Workspace
-from varvite.materializer.restore.origin import CLONE
 from varvite.materializer.service.context import Surroundings
 from varvite.materializer.service.loop import MaterializerService
 from varvite.spark_integration.driver import coordinator

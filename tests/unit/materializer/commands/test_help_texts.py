@@ -11,6 +11,7 @@ import pytest
 
 from varvite.materializer.commands.cli import main, materialize
 from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.storage.options.declaration import options_of
 from varvite.storage.units import option_duration, option_size, parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
@@ -19,9 +20,8 @@ if TYPE_CHECKING:
 DEFAULT = re.compile(r"\[default: ([^]]*)\]")
 NONE = frozenset(
     {
+        *(option.unset for option in options_of(MaterializerConfig).values()),
         "no limit",
-        "what is kept stays",
-        "none",
         "all",
         "the newest",
         "that of this user",

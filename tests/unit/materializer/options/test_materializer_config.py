@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from varvite.materializer.options.materializer_config import PROPERTIES, MaterializerConfig, parse_properties
+from varvite.materializer.options.materializer_config import MaterializerConfig
+from varvite.materializer.options.table import OPTIONS, read_properties
 from varvite.materializer.service.child_process import decode_config, encode_config
 from varvite.storage.errors import InvalidRequestError
 from varvite.storage.units import (
@@ -15,6 +17,11 @@ from varvite.storage.units import (
 )
 
 BASE = MaterializerConfig(storage_url="/state")
+
+
+def configured(properties: dict[str, str]) -> MaterializerConfig:
+    """`BASE`, changed by `spark.varvite.*` keys."""
+    return replace(BASE, **read_properties(properties))
 
 
 @pytest.mark.parametrize(
@@ -42,7 +49,7 @@ def test_durations_and_sizes_for_people() -> None:
 
 
 def test_properties_have_flinks_names_and_set_the_fields() -> None:
-    config = BASE.with_properties(
+    config = configured(
         {
             "spark.varvite.execution.checkpointing.dir": "s3://bucket/state",
             "spark.varvite.state.changelog.periodic-materialize.interval": "3 min",
@@ -60,22 +67,31 @@ def test_properties_have_flinks_names_and_set_the_fields() -> None:
 
 def test_periodic_materialization_can_be_switched_off() -> None:
     key = "spark.varvite.state.changelog.periodic-materialize.enabled"
-    assert BASE.with_properties({key: "false"}).interval_ms is None
-    assert BASE.with_properties({key: "true"}) == BASE
+    assert configured({key: "false"}).interval_ms is None
+    assert configured({key: "true"}) == BASE
 
 
 def test_a_misspelt_option_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(InvalidRequestError, match=r"did you mean spark.varvite.materializer.poll-interval\?"):
-        BASE.with_properties({"spark.varvite.materializer.pol-interval": "1s"})
+        configured({"spark.varvite.materializer.pol-interval": "1s"})
 
 
 def test_a_value_that_does_not_parse_names_its_key() -> None:
     with pytest.raises(InvalidRequestError, match="max-failures-allowed"):
-        BASE.with_properties({"spark.varvite.state.changelog.max-failures-allowed": "many"})
+        configured({"spark.varvite.state.changelog.max-failures-allowed": "many"})
 
 
-def test_every_property_sets_a_field_that_exists() -> None:
-    assert {name for name, _ in PROPERTIES.values()} <= set(MaterializerConfig.__dataclass_fields__)
+@pytest.mark.parametrize("key", [*OPTIONS.options, *OPTIONS.current_keys])
+def test_a_misspelt_option_of_the_job_is_an_error_with_a_suggestion(key: str) -> None:
+    """A sidecar may be started with the job's own settings."""
+    current = OPTIONS.current_keys.get(key, key)
+    with pytest.raises(InvalidRequestError) as caught:
+        configured({f"spark.varvite.{key}{key[-1]}": "?"})
+    assert f"did you mean spark.varvite.{current}?" in str(caught.value)
+
+
+def test_the_values_of_options_of_the_job_are_not_read() -> None:
+    assert configured({"spark.varvite.state.backend.type": "one of another version"}) == BASE
 
 
 @pytest.mark.parametrize(
@@ -124,7 +140,7 @@ def test_ranges_that_are_materialized_share_the_memory() -> None:
 
 
 def test_storage_options_may_come_from_spark_properties() -> None:
-    config = BASE.with_properties(
+    config = configured(
         {"spark.varvite.storage.option.endpoint_url": "http://127.0.0.1", "spark.varvite.state.backend.type": "rocksdb"}
     )
     assert config.storage_options == {"endpoint_url": "http://127.0.0.1"}
@@ -132,16 +148,16 @@ def test_storage_options_may_come_from_spark_properties() -> None:
 
 def test_storage_options_of_spark_properties_are_read_as_the_driver_reads_them() -> None:
     given = {"use_ssl": "false", "anon": "True", "key": "123", "config_kwargs": '{"read_timeout": 5}', "a": "[1]"}
-    config = BASE.with_properties({f"spark.varvite.storage.option.{name}": text for name, text in given.items()})
+    config = configured({f"spark.varvite.storage.option.{name}": text for name, text in given.items()})
     typed = {"use_ssl": False, "anon": True, "key": "123", "config_kwargs": {"read_timeout": 5}, "a": [1]}
     assert config.storage_options == typed
     with pytest.raises(InvalidRequestError, match=r"client_kwargs begins like JSON") as raised:
-        BASE.with_properties({"spark.varvite.storage.option.client_kwargs": "{hunter2"})
+        configured({"spark.varvite.storage.option.client_kwargs": "{hunter2"})
     assert "hunter2" not in str(raised.value)
 
 
 def test_the_older_name_of_the_directory_counts_unless_the_newer_one_is_given() -> None:
     older, newer = "spark.varvite.state.checkpoints.dir", "spark.varvite.execution.checkpointing.dir"
-    assert parse_properties({older: "/a"}) == {"storage_url": "/a"}
-    assert parse_properties({newer: "/b", older: "/a"}) == parse_properties({older: "/a", newer: "/b"})
-    assert parse_properties({newer: "/b", older: "/a"}) == {"storage_url": "/b"}
+    assert read_properties({older: "/a"}) == {"storage_url": "/a"}
+    assert read_properties({newer: "/b", older: "/a"}) == read_properties({older: "/a", newer: "/b"})
+    assert read_properties({newer: "/b", older: "/a"}) == {"storage_url": "/b"}

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.writer import trigger_every
 from varvite.spark_integration.options.checkpoint_config import (
     CheckpointConfig,
@@ -17,7 +18,6 @@ from varvite.spark_integration.options.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from varvite.spark_integration.options.levels import read_level
 from varvite.storage.errors import InvalidRequestError
 
 
@@ -25,7 +25,7 @@ class Settings(dict[str, Any]):
     """What an environment keeps."""
 
     def configure(self, key: str, value: Any) -> None:
-        self.update(read_level("code", {key: value}).values)
+        self.update(OPTIONS.read("code", {key: value}).values)
 
 
 @pytest.fixture

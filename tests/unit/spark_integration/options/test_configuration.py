@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.api.environment import StreamExecutionEnvironment
 from varvite.spark_integration.options.configuration import Configuration, RuntimeExecutionMode
-from varvite.spark_integration.options.job_options import CURRENT_KEYS, OPTIONS
 from varvite.storage.errors import InvalidRequestError
 
 
@@ -48,9 +48,9 @@ def test_a_setting_that_varvite_has_counts_also_beside_those_of_flinks_runtime(k
 
 def test_no_setting_of_varvites_is_taken_for_one_of_flinks_runtime() -> None:
     made = Configuration()
-    for key in (*OPTIONS, *CURRENT_KEYS):
+    for key in (*OPTIONS.options, *OPTIONS.current_keys):
         made.set_string(key, "")
-    assert set(made.of_varvite()) == {*OPTIONS, *CURRENT_KEYS}
+    assert set(made.of_varvite()) == {*OPTIONS.options, *OPTIONS.current_keys}
 
 
 def test_batch_mode_is_refused() -> None:

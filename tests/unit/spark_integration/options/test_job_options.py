@@ -10,21 +10,18 @@ from typing import Any
 import pytest
 
 from varvite.changelog.restore.local import LocalRecovery
-from varvite.materializer.options import foreign_names as job_option_names
-from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, PROPERTIES
+from varvite.changelog.working_stores.rocksdb.memory_options import MANAGED, PREDEFINED
+from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
+from varvite.materializer.options.materializer_config import PERIODIC_ENABLED, MaterializerConfig
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.messages.protocol import decode_message, encode_message
 from varvite.spark_integration.options import page as options_page
 from varvite.spark_integration.options.job_config import JobConfig, resolve
-from varvite.spark_integration.options.job_options import (
-    ALL_OPTIONS,
-    CURRENT_KEYS,
-    JOB_OPTIONS,
-    OPTIONS,
-    ROCKSDB_OPTIONS,
-    STORAGE_OPTION_PREFIX,
-)
-from varvite.spark_integration.options.levels import OptionLevel, own_key, read_level, session_level
+from varvite.spark_integration.options.levels import option_key, session_level
+from varvite.spark_integration.options.rocksdb_config import MemoryBudget
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.declaration import options_of
+from varvite.storage.options.table import OptionLevel
 from varvite.storage.transfer.download import DownloadPolicy
 from varvite.storage.transfer.upload import UploadPolicy
 
@@ -34,28 +31,25 @@ DIR = {"execution.checkpointing.dir": "/tmp/state"}
 
 def config(*levels: dict[str, Any]) -> JobConfig:
     """The configuration of levels of given options, strongest first; the storage is set below them all."""
-    return resolve([read_level(f"level {i}", given) for i, given in enumerate([*levels, DIR])])
+    return resolve([OPTIONS.read(f"level {i}", given) for i, given in enumerate([*levels, DIR])])
 
 
-def test_every_option_sets_a_field_and_every_field_has_an_option() -> None:
-    fields = {f.name for f in dataclasses.fields(JobConfig)}
-    made = {"storage_options", "rocksdb", "rocksdb_memory", "materializer"}
-    assert {o.field for o in JOB_OPTIONS} | made == fields
+CONFIGS = (JobConfig, MaterializerConfig, RocksDBOptions, MemoryBudget)
+SWITCHES = {PERIODIC_ENABLED.key, MANAGED.key, PREDEFINED.key}
+"""Options that decide about other fields."""
+
+
+def test_every_option_sets_a_field_and_every_field_of_a_job_has_an_option() -> None:
+    set_by_options = {option.key for config in CONFIGS for option in options_of(config).values()}
+    assert set_by_options | SWITCHES == set(OPTIONS.options)
+    composed = {"storage_options", "rocksdb", "rocksdb_memory", "materializer"}
+    assert {*options_of(JobConfig), *composed} == {f.name for f in dataclasses.fields(JobConfig)}
 
 
 def test_every_default_is_in_its_own_range() -> None:
-    for option in ALL_OPTIONS:
+    for option in OPTIONS.options.values():
         if option.default is not None:
             assert option.read(option.default_text) == option.default
-
-
-def test_keys_and_deprecated_keys_are_all_different() -> None:
-    assert len(OPTIONS) == len(ALL_OPTIONS)
-    assert not set(OPTIONS) & set(CURRENT_KEYS)
-
-
-def test_every_property_of_the_materializer_is_an_option() -> None:
-    assert set(PROPERTIES) <= {*OPTIONS, *CURRENT_KEYS}
 
 
 def test_the_page_is_up_to_date() -> None:
@@ -70,7 +64,6 @@ def test_the_page_is_up_to_date() -> None:
 )
 def test_durations_are_read_as_in_flink(given: Any, milliseconds: int) -> None:
     level = {"state.changelog.periodic-materialize.interval": given}
-    assert config(level).materialize_interval_ms == milliseconds
     assert config(level).materializer.interval_ms == milliseconds
 
 
@@ -124,7 +117,7 @@ def test_the_early_upload_begins_where_flinks_does() -> None:
 )
 def test_a_value_that_does_not_fit_is_an_error_that_names_the_key(key: str, value: Any) -> None:
     with pytest.raises(InvalidRequestError, match=key):
-        read_level("code", {key: value})
+        OPTIONS.read("code", {key: value})
 
 
 @pytest.mark.parametrize(
@@ -151,10 +144,10 @@ def test_the_backend_and_the_changelog_switch_are_resolved_independently() -> No
 
 
 def test_a_deprecated_key_works_and_the_current_one_beats_it(caplog: pytest.LogCaptureFixture) -> None:
-    old = read_level("code", {"state.checkpoints.dir": "/old"})
+    old = OPTIONS.read("code", {"state.checkpoints.dir": "/old"})
     assert resolve([old]).storage_url == "/old"
     assert "execution.checkpointing.dir" in caplog.text
-    both = read_level("code", {"execution.checkpointing.dir": "/new", "state.checkpoints.dir": "/old"})
+    both = OPTIONS.read("code", {"execution.checkpointing.dir": "/new", "state.checkpoints.dir": "/old"})
     assert resolve([both]).storage_url == "/new"
 
 
@@ -195,12 +188,12 @@ def test_an_unknown_key_like_none_points_at_the_page() -> None:
     ],
 )
 def test_query_options_are_told_from_those_of_the_file_format(key: str, own: str | None) -> None:
-    assert own_key(key) == own
+    assert option_key(key) == own
 
 
 def test_a_query_option_with_a_slip_in_its_first_part_is_an_error() -> None:
     with pytest.raises(InvalidRequestError, match=r"state\.changelog\.enabled"):
-        own_key("stat.changelog.enabled")
+        option_key("stat.changelog.enabled")
 
 
 def test_storage_options_are_merged_over_the_levels_and_typed() -> None:
@@ -213,9 +206,9 @@ def test_storage_options_are_merged_over_the_levels_and_typed() -> None:
 def test_secrets_are_neither_in_the_repr_nor_in_errors() -> None:
     secret = {"storage.option.secret": "hunter2", "storage.option.client_kwargs": "{hunter2"}
     with pytest.raises(InvalidRequestError) as caught:
-        read_level("code", secret)
+        OPTIONS.read("code", secret)
     assert "hunter2" not in str(caught.value)
-    level = read_level("code", {"storage.option.secret": "hunter2"})
+    level = OPTIONS.read("code", {"storage.option.secret": "hunter2"})
     assert "hunter2" not in repr(level)
     assert "hunter2" not in repr(config({"storage.option.secret": "hunter2"}))
 
@@ -231,10 +224,10 @@ def test_a_relative_storage_location_is_of_the_drivers_directory(
         ("file:///var/state", "file:///var/state"),
         ("s3://bucket/state", "s3://bucket/state"),
     ):
-        config = resolve([read_level("code", {"execution.checkpointing.dir": given})])
+        config = resolve([OPTIONS.read("code", {"execution.checkpointing.dir": given})])
         assert config.storage_url == config.materializer.storage_url == wanted
     with pytest.raises(InvalidRequestError, match="write s3://bucket/state"):
-        resolve([read_level("code", {"execution.checkpointing.dir": "s3:/bucket/state"})])
+        resolve([OPTIONS.read("code", {"execution.checkpointing.dir": "s3:/bucket/state"})])
 
 
 def test_the_storage_location_is_required() -> None:
@@ -281,7 +274,7 @@ def test_policies_carry_the_options() -> None:
 def test_backend_options_are_complete_for_rocksdb_and_empty_for_hashmap() -> None:
     assert config({"state.backend.type": "hashmap"}).backend_options(2, 4, 1) == {}
     given = config({"state.backend.type": "rocksdb"}).backend_options(2, 4, 1)
-    assert set(given.pop("options")) == {o.field for o in ROCKSDB_OPTIONS}
+    assert set(given.pop("options")) == set(options_of(RocksDBOptions))
     assert given == {"memory_bytes": 128 << 20, "write_buffer_ratio": 0.5, "stores": 2}
 
 
@@ -300,8 +293,8 @@ def test_job_parameters_are_read_from_text_and_from_a_mapping() -> None:
 
 def test_local_recovery_is_off_and_has_flinks_older_names() -> None:
     assert config({}).local_recovery is None
-    for key in CURRENT_KEYS:
-        if CURRENT_KEYS[key] == "execution.state-recovery.from-local":
+    for key, current in OPTIONS.current_keys.items():
+        if current == "execution.state-recovery.from-local":
             assert config({key: "true"}).local_recovery == LocalRecovery()
     given = {
         "execution.state-recovery.from-local": "true",
@@ -327,8 +320,3 @@ def test_the_limits_of_a_restore_are_options() -> None:
     policy = config(given).download_policy
     assert policy == DownloadPolicy(3, 2 << 20)
     assert decode_message(encode_message(policy), DownloadPolicy) == policy
-
-
-def test_the_materializer_knows_the_names_of_the_options_that_are_not_its_own() -> None:
-    assert {*OPTIONS, *CURRENT_KEYS} - {*PROPERTIES, PERIODIC_ENABLED} == job_option_names.JOB_OPTION_NAMES
-    assert job_option_names.STORAGE_OPTION_PREFIX == STORAGE_OPTION_PREFIX

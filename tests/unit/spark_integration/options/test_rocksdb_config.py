@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from varvite.changelog.working_stores.rocksdb.options import RocksDBOptions
-from varvite.spark_integration.options.levels import OptionLevel, read_level
-from varvite.spark_integration.options.predefined_options import PredefinedOptions
+from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.options.rocksdb_config import (
     SIZES_OF_A_STORE,
     MemoryBudget,
@@ -16,6 +16,7 @@ from varvite.spark_integration.options.rocksdb_config import (
     rocksdb_options,
 )
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.options.table import OptionLevel
 
 PREFIX = "state.backend.rocksdb."
 MIB = 1 << 20
@@ -23,7 +24,7 @@ MIB = 1 << 20
 
 def levels(*given: dict[str, Any]) -> list[OptionLevel]:
     """Strongest first; keys without their common beginning."""
-    return [read_level("level", {PREFIX + key: value for key, value in one.items()}) for one in given]
+    return [OPTIONS.read("level", {PREFIX + key: value for key, value in one.items()}) for one in given]
 
 
 def test_without_settings_the_stores_have_the_defaults_and_share_a_budget() -> None:

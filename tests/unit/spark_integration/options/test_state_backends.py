@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from examples.sqlite_store import SQLiteStore
+from varvite.changelog.working_stores.rocksdb.predefined import PredefinedOptions
+from varvite.materializer.options.table import OPTIONS
 from varvite.spark_integration.options.checkpoint_storage import (
     FileSystemCheckpointStorage,
     JobManagerCheckpointStorage,
 )
-from varvite.spark_integration.options.levels import read_level
-from varvite.spark_integration.options.predefined_options import PredefinedOptions
 from varvite.spark_integration.options.state_backends import (
     CustomStateBackend,
     EmbeddedRocksDBStateBackend,
@@ -58,7 +58,7 @@ def test_every_backend_sets_options_that_exist_and_survives_a_pickle() -> None:
         copied = pickle.loads(pickle.dumps(backend))
         assert copied == backend
         assert copied.configuration() == backend.configuration()
-        assert set(read_level("code", backend.configuration()).values) == set(backend.configuration())
+        assert set(OPTIONS.read("code", backend.configuration()).values) == set(backend.configuration())
 
 
 def test_what_is_set_on_the_rocksdb_backend_are_options() -> None:
