@@ -7,6 +7,7 @@ import random
 import zlib
 from collections.abc import Iterable
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from tests.jobs.chain_job import MAX_PARALLELISM, OPERATOR, ChainJob, ranges
 from varvite.changelog.chain.reader import ChainReader
 from varvite.changelog.chain.view import LineView
+from varvite.changelog.chain.view_slices import ViewSlices, slices_of
 from varvite.changelog.commit.base_decision import Execute
 from varvite.changelog.commit.batch_result import PartitionResult, files_to_rewrite
 from varvite.changelog.commit.pack import Pack, PackHeader, plan_pack
@@ -79,7 +81,7 @@ class RandomJob:
         self.batch += 1
 
     def images_after(self, base: Link, results: tuple[PartitionResult, ...]) -> Images:
-        """What the partitions have written, the newest of each, as long as there are as many."""
+        """Images that the partitions have written, the newest of each, as long as there are as many."""
         count = len(results)
         kept = {place: data for place, data in self.images[base].items() if place[0] == count}
         store = self.job.store
@@ -276,3 +278,22 @@ def test_what_is_kept_stays_bounded_while_snapshots_are_adopted(seed: int) -> No
     assert state.base is not None
     assert len(state.view.path) < job.job.policy.path_max
     assert state.keep_from > 0
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), steps=st.integers(1, 25))
+def test_a_slice_answers_for_its_partition_as_the_view_does(seed: int, steps: int) -> None:
+    job = RandomJob(seed)
+    for _ in range(steps):
+        job.step()
+    view, parts = job.driver.state.view, ranges(job.random.choice([1, 2, 3, 8]))
+    sent = slices_of(view, OPERATOR, parts)
+    for partition, (low, high) in enumerate(parts):
+        arrived = msgspec.msgpack.decode(msgspec.msgpack.encode(sent.only(partition)), type=ViewSlices)
+        cut = arrived.view(partition)
+        assert arrived.slices.keys() == {partition}
+        assert (cut.base, cut.needs_from, cut.line) == (view.base, view.needs_from, view.line)
+        assert cut.tiles_for(OPERATOR, low, high) == view.tiles_for(OPERATOR, low, high)
+        assert cut.segments_for(OPERATOR, low, high) == view.segments_for(OPERATOR, low, high)
+        assert cut.images_for(OPERATOR) == view.images_for(OPERATOR)
+        assert all(cut.holds(link) for link in view.line)
