@@ -60,7 +60,7 @@ def all_blocks() -> list[Block]:
 
 
 def commands_of(block: Block) -> list[str]:
-    """What a reader types: the lines after `$ ` in a console block, every line that is no comment in a script."""
+    """Commands that a reader types: lines after `$ ` in a console block, in a script every line that is no comment."""
     joined = block.text.replace("\\\n", " ").splitlines()
     if block.language == "console":
         typed = [line.strip().removeprefix("$ ") for line in joined if line.strip().startswith("$ ")]

@@ -1,4 +1,4 @@
-"""What the product imports when it is imported is among its dependencies: executors get nothing else."""
+"""Imports of the product at import time are among its dependencies: executors get nothing else."""
 
 from __future__ import annotations
 

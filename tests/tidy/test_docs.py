@@ -1,4 +1,4 @@
-"""What the documentation tells a reader to type is run by something, and what it shows as Python is Python."""
+"""Commands of the documentation are run by something, and its Python is Python."""
 
 from __future__ import annotations
 

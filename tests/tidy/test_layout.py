@@ -62,7 +62,7 @@ def _own_modules() -> set[str]:
 
 
 def _copy_of_the_project(target: Path) -> Path:
-    """What a build needs, links kept as links; a build in place would leave its directories in the project."""
+    """Files that a build needs, links kept as links; a build in place would leave its directories in the project."""
     target.mkdir()
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, target / name)

@@ -65,7 +65,7 @@ def test_the_demo_commands_start_the_example(target: str, arguments: str) -> Non
     ],
 )
 def test_the_benchmark_commands_start_the_benchmarks(target: str, modules: list[str]) -> None:
-    """How each of them runs with small sizes: tests/spark/test_benchmarks.py and tests/unit/benchmarks."""
+    """They run with small sizes in tests/spark/test_benchmarks.py and tests/unit/benchmarks."""
     recipe = recipe_of(target, "BENCH_ARGS=--some option")
     for module in modules:
         assert module in recipe

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
-import subprocess
-from functools import cache
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.tidy.project_files import ROOT, project_files
+
 EMPTY_NAMES = frozenset({"util", "utils", "helper", "helpers", "manager", "managers", "common", "misc"})
-SKIPPED = frozenset({".git", ".venv", "__pycache__", "build", "dist", ".hypothesis", ".pytest_cache", ".ruff_cache"})
 # With a gap, so that this file does not hold what it looks for.
 PATHS_OF_A_MACHINE = ("w~ork", "r~oot", "opt/d~ev", "opt/p~ypi", "opt/w~heels")
 HOSTS_OF_REGISTRIES = ("p~ypi.org", "python~hosted.org", "npm~js.org", "proxy.go~lang.org")
@@ -28,18 +24,6 @@ CITED_IN_PAGES = re.compile(
 )
 LINKS = re.compile(r"\]\((?!https?:|#|mailto:)([^)#\s]+)[^)]*\)")
 MADE_BY_RUNNING = frozenset({"benchmarks/results/", "benchmarks/results/smoke.json", "benchmarks/results/report.md"})
-
-
-@cache
-def project_files() -> list[Path]:
-    """What is tracked or would be; without git, everything that is not a tool's own."""
-    if shutil.which("git") and (ROOT / ".git").exists():
-        command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
-        listed = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
-        paths = [ROOT / name for name in listed if name]
-    else:
-        paths = [path for path in ROOT.rglob("*") if not SKIPPED & set(path.relative_to(ROOT).parts)]
-    return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
 def texts() -> list[tuple[str, str]]:
@@ -66,7 +50,7 @@ def test_no_file_names_a_path_of_one_machine() -> None:
 
 
 def test_no_file_names_a_package_registry() -> None:
-    """Which registry is used is the business of the machine's own configuration."""
+    """The registry is the business of the machine's own configuration."""
     assert [(name, match.group()) for name, text in texts() for match in REGISTRIES.finditer(text)] == []
 
 

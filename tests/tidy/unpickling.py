@@ -33,7 +33,7 @@ NUMPY_LOAD_PLAIN: Final = 2
 
 
 class Place(NamedTuple):
-    """Where something is unpickled, or a loader gets a name of one's own."""
+    """A place that unpickles, or gives a loader a name of one's own."""
 
     line: int
     function: str
@@ -83,7 +83,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def _allows_pickles(self, node: ast.Call) -> bool:
-        """Whether a call, of NumPy most likely, says that it may unpickle; or cannot be seen not to."""
+        """True if a call, of NumPy most likely, says that it may unpickle; or cannot be seen not to."""
         if _names(node.func, self._aliases) & {"numpy.load", "numpy.lib.npyio.load"}:
             hidden = len(node.args) > NUMPY_LOAD_PLAIN or any(word.arg is None for word in node.keywords)
             if hidden or any(isinstance(argument, ast.Starred) for argument in node.args):
@@ -92,7 +92,7 @@ class _Finder(ast.NodeVisitor):
         return any(not (isinstance(value, ast.Constant) and value.value is False) for value in given)
 
     def _reads_broadcast(self, node: ast.Call) -> bool:
-        """Whether a call makes a broadcast variable of PySpark from its pickle."""
+        """True if a call makes a broadcast variable of PySpark from its pickle."""
         is_broadcast = "Broadcast" in {name.rpartition(".")[2] for name in _names(node.func, self._aliases)}
         return is_broadcast and any(word.arg in ("path", "sock_file", None) for word in node.keywords)
 
@@ -106,7 +106,7 @@ class _Finder(ast.NodeVisitor):
 
 
 def _unpickle(names: set[str]) -> bool:
-    """Whether one of these dotted names is one of what unpickles."""
+    """True if one of these dotted names is one of a loader."""
     for name in names:
         module, _, last = name.rpartition(".")
         if last in ANYWHERE or (last in LOADERS and module.rpartition(".")[2] in MODULES):
