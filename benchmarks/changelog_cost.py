@@ -45,7 +45,7 @@ POLL_S = 0.02
 BATCH_TIMEOUT_S = 300.0
 CHANGELOG, KEPT = "changelog", "kept only"
 WRITING_PHASES = ("early_upload", "checkpoint", "hand_over")
-"""What a worker does of the changelog, in its own statistics."""
+"""A worker's share of the changelog, in its own statistics."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""What a batch costs the driver, by parallelism, with simulated answers of tasks. `python -m benchmarks.driver_cost`.
+"""Cost of a batch for the driver, by parallelism, with simulated answers of tasks. `python -m benchmarks.driver_cost`.
 
 It drives what the coordinator itself calls: decode and check the summaries, make the batch's facts, plan, encode and
 append the entry (full ones and those that adopt snapshots among them), prepare packs, tell winners and statistics,
@@ -106,7 +106,7 @@ class Driver:
         self.links: list[Link] = []
 
     def answers(self) -> tuple[list[bytes], list[list[ExecutionNote]]]:
-        """What the tasks send: encoded summaries, and notes of their execution."""
+        """Messages of the tasks: encoded summaries, and notes of their execution."""
         slot, data = self.run.state.slot, bytes(self.inline_bytes)
         answers: list[bytes] = []
         notes: list[list[ExecutionNote]] = []
@@ -162,7 +162,7 @@ class Driver:
         self.run._packs.settle()  # noqa: SLF001
 
     def between(self) -> None:
-        """What happens meanwhile: a pack becomes ready, a materializer publishes, a collector deletes."""
+        """Events meanwhile: a pack becomes ready, a materializer publishes, a collector deletes."""
         self.settle()
         cycle, number = divmod(self.batch + 1, ADOPT_EVERY)
         if cycle % 2 and not number:  # together; the first time because all partitions begin as one tile

@@ -78,7 +78,7 @@ def run_case(parameters: Parameters) -> Figures:
 
 
 class Reported:
-    """What a materializer reports."""
+    """Events of a materializer."""
 
     def __init__(self) -> None:
         self.events: list[Any] = []

@@ -206,7 +206,7 @@ def run_phase(parameters: Parameters, work: Path) -> Figures:
 
 
 def measure(phase: Phase, query: FedQuery) -> Figures:
-    """What the first batch takes that those after it do not; and the next one, which reads many keys."""
+    """Time of the first batch beyond that of those after it; and the next one, which reads many keys."""
     first_ms = query.feed(phase.some(SMALL_ROWS))
     next_ms = query.feed(phase.some(phase.keys // 50))
     steady_ms = percentile([query.feed(phase.some(SMALL_ROWS)) for _ in range(4)], 0.5)

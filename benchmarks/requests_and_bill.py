@@ -226,7 +226,7 @@ def usd_per_month(requests: Mapping[str, float], renames: float = 0.0) -> float:
 
 
 def state_bill(case: dict[str, Any], *, renames: bool = False) -> float:
-    """What a system's state costs, without Spark's logs."""
+    """Cost of a system's state, without Spark's logs."""
     parts = [part for name, part in case["parts"].items() if name != "Spark's logs"]
     return sum(usd_per_month(p["requests"], p.get("renames", 0.0) if renames else 0.0) for p in parts)
 

@@ -63,20 +63,20 @@ class Run(NamedTuple):
     measured: int
 
     def as_arguments(self) -> list[str]:
-        """What `from_arguments` reads."""
+        """Arguments that `from_arguments` reads."""
         case = self.case
         numbers = (case.rows, case.keys, case.state_keys, self.warm_up, self.measured)
         return [self.workload, self.system, *map(str, numbers)]
 
     @classmethod
     def from_arguments(cls, arguments: tuple[str, ...]) -> Run:
-        """See `as_arguments`."""
+        """The case of these arguments, made by `as_arguments`."""
         workload, system, *numbers = arguments
         rows, keys, state_keys, warm_up, measured = map(int, numbers)
         return cls(workload, system, Case(rows, keys, state_keys), warm_up, measured)
 
     def is_in(self, cases: Cases) -> bool:
-        """Whether an earlier run has measured it."""
+        """True if an earlier run has measured it."""
         rows, keys, state_keys = self.case.rows, self.case.keys, max(self.case.state_keys, self.case.keys)
         own = (self.workload, self.system, rows, keys, state_keys)
         return any(own == tuple(c[k] for k in IDENTITY) for c in cases)
@@ -95,7 +95,7 @@ def batches_of(system: str, case: Case) -> tuple[int, int]:
 
 
 def every_run(*, all_sizes: bool, is_tiny: bool) -> list[Run]:
-    """What is measured, the slow systems last."""
+    """Cases that are measured, the slow systems last."""
     vectorised = [(COUNT_AND_SUM, s, ROWS_PER_KEY) for s in (*AGGREGATE, JVM, FLOOR)]
     fast = [(COUNT_AND_SUM, s, c) for c in (LARGE, SMALL) for s in SYSTEMS if s not in SLOW]
     acknowledge = [(COUNT_AND_SUM, s, c) for c in (FEW_KEYS, MANY_KEYS) for s in VARVITE]
@@ -154,7 +154,7 @@ def summarize(run: Run, batch_ms: list[float]) -> dict[str, Any]:
 
 
 def acknowledgements(history: list[Any]) -> dict[str, Any]:
-    """What varvite's own statistics say of the measured checkpoints."""
+    """Varvite's own statistics of the measured checkpoints."""
     acks = [s.ack_ms for s in history]
     phases = sorted({phase for s in history for phase in s.worker_ms})
     return {

@@ -43,7 +43,7 @@ TARGET, FLINK = 1.5, 45.0
 
 
 class CountElements(ProcessWindowFunction[Any, Any, str, Any]):
-    """How many elements a window has."""
+    """Number of elements of a window."""
 
     def process(self, key: str, context: Any, elements: Any) -> Iterator[Any]:  # noqa: ARG002
         yield key, sum(1 for _ in elements)
@@ -112,7 +112,7 @@ def mean_by_directory(stored: list[Counter[str]]) -> dict[str, int]:
 
 
 def logical_bytes(parameters: Parameters) -> int:
-    """What the elements of open windows weigh, in the middle between two slides; of sums an estimate from above."""
+    """Bytes of the elements of open windows, in the middle between two slides; of sums an estimate from above."""
     rows = parameters["rows_per_s"] * (WINDOW_S + SLIDE_S // 2)
     each = len("key-00000") + 8 + (PAYLOAD if parameters["contents"] == "elements" else 8)
     if parameters["contents"] == "elements":

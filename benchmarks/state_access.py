@@ -50,7 +50,7 @@ OPERATOR = "op"
 
 @dataclass(frozen=True)
 class Size:
-    """How much is measured."""
+    """Sizes of the measurement."""
 
     entries: int
     """Values, elements or map entries in the state when it begins."""
@@ -62,7 +62,7 @@ class Size:
 
 
 WORKER_MEMORY_BYTES = 256 << 20
-"""What a state worker has by default where two share an executor."""
+"""Memory of a state worker by default where two share an executor."""
 SMALL_CACHES = RocksDBOptions(
     block_cache_size_bytes=1 << 18, write_buffer_size_bytes=1 << 20, recent_values_size_bytes=0
 )

@@ -1,4 +1,4 @@
-"""What firing timers costs: k due ones of n, in both working stores. `python -m benchmarks.timers`.
+"""Cost of firing timers: k due ones of n, in both working stores. `python -m benchmarks.timers`.
 
 Each figure is the median CPU time of `RUNS` runs of: find the due timers, decode each, note its removal in the overlay.
 The user's function is not called. Cyclic garbage is collected as rarely as in a state worker.

@@ -70,7 +70,7 @@ STEP_MS = 10
 AGREES = 0.1
 GUESSES_MAX, TRIES_MAX = 6, 5
 TARGET = 2.0
-"""How many times shorter than Spark's varvite's is expected to be, on S3."""
+"""Expected ratio of Spark's interval to varvite's, on S3."""
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 TIMEOUT_S = 300
 """For the batches of a query that take less than `BEHIND` times their interval on average; others may take longer."""
@@ -108,7 +108,7 @@ class FellBehindError(Exception):
 
 
 def limit_s(interval_ms: int, batches: int) -> float:
-    """How long so many batches with the rows of the interval may take before it is clear that it is not sustained."""
+    """Time that so many batches with the rows of the interval may take before it is clear that it is not sustained."""
     return max(TIMEOUT_S, BEHIND * batches * interval_ms / 1000)
 
 
@@ -201,7 +201,7 @@ def next_guess(measured: Sequence[tuple[int, float]]) -> int | None:
 
 
 def _meeting_point(one: tuple[int, float], other: tuple[int, float]) -> int | None:
-    """Where the line through two pairs of (interval, time) has both equal; None if nowhere up to `INTERVAL_MS_MAX`."""
+    """Interval at which the line through two pairs (interval, time) has both equal; None above `INTERVAL_MS_MAX`."""
     per_ms = (other[1] - one[1]) / (other[0] - one[0]) if other[0] != one[0] else math.inf
     if per_ms >= 1:
         return None
@@ -225,7 +225,7 @@ def find_guess(prober: Prober) -> tuple[int | None, float]:
 
 
 def is_sustained(trial: Trial) -> bool:
-    """Whether the job has kept up with the interval."""
+    """True if the job has kept up with the interval."""
     return trial["p95"] <= trial["interval_ms"]
 
 

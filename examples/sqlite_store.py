@@ -71,7 +71,7 @@ class SQLiteStore(TableStore):
 
 
 class SQLiteTable:
-    """What the three kinds of tables share."""
+    """Base of the three kinds of tables."""
 
     def __init__(self, store: SQLiteStore, schema: StateSchema) -> None:
         self.store = store

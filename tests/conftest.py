@@ -31,7 +31,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def storage_switches(request: pytest.FixtureRequest) -> StorageSwitches:
-    """Whether the changelog is on, and whether it is materialized after every other batch, if the test does not say."""
+    """Draws the switches: changelog on or off, materialized every other batch or not, if the test does not say."""
     if request.node.get_closest_marker("fixed_storage"):
         return FIXED
     return StorageSwitches.drawn(SEED, request.node.nodeid)

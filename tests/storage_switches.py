@@ -31,7 +31,7 @@ def seed_of(environment: os._Environ[str] | dict[str, str]) -> str:
 
 @dataclass(frozen=True)
 class StorageSwitches:
-    """What a test does not care about."""
+    """Settings that a test does not care about."""
 
     changelog: bool
     materializes: bool
@@ -57,4 +57,4 @@ SAID: Final = {
     "off": StorageSwitches(changelog=False, materializes=False),
     "materialized": StorageSwitches(changelog=True, materializes=True),
 }
-"""What may stand for a seed."""
+"""Words that may stand for a seed."""

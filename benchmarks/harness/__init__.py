@@ -1,1 +1,1 @@
-"""How measurements run: Spark sessions, servers, processes, statistics and reports."""
+"""The way of measurements: Spark sessions, servers, processes, statistics and reports."""

@@ -1,4 +1,4 @@
-"""How the programs of `make bench` run: each case in a process of its own, results after each case, resumable."""
+"""Runner of the programs of `make bench`: each case in a process of its own, results after each case, resumable."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from benchmarks.harness.session import run_alone
 from benchmarks.harness.storages import S3, s3_with_latency
 
 Parameters = dict[str, Any]
-"""What tells a case from the others of its benchmark; values as in JSON."""
+"""Parameters that tell a case from the others of its benchmark; values as in JSON."""
 Figures = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """What a program measures and shows."""
+    """A benchmark: its cases, and their measurement."""
 
     name: str
     """Of its module, and of its results."""
     about: str
     cases: Callable[[bool], Sequence[Parameters]]
-    """What is measured; given True, with sizes that say nothing."""
+    """Cases that are measured; for True, with sizes that say nothing."""
     run_case: Callable[[Parameters], Figures]
     """Measure one case in this process."""
     tables: Callable[[Cases], list[Table]]
     findings: Callable[[Cases], list[str]]
-    """What the figures say of each target, a sentence each."""
+    """Verdict on each target, a sentence each."""
     charts: Callable[[Cases, Path], list[Path]]
     """Draw them into a directory; gives the images."""
     durable_s3: bool = False
@@ -100,7 +100,7 @@ class Benchmark:
 
 
 def is_among(parameters: Parameters, cases: Cases) -> bool:
-    """Whether an earlier run has measured it."""
+    """True if an earlier run has measured it."""
     return any(all(case.get(key) == value for key, value in parameters.items()) for case in cases)
 
 

@@ -55,7 +55,7 @@ def session_with_objects(
 
 @dataclass(frozen=True)
 class ObjectCounts:
-    """What passed so far: (whether in Spark's maintenance, kind, file) → number.
+    """Requests so far: (in Spark's maintenance, kind, file) → number.
 
     A file is one of `FILES`.
     """
@@ -79,7 +79,7 @@ class ObjectCounts:
         return counts
 
     def __sub__(self, earlier: ObjectCounts) -> ObjectCounts:
-        """What passed since then."""
+        """Requests since then."""
         return ObjectCounts(self.requests - earlier.requests, self.sizes_bytes - earlier.sizes_bytes)
 
     def by_kind(self, files: Collection[str] = FILES, *, background: bool) -> Counter[str]:

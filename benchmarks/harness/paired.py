@@ -11,7 +11,7 @@ RESAMPLES = 2_000
 
 
 class Change(NamedTuple):
-    """How much more one variant takes than the other, as a part of the other: 0.05 is 5 %."""
+    """Extra cost of one variant over the other, as a part of the other: 0.05 is 5 %."""
 
     median: float
     low: float

@@ -1,4 +1,4 @@
-"""What the benchmarks say in the end: the machine, the cases as JSON in `benchmarks/results/`, and a chart of them.
+"""Reports of the benchmarks: the machine, the cases as JSON in `benchmarks/results/`, and a chart of them.
 
 Nothing is asserted: a figure depends on the machine and on what else it does.
 """
@@ -22,7 +22,7 @@ Cases = list[dict[str, Any]]
 
 
 def machine() -> dict[str, Any]:
-    """What figures depend on; the load average tells whether the machine was quiet when they were taken."""
+    """Conditions that figures depend on; the load average tells whether the machine was quiet when they were taken."""
     return {
         "cpus": os.cpu_count(),
         "load_average": round(os.getloadavg()[0], 2),
@@ -54,7 +54,7 @@ def read_cases(path: Path) -> Cases:
 
 
 def ratio(figure: float | None, of: float | None) -> str:
-    """How many times `of` the figure is; empty if one of them is missing."""
+    """Ratio of the figure to `of`; empty if one of them is missing."""
     return f"{figure / of:.2f}x" if figure and of else ""
 
 

@@ -24,7 +24,7 @@ TARGETS = (
 
 @dataclass(frozen=True)
 class Section:
-    """What the page says of one benchmark."""
+    """The page's part about one benchmark."""
 
     name: str
     about: str

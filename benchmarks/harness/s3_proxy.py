@@ -26,8 +26,8 @@ from multidict import CIMultiDict
 from yarl import URL
 
 KINDS = ("GET", "HEAD", "LIST", "PUT", "COPY", "MULTIPART", "DELETE", "OTHER")
-"""What S3 bills apart: COPY is a PUT without a body, MULTIPART begins or completes an upload in parts (the parts are
-PUT), a DELETE may name up to 1000 objects."""
+"""Kinds of requests that S3 bills apart: COPY is a PUT without a body, MULTIPART begins or completes an upload in parts
+(the parts are PUT), a DELETE may name up to 1000 objects."""
 START_S = 10.0
 STREAMED_FROM_BYTES = 1 << 20
 """Larger answers are not read as a whole: some clients ask for more than they take."""
@@ -36,7 +36,7 @@ _OF_ONE_CONNECTION = frozenset({"connection", "keep-alive", "transfer-encoding",
 
 
 class Traffic(NamedTuple):
-    """What passed of one kind; repeated requests count as often as they were sent."""
+    """Requests of one kind; repeated requests count as often as they were sent."""
 
     requests: int
     sent_bytes: int
@@ -45,7 +45,7 @@ class Traffic(NamedTuple):
     """Bodies of answers, as far as the client took them."""
 
     def __sub__(self, earlier: Traffic) -> Traffic:
-        """What passed since `earlier` was counted."""
+        """Requests since `earlier` was counted."""
         return Traffic(*(now - then for now, then in zip(self, earlier, strict=True)))
 
 
@@ -85,7 +85,7 @@ class Reply:
     headers: CIMultiDict[str]
     body: bytes
     rest: ClientResponse | None = None
-    """Where a large body comes from, instead of `body`."""
+    """Source of a large body, instead of `body`."""
     cut_at: int | None = None
     """So many bytes of the body are sent, then the connection is closed; None: all."""
 
@@ -121,7 +121,7 @@ class S3Proxy:
         self._stopped: asyncio.Event
         self._session: ClientSession
         self.url = ""
-        """Where clients connect; known once the proxy runs."""
+        """Address for clients; known once the proxy runs."""
 
     def __enter__(self) -> Self:
         self._thread.start()

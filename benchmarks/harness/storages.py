@@ -1,4 +1,4 @@
-"""Where the jobs of `make bench` keep state: the local disk, and Ceph RGW with latency added to every request."""
+"""Storages of the jobs of `make bench`: the local disk, and Ceph RGW with latency added to every request."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def server_without_latency() -> str:
 
 @dataclass(frozen=True)
 class StateLocation:
-    """Where varvite keeps checkpoints."""
+    """Place of varvite's checkpoints."""
 
     url: str
     options: dict[str, str] = field(default_factory=dict[str, str])
@@ -72,7 +72,7 @@ def s3_location(endpoint_url: str) -> StateLocation:
 
 
 def spark_location(storage: str, directory: Path) -> str:
-    """Where Spark keeps its checkpoint, of its own queries and of varvite's."""
+    """Place of Spark's checkpoint, of its own queries and of varvite's."""
     return str(directory) if storage == LOCAL else f"{object_files.SCHEME}://{directory}"
 
 

@@ -1,4 +1,4 @@
-"""What `benchmarks.state_access` measures: each access of each kind of state, as a tight loop over rows."""
+"""Measurements of `benchmarks.state_access`: each access of each kind of state, as a tight loop over rows."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ WORKLOADS = {workload.name: workload for workload in (COUNT_AND_SUM, MAP_UPDATE,
 
 @dataclass(frozen=True)
 class Place:
-    """Where a query finds its input and keeps what it must."""
+    """Directories of a query's input, state and output."""
 
     stream: DataFrame
     work: Path

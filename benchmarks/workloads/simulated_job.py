@@ -71,7 +71,7 @@ class EventLog:
 
 
 class SimulatedJob:
-    """See the module; use it in a `with` statement.
+    """The job and its materializer; use it in a `with` statement.
 
     Args:
         directory: For working state.
@@ -134,7 +134,7 @@ class SimulatedJob:
             self._service.step()
 
     def stored_bytes(self) -> Counter[str]:
-        """What the storage holds, by the directory below the job: chain, seg, pack, snapdata and so on."""
+        """Content of the storage, by the directory below the job: chain, seg, pack, snapdata and so on."""
         found: Counter[str] = Counter()
         for meta in self.root.list(f"{JOB}/"):
             found[meta.name.split("/", 2)[1]] += meta.size_bytes
@@ -151,7 +151,7 @@ class SimulatedJob:
         return found
 
     def _adoption(self, view: LineView, floors: tuple[SnapshotFloor, ...]) -> Adoption:
-        """What `SnapshotWatch` gives the driver: it looks as often, by this clock."""
+        """The replacement of `SnapshotWatch`: it looks as often, by this clock."""
         if self.clock.monotonic_s() >= self._looked_s + POLL_S:
             self._looked_s = self.clock.monotonic_s()
             self._tile_files = self._snapshots.tile_files(view)

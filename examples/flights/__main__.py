@@ -77,7 +77,7 @@ class Demo:
             self.console.print(f"[yellow]{len(chaos.kills)} planned kills came too late for this run")
 
     def materialize_once(self) -> None:
-        """What the sidecar would do at its next interval, now."""
+        """Does now what the sidecar would do at its next interval."""
         command = [*self._materializer(), "--once"]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=environment())
 

@@ -1,4 +1,4 @@
-"""What every aircraft's state and every output row must be, computed by pandas alone."""
+"""Expected state of every aircraft and expected output rows, computed by pandas alone."""
 
 from __future__ import annotations
 

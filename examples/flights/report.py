@@ -29,7 +29,7 @@ def show_aircraft(console: Console, state: dict[str | None, Aircraft]) -> None:
 
 
 def show_checkpoints(console: Console, rows: list[dict[str, Any]]) -> None:
-    """What a checkpoint costs."""
+    """Cost of a checkpoint."""
     acks = [row["ack_ms"] for row in rows]
     sizes = [float(row["entry_bytes"] + row["uploaded_bytes"]) for row in rows]
     objects = [float(row["objects_written"]) for row in rows]
@@ -45,7 +45,7 @@ def show_checkpoints(console: Console, rows: list[dict[str, Any]]) -> None:
 
 
 def show_materializations(console: Console, path: Path) -> None:
-    """What the sidecar did."""
+    """Work of the sidecar."""
     events = [json.loads(line) for line in _lines(path)]
     materialized = [event for event in events if event["event"] == "materialized"]
     table = Table(title=f"{len(materialized)} materializations")

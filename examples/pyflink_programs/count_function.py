@@ -1,4 +1,4 @@
-"""How often each number has come so far: a `MapFunction` with a value state."""
+"""Count of each number so far: a `MapFunction` with a value state."""
 
 from varvite.common import Types
 from varvite.datastream import MapFunction, RuntimeContext, StreamExecutionEnvironment

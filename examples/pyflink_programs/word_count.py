@@ -1,4 +1,4 @@
-"""How often each word has come so far: flat_map, typed tuples, key_by and reduce; PyFlink's first tutorial."""
+"""Count of each word so far: flat_map, typed tuples, key_by and reduce; PyFlink's first tutorial."""
 
 from varvite.common import Types
 from varvite.datastream import StreamExecutionEnvironment

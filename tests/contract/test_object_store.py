@@ -33,7 +33,7 @@ class Subject(NamedTuple):
 
     store: ObjectStore
     many: int
-    """How many objects "many" are; a page of S3 has at most 1000, and servers are slow."""
+    """Number of objects that are "many"; a page of S3 has at most 1000, and servers are slow."""
     options: dict[str, Any]
     """Storage options that `open_store(store.url)` needs."""
     as_stored: Callable[[ObjectStore], ObjectStore] = lambda plain: plain

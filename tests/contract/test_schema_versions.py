@@ -1,4 +1,4 @@
-"""What every working store does with several schema versions of a state: in both orders, pending and confirmed."""
+"""Behaviour of every working store with several schema versions of a state: in both orders, pending and confirmed."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_an_upload_that_is_tried_again_sends_the_same(
 def test_a_hedge_sends_the_same_and_a_late_loser_too(
     wrapped: Callable[[ObjectStore], ObjectStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a file was encrypted into stays until the late one has sent it, and is gone then."""
+    """The encrypted copy of a file stays until the late one has sent it, and is gone then."""
     (tmp_path / "scratch").mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "scratch"))
     (tmp_path / "file").write_bytes(BODY)

@@ -1,4 +1,4 @@
-"""What materializers tell each other and other programs stays readable."""
+"""Messages of materializers to each other and to other programs stay readable."""
 
 from __future__ import annotations
 

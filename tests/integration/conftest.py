@@ -1,4 +1,4 @@
-"""What tests of sidecar processes share."""
+"""Fixtures of the tests of sidecar processes."""
 
 from __future__ import annotations
 

@@ -82,7 +82,7 @@ class CommittingJob:
     query: str = "query"
     changelog: bool = True
     storage: JobStorage | None = None
-    """How the objects of a new job are stored."""
+    """Storage of a new job's objects."""
     idle: tuple[str, ...] = ()
     """Uids of more operators, which change nothing."""
     dropped: frozenset[str] = frozenset()
@@ -198,7 +198,7 @@ class CommittingJob:
         return commit
 
     def _check_counts(self) -> None:
-        """What the state counts along is what the log holds."""
+        """The counts beside the state equal the log's."""
         assert self.run is not None
         state = self.run.state
         log = state.view.segments
@@ -294,7 +294,7 @@ def random_batch(rng: random.Random, keys: int = 4) -> BatchChanges:
 def restored_cells(
     store: ObjectStore, job_id: str, link: Link, directory: Path, uid: str = OPERATOR
 ) -> dict[str, dict[str, Any]]:
-    """What a restore of this commit gives, all key groups; `directory` must not exist."""
+    """Result of a restore of this commit, all key groups; `directory` must not exist."""
     view = ChainReader(store, job_id).load_line(link, KEY_GROUPS).view
     directory.mkdir(parents=True)
     target = RestoreTarget(operator=uid, key_type=KEY_TYPE, low=0, high=KEY_GROUPS)

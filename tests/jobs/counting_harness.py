@@ -1,4 +1,4 @@
-"""Where harnesses of tests keep state, and a function for them with every simple kind of state and timer."""
+"""Storage of the tests' harnesses, and a function for them with every simple kind of state and timer."""
 
 from __future__ import annotations
 

@@ -62,9 +62,9 @@ class KeyedJob:
         self.row = Row()
         """The row that is being processed."""
         self.cleans_up = True
-        """Whether every commit is followed by a cleanup of what has expired."""
+        """True if every commit is followed by a cleanup of what has expired."""
         self.materializes = False
-        """Whether every other commit is followed by a materialization."""
+        """True if every other commit is followed by a materialization."""
         self.key_type: TypeInformation = as_type(key_type)
         self._directory = directory
         self._directories = 0
@@ -77,7 +77,7 @@ class KeyedJob:
         self._open(open_store(kind, self._new_directory(), self.key_type.type_string(), 0, MAX_PARALLELISM))
 
     def move_time(self, time_ms: int, watermark_ms: int | None = None) -> None:
-        """From now on it is this time."""
+        """Sets the time."""
         self.now = BatchTime(time_ms, watermark_ms)
         self.backend.begin_batch(self.now)
 
@@ -177,7 +177,7 @@ class KeyedJob:
         self.backend.begin_batch(self.now)
 
     def _contents(self, store: Any) -> dict[str, dict[Any, Any]]:
-        """What is not empty, without what has expired, which may have been cleaned up or not."""
+        """Cells that are not empty, without what has expired, which may have been cleaned up or not."""
         found = contents(store, self.key_type.type_string())
         for schema in store.schemas:
             record = record_of(schema)

@@ -160,7 +160,7 @@ class Model:
             self.alarms[key] = held_alarms
 
     def cells(self, low: int = 0, high: int = KEY_GROUPS) -> dict[str, dict[str, Any]]:
-        """What is not empty, of key groups `[low, high)`."""
+        """Cells that are not empty, of key groups `[low, high)`."""
         states = {"total": self.totals, "by_name": self.by_name, "events": self.events, "alarms": self.alarms}
         own = range(low, high)
         empty = ({}, [], set())
@@ -188,7 +188,7 @@ FULL = BatchChanges(
 
 
 def cells(store: WorkingStore) -> dict[str, dict[str, Any]]:
-    """What a store holds, in the form of `Model.cells`; also checks the key groups that it tells."""
+    """Content of a store, in the form of `Model.cells`; also checks the key groups that it tells."""
     found: dict[str, dict[str, Any]] = {"total": {}, "by_name": {}, "events": {}, "alarms": {}}
     for group, key, value in store.value_table(TOTAL).items():
         assert group == key_group(key)
@@ -229,7 +229,7 @@ def segment_with(
 
 
 def segment_of(batch: BatchChanges, seq: int, low: int = 0, high: int = KEY_GROUPS, part: int = 0) -> Segment:
-    """What the partition `[low, high)` logs of a batch."""
+    """Log of a batch for the partition `[low, high)`."""
     return segment_with(batch.rows(lambda key: key_group(key) in range(low, high)), seq, low, high, part)
 
 

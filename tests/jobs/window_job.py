@@ -38,7 +38,7 @@ class Count(AggregateFunction[Any, int, int]):
 
 
 class Element(NamedTuple):
-    """What comes in."""
+    """Input rows."""
 
     key: str
     value: Any

@@ -54,7 +54,7 @@ KEPT: Final = 6
 
 @dataclass(frozen=True)
 class Operation:
-    """What an element tells the function to do: add, clear, union, raw, raw-keyed, rule or fail."""
+    """Command of an element to the function: add, clear, union, raw, raw-keyed, rule or fail."""
 
     what: str
     number: int = 0
@@ -74,7 +74,7 @@ class Held:
     """By key group."""
 
     def apply(self, operation: Operation) -> None:
-        """What the function has to do."""
+        """Commands for the function."""
         number = operation.number
         if operation.what == "add":
             self.items.append(number)
@@ -93,7 +93,7 @@ class Held:
 
 
 def rescaled(before: Sequence[Held], parallelism: int) -> list[Held]:
-    """What the instances begin with when the job starts again."""
+    """State of the instances when the job starts again."""
     stays = len(before) == parallelism
     items = [item for held in before for item in held.items]
     streams = [stream for held in before for stream in held.streams]
@@ -162,7 +162,7 @@ class Recorder(KeyedProcessFunction[Any, Any, Any], CheckpointedFunction):
                 keyed.write(b"%d" % self.counts[key_group])
 
     def held(self) -> Held:
-        """What the instance holds."""
+        """State of the instance."""
         return Held(self.items.get(), self.offsets.get(), dict(self.rules.items()), self.streams, self.counts)
 
 
@@ -223,7 +223,7 @@ class WorkerJob:
         self._workers: dict[int, StateWorker] = {}
         self._winners: tuple[str, ...] = ()
         self.adoption = nothing_to_adopt
-        """Which snapshots a commit takes over."""
+        """Snapshots that a commit takes over."""
         self.models: dict[Link, list[Held]] = {}
         self.model: list[Held] = []
         self.run: JobRun | None = None
@@ -238,7 +238,7 @@ class WorkerJob:
         return self.run
 
     def store_at(self, storage: Path, **options: Any) -> None:
-        """From the next start on the storage is there; `options` are other fields of an operator's request."""
+        """Sets the storage of the next start; `options` are other fields of an operator's request."""
         self.store = PrefixedStore(open_store(str(storage)), "job")
         self._operator |= {"storage_url": str(storage), **options}
 
@@ -329,7 +329,7 @@ class WorkerJob:
         return commit
 
     def held(self) -> list[Held]:
-        """What the instances hold."""
+        """State of the instances."""
         return [INSTANCES[partition].held() for partition in range(self.parallelism)]
 
     def collect(self) -> int:

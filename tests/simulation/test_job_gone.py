@@ -45,7 +45,7 @@ def begin_anew(world: World) -> None:
 
 
 def followed(sidecar: Sidecar) -> dict[str, float | None]:
-    """What monitoring sees of the job."""
+    """The job as monitoring sees it."""
     sample = sidecar.given.metrics.registry.get_sample_value
     of_range = {"job": "job", "operator": OPERATOR, "key_groups": f"0-{KEY_GROUPS - 1}"}
     return {

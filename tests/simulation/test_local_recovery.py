@@ -63,7 +63,7 @@ class RefusingStore(CountedStore):
 
 
 class Worker:
-    """What a state worker does with the state of all key groups, on a host whose directory outlives it."""
+    """The work of a state worker with the state of all key groups, on a host whose directory outlives it."""
 
     def __init__(self, world: World, host: Path, backend: str = "rocksdb") -> None:
         self.world = world

@@ -114,7 +114,7 @@ def test_verify_finds_what_is_missing_in_the_log(world: World) -> None:
 
 
 def test_a_module_that_only_the_storage_names_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever can write the storage must not be able to have code run."""
+    """Write access to the storage must not be enough to have code run."""
     monkeypatch.setenv(STORAGE_VARIABLE, SQLITE)
     world = World(tmp_path, LocalStore(tmp_path / "storage"), storage=new_job_storage(None, LogLocation(type=SQLITE)))
     fill(world)

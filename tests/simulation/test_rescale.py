@@ -1,4 +1,4 @@
-"""A job that is started again and again with another parallelism, a materializer between (design 9)."""
+"""A job that is started again and again with another parallelism, a materializer between."""
 
 from __future__ import annotations
 

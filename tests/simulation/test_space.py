@@ -1,4 +1,4 @@
-"""How much a job's storage holds, compared with its live state, while the whole state is overwritten again and again.
+"""Size of a job's storage, compared with its live state, while the whole state is overwritten again and again.
 
 Flink's changelog keeps every intermediate value of a materialization interval, many times the state for a sliding
 window. Here the policy bounds it: a range is materialized when its log is long compared with its base, those parts of a

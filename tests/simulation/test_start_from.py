@@ -355,7 +355,7 @@ def test_a_copy_that_was_damaged_before_the_first_batch_is_made_again_by_the_sam
 
 
 def test_a_copy_that_fails_leaves_the_choice_of_the_one_before(world: World) -> None:
-    """What is there may be whole, so that the job can start from it even if the savepoint cannot be read any more."""
+    """An earlier copy may be whole, so that the job can start from it even if the savepoint cannot be read any more."""
     fill(world)
     kept, model, reader = native(world), world.job.models[world.newest().link], world.reader
     origin, record = origin_of(world, kept), read_job(world.store)

@@ -52,7 +52,7 @@ class Sums(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
 
 
 class SumsModel:
-    """What `Sums` must yield, by plain Python."""
+    """Expected output of `Sums`, by plain Python."""
 
     def __init__(self) -> None:
         self.values: dict[Any, list[int]] = {}
@@ -124,7 +124,7 @@ class KeyedJob:
         self.received.append((batch, [tuple(r) for r in rows.collect()]))
 
     def rows(self) -> list[tuple[Any, ...]]:
-        """What was received, the last call for a batch counting, sorted."""
+        """Rows that were received, the last call for a batch counting, sorted."""
         by_batch = dict(self.received)
         return in_order(r for rows in by_batch.values() for r in rows)
 
@@ -134,12 +134,12 @@ class KeyedJob:
             path.unlink()
 
     def restored(self, query: VarviteStreamingQuery) -> dict[str, int]:
-        """How the workers came to the base of the run's first batch."""
+        """Ways of the workers to the base of the run's first batch."""
         return query.checkpoint_statistics.history()[0].restored
 
 
 IN_MEMORY = {"confirmed", "current"}
-"""How a worker comes to a base that it has: it folds the batch now, or has done so when it heard that it is over."""
+"""Ways of a worker to a base that it has: it folds the batch now, or has done so when it heard that it is over."""
 
 
 def in_order(rows: Any) -> list[tuple[Any, ...]]:

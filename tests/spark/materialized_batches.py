@@ -24,7 +24,7 @@ WATCH_S = 0.05
 
 
 def materialize_every_other_batch(monkeypatch: pytest.MonkeyPatch, directory: Path) -> None:
-    """From now on every job with a changelog is materialized after every other batch of a run."""
+    """Makes every job with a changelog from now on is materialized after every other batch of a run."""
     process = Coordinator.process_batch
     batches: Counter[int] = Counter()
 

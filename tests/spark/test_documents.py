@@ -1,4 +1,4 @@
-"""What the documents tell a reader to run, run for real: the demo, the README's job, the submit script."""
+"""Commands of the documents, run for real: the demo, the README's job, the submit script."""
 
 from __future__ import annotations
 

@@ -42,13 +42,13 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class Faults:
-    """How likely each fault is, per call, from 0 to 1; at most one of before, after and torn strikes a call."""
+    """Probability of each fault, per call, from 0 to 1; at most one of before, after and torn strikes a call."""
 
     before: float = 0.0
     after: float = 0.0
     torn: float = 0.0
     delay: float = 0.0
-    """How likely a delay is; it may come together with another fault."""
+    """Probability of a delay; it may come together with another fault."""
     delay_max_s: float = 1.0
     """Longest delay, seconds."""
 

@@ -24,7 +24,7 @@ class HangingStore(MemoryStore):
         self.calls: list[str] = []
         """The names of all put-if-absents."""
         self.on_call: dict[int, Callable[[], object]] = {}
-        """What happens first in a put-if-absent, by its number from 1."""
+        """Events before a put-if-absent, by its number from 1."""
         self._hangs: dict[int, When] = {}
         self._arrived = threading.Condition()
         self._late = 0

@@ -17,7 +17,7 @@ from benchmarks.harness.s3_proxy import Reply, Request, S3Proxy
 
 
 class Fault(Enum):
-    """What happens to one request."""
+    """Fate of one request."""
 
     LOSE_REPLY = "the server does it, the client's connection is reset without an answer"
     LOSE_REQUEST = "the connection is reset before the server sees it"
@@ -32,7 +32,7 @@ class Answer:
     status: int
     code: str
     done: bool = False
-    """Whether the server does it nevertheless."""
+    """True if the server does it nevertheless."""
     headers: tuple[tuple[str, str], ...] = ()
 
     def reply(self) -> Reply:
@@ -75,11 +75,11 @@ class LossyProxy(S3Proxy):
         self.read_faults: deque[Fault | Answer] = deque()
         """For the next GET requests, in order."""
         self.always: Answer | None = None
-        """What every request is answered."""
+        """Answer to every request."""
         self.weather = CALM
         """For requests that nothing above is said of."""
         self.ignore_conditions = False
-        """Whether If-None-Match is dropped, as some S3 clones do."""
+        """True if If-None-Match is dropped, as some S3 clones do."""
         self.seen: list[str] = []
         """The methods of all requests."""
         self.released = threading.Event()

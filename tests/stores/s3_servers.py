@@ -28,7 +28,7 @@ BUCKET = "varvite-test"
 
 @dataclass(frozen=True)
 class S3Server:
-    """Where a server listens and who may use it."""
+    """Address of a server, and its credentials."""
 
     kind: str
     endpoint_url: str

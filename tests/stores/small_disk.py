@@ -37,7 +37,7 @@ class SmallDisk:
                 return
 
     def free(self) -> None:
-        """What `fill` took is free again."""
+        """Frees the space that `fill` took."""
         (self.path / _FILLER).unlink(missing_ok=True)
 
     def make_read_only(self) -> None:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class WriteOnceStore(MemoryStore):
-    """See the module; what it refuses is in `refused`, what it was sent in `sent`."""
+    """The storage of the module's text; refused writes are in `refused`, all writes in `sent`."""
 
     def __init__(self, loses: Callable[[str], bool]) -> None:
         """`loses`: of which names the first answer is lost: after a put, and before a put-if-absent."""

@@ -1,4 +1,6 @@
-"""What a seed says of a test's storage: the same for the same seed and test, and now this and now that otherwise."""
+"""Storage switches that a seed draws for a test: the same for the same seed and test, and now this and now that
+otherwise.
+"""
 
 from __future__ import annotations
 

@@ -116,7 +116,7 @@ class EchoAttempt:
 
 
 def facts_of(summary: Summary) -> dict[str, float]:
-    """What an echo worker went through until that summary."""
+    """Steps of an echo worker until that summary."""
     found: dict[str, float] = decode_message(summary.image, dict[str, float])
     return found
 

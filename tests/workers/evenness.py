@@ -1,4 +1,4 @@
-"""How evenly partitions are spread over executors."""
+"""Evenness of partitions over executors."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class StandaloneCluster:
 
 
 def host_name(index: int) -> str:
-    """What Spark calls the host of a worker."""
+    """Spark's name for the host of a worker."""
     return f"127.0.0.{FIRST_HOST + index}"
 
 

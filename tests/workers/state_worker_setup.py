@@ -84,7 +84,7 @@ def rows(count: int, first: int = 0) -> pa.RecordBatch:
 
 
 def opening(task: TaskRequest) -> Opening:
-    """What a pump of this process would send."""
+    """Request that a pump of this process would send."""
     path = tuple(p for p in sys.path if Path(p).is_absolute())
     return Opening(task=task, environment=PumpEnvironment(sys_path=path, files_directory=None))
 
@@ -162,14 +162,14 @@ def split(answer: Iterable[pa.RecordBatch]) -> tuple[list[int], Summary]:
 
 
 def alive(pid: int) -> bool:
-    """Whether the process runs; one that only waits to be reaped does not."""
+    """True if the process runs; one that only waits to be reaped does not."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False
 
 
 def eventually(claim: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether the claim becomes true in time."""
+    """True if the claim becomes true in time."""
     deadline = time.monotonic() + timeout_s
     while not claim():
         if time.monotonic() > deadline:

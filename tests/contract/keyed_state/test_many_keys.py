@@ -20,7 +20,7 @@ PAIR = ValueStateDescriptor("pair", Types.ROW_NAMED(["n", "total"], ["bigint", "
 
 
 def read(job: LivingJob, keys: list[Any], descriptor: Any = VALUE) -> dict[Any, Any]:
-    """What `get_many` says of these keys."""
+    """Answer of `get_many` for these keys."""
     many = keys_of(keys)
     return by_key(many, job.handle(descriptor).get_many(many))
 

@@ -117,7 +117,7 @@ def test_is_empty_follows_every_change(job: LivingJob) -> None:
 
 
 def test_is_empty_is_what_the_entries_say(job: LivingJob) -> None:
-    """Whatever was put, removed and cleared before and after a cut, a commit or a crash."""
+    """Values that were put, removed and cleared before and after a cut, a commit or a crash."""
     rng = random.Random(3)
     seen: set[bool] = set()
     for _ in range(200):

@@ -22,6 +22,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture(params=[(name, on) for name in BACKENDS for on in (True, False)], ids=lambda p: f"{p[0]}-{p[1]}")
 def life(request: pytest.FixtureRequest) -> dict[str, Any]:
-    """Where state is kept."""
+    """Directory of the state."""
     backend, changelog = request.param
     return {"backend": BACKENDS[backend], "changelog": changelog}

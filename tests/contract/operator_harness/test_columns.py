@@ -1,4 +1,4 @@
-"""What functions yield becomes columns, at any depth, in any time zone; what does not fit is the function's error."""
+"""Yields of functions become columns, at any depth, in any time zone; what does not fit is the function's error."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Yield(KeyedProcessFunction[Any, Any, Any]):
 
 
 def yielded(columns: str, *rows: Any) -> list[Any]:
-    """What comes out of a function that yields these rows."""
+    """Output of a function that yields these rows."""
     with OperatorHarness.of_function(Yield(*rows), "k", "k string", columns) as harness:
         return harness.process_batch([("a",)])
 

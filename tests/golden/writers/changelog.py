@@ -1,4 +1,4 @@
-"""What the golden segment and the golden RocksDB snapshot hold; `python -m tests.golden.writers.changelog` wrote them.
+"""Content of the golden segment and the golden RocksDB snapshot; `python -m tests.golden.writers.changelog` wrote them.
 
 The files stand for everything that was ever written in these formats: they are never written again. A new format
 version gets new files beside them. (Run as a program it refuses to overwrite.)

@@ -1,4 +1,4 @@
-"""What the golden image of non-keyed state holds; `python -m tests.golden.writers.operator_state` wrote it.
+"""Content of the golden image of non-keyed state; `python -m tests.golden.writers.operator_state` wrote it.
 
 As with the other golden files: it is never written again. (Run as a program it refuses to overwrite.)
 """

@@ -47,7 +47,7 @@ OFF = with_ttl(
     BatchTime(NOW.time_ms + 5),
 )
 OLD = StateChanges(PLAIN, [16, 17], [key(0), key(1)], None, None, [7, 8])
-"""From before `TOTAL` had TTL, and of the narrower type that it had then."""
+"""Values of the time before `TOTAL` had TTL, of its narrower type of then."""
 
 
 def all_changes() -> list[StateChanges]:

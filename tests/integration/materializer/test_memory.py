@@ -1,4 +1,4 @@
-"""How much memory a materializer takes for a state that is much larger than what it was given."""
+"""Memory that a materializer takes for a state that is much larger than what it was given."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ BUFFERS_MB = 2 * 64
 """Held by a range besides, as docs/operate/materializer.md says: log that was read ahead, and files that are uploaded.
 """
 ALLOCATORS = 2.75
-"""What they take for what is asked of them, rows that are being written included."""
+"""Memory that they take for what they do, rows that are being written included."""
 TICK_S = 0.02
 
 

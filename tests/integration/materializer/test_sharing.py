@@ -25,7 +25,7 @@ RANGES = {(low, low + 1) for low in range(KEY_GROUPS)}
 
 
 def beats(site: Site) -> list[int]:
-    """How often each member has told that it lives."""
+    """Heartbeats of each member."""
     found: list[int] = []
     for meta in site.store.list(layout.MEMBERS):
         try:
@@ -36,7 +36,7 @@ def beats(site: Site) -> list[int]:
 
 
 def shares(site: Site, members: list[Sidecar]) -> list[set[tuple[int, int]]]:
-    """What each of these members materializes from now on, until that is all ranges; it commits meanwhile."""
+    """Ranges that each of these members materializes from now on, until these are all; it commits meanwhile."""
     before = [len(member.events()) for member in members]
 
     def since_then() -> list[set[tuple[int, int]]]:

@@ -21,7 +21,7 @@ PATIENCE_S = 60.0
 
 
 class Told:
-    """What the driver hears."""
+    """Events that reach the driver."""
 
     def __init__(self) -> None:
         self.starts = 0

@@ -46,9 +46,9 @@ CRASHES: Final = (
     ("ceph-mon",),
     ("radosgw", "ceph-osd", "ceph-mon"),
 )
-"""What dies together, each once, in an order of the seed."""
+"""Daemons that die together, each once, in an order of the seed."""
 STEPS_BETWEEN: Final = 3
-"""What every load gets done between two crashes, at least."""
+"""Least work of every load between two crashes."""
 PATIENCE_S: Final = 120.0
 FOLD_EVERY: Final = 4
 RACERS: Final = 3

@@ -59,7 +59,7 @@ def committed(job: CommittingJob, rng: random.Random, batches: int, **options: A
 
 
 def check(job: CommittingJob, directory: Path) -> None:
-    """What was acknowledged is there, and nothing is damaged."""
+    """All that was acknowledged is there, and nothing is damaged."""
     assert job.run is not None
     base = job.run.state.base
     assert base is not None

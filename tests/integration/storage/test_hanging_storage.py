@@ -62,7 +62,7 @@ class Unsteady(LocalStore):
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Unsteady]:
-    """What state workers open."""
+    """Stores that state workers open."""
     store = Unsteady(str(tmp_path / "state"))
     store.gate = threading.Event()
     monkeypatch.setattr(requested_store, "open_store", lambda *_: store)

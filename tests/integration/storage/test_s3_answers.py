@@ -1,4 +1,4 @@
-"""What AWS answers when something is wrong, as far as moto and the proxy in front of it can say it."""
+"""Answers of AWS when something is wrong, as far as moto and the proxy in front of it can say it."""
 
 from __future__ import annotations
 

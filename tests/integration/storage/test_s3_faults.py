@@ -1,4 +1,4 @@
-"""What the S3 store does when requests or replies are lost, and when it is set up wrongly."""
+"""Behaviour of the S3 store when requests or replies are lost, and when it is set up wrongly."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def start(storage: Path, sink: Path, batches: int) -> subprocess.Popen[bytes]:
 
 
 def lines(sink: Path) -> list[tuple[int, ...]]:
-    """What the sink got: (epoch, batch, seq)."""
+    """Calls of the sink: (epoch, batch, seq)."""
     return [tuple(map(int, line.split())) for line in sink.read_text().splitlines()] if sink.exists() else []
 
 

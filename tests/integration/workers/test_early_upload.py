@@ -23,7 +23,7 @@ def worker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[SummingWo
 
 
 def uploaded(worker: SummingWorker, attempt: Attempt) -> list[str]:
-    """What an attempt has uploaded."""
+    """Objects that an attempt has uploaded."""
     store = PrefixedStore(open_store(worker.storage_url), "job")
     return [meta.name for meta in store.list("seg/") if attempt.task.tag in meta.name]
 

@@ -36,7 +36,7 @@ def executor(tmp_path: Path) -> Iterator[Executor]:
 
 
 def called(executor: Executor, function: Callable[[], float], task_attempt: int) -> dict[str, float]:
-    """What the worker says after it has called the function."""
+    """Answer of the worker after it has called the function."""
     name = f"{function.__name__}-{task_attempt}"
     shipped = ShippedFunction(name, cloudpickle.dumps(function), {})
     task = executor.task(task_attempt=task_attempt, function_hash=name, backend_options={"call": True})

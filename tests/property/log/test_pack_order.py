@@ -1,4 +1,4 @@
-"""Whatever a pack takes up, and however ranges lie: each key group is replayed in the order of before (I5)."""
+"""With any pack and any ranges each key group is replayed in the order of before (I5)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def replayed(refs: tuple[SegmentRef, ...], operator: str, key_group: int, pack: 
 
 
 PARTS = st.lists(st.sampled_from(["packed", "elsewhere", "both", "unchanged"]), min_size=4, max_size=4)
-"""What each partition wrote; with both, first what a pack does not take up."""
+"""Segments that each partition wrote; with both, first what a pack does not take up."""
 BATCHES = st.lists(st.dictionaries(st.sampled_from("ab"), st.tuples(st.sampled_from([2, 4, 8]), PARTS)), max_size=12)
 
 

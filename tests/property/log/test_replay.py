@@ -64,7 +64,7 @@ def open_rocksdb(directory: Path, low: int = 0, high: int = KEY_GROUPS) -> Rocks
 
 
 def segments_of(batch: BatchChanges, seq: int, low: int, high: int, parts: int = 1) -> list[Segment]:
-    """What the partition `[low, high)` logs of a batch, in parts."""
+    """Log of a batch for the partition `[low, high)`, in parts."""
     own = batch.split(parts) if parts > 1 else [batch]
     return [segment_of(part, seq, low, high, i) for i, part in enumerate(own)]
 

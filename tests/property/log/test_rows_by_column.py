@@ -33,7 +33,7 @@ PIECE_BYTES = 40
 
 
 def written(batches: Sequence[Batch], key_type: WireType, by_column: frozenset[str]) -> tuple[list[Any], set[Any]]:
-    """What a write batch is given, in order, and the value-like states that changed."""
+    """Calls of a write batch, in order, and the value-like states that changed."""
     forms: dict[Any, StateForm] = {}
 
     def form(schema: StateSchema) -> StateForm:

@@ -126,7 +126,7 @@ class Version:
         # What is frozen is canonical: floats are rounded, and so on.
         canonical = values_of(self.type).map(lambda value: self.type.thaw(self.type.freeze(value)))
         self.migrated: Any = draw(canonical) if self.migrates else None
-        """What the migration makes of every value."""
+        """Migration of every value."""
         self.written: dict[str, Any] = draw(st.dictionaries(st.sampled_from("abcd"), canonical, max_size=3))
 
     def descriptors(self) -> list[StateDescriptor]:
@@ -160,7 +160,7 @@ def histories(draw: st.DrawFn) -> list[Version]:
 
 
 def expected(versions: list[Version]) -> dict[str, dict[Any, Any]]:
-    """What the state holds in the end: wire forms by key, without key groups."""
+    """Final content of the state: wire forms by key, without key groups."""
     values: dict[str, Any] = {}
     elements: dict[str, list[Any]] = {}
     for i, version in enumerate(versions):

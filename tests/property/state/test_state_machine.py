@@ -59,7 +59,7 @@ DIGITS = AggregatingStateDescriptor("digits", Collect(), "map<string,int>")
 
 
 class Model:
-    """What the states of all keys hold."""
+    """States of all keys."""
 
     def __init__(self) -> None:
         self.value: dict[str | None, Any] = {}
@@ -224,7 +224,7 @@ class StateMachine(RuleBasedStateMachine):
 
 
 def _digits(numbers: list[int] | None) -> list[tuple[str, int]] | None:
-    """What `Collect` makes of these numbers."""
+    """Result of `Collect` for these numbers."""
     if numbers is None:
         return None
     collect, accumulator = Collect(), Collect().create_accumulator()

@@ -31,7 +31,7 @@ LONG_AGO = -(10**15)
 
 
 class Model:
-    """What is stored: per key a value, elements, entries, each `[stamp, value]`; and since when TTL counts."""
+    """Stored state: per key a value, elements, entries, each `[stamp, value]`; and since when TTL counts."""
 
     def __init__(self) -> None:
         self.value: dict[str, list[Any]] = {}
@@ -181,7 +181,7 @@ class TtlMachine(RuleBasedStateMachine):
 
     @rule()
     def materialize(self) -> None:
-        """What materializes knows the log, and so no TTL of a batch that may never be."""
+        """A materializer knows the log, and so no TTL of a batch that may never be."""
         if self.changelog == "on" and not self.job.backend.store.changed_ttls:
             self.job.materialize_at(self.committed_at)
 

@@ -113,7 +113,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def kill(self) -> None:
-        """What the database holds is what a process that ends now may leave at most."""
+        """The database holds at most what a process that ends now may leave."""
         shutil.rmtree(self.copy, ignore_errors=True)
         self.store._database.checkpoint(self.copy)  # type: ignore[reportPrivateUsage]
         seq, states = self._left_in(self.copy)

@@ -41,7 +41,7 @@ def _operator(assigner: Any, trigger: Any = None) -> WindowOperator:
 
 
 def _results(windows: list[Any]) -> list[Element]:
-    """What the first stage yields, as elements of the second: each has the number of its elements."""
+    """Output of the first stage, as elements of the second: each has the number of its elements."""
     return [Element(w[0], len(w[3]), w[2] - 1) for w in windows if w[0] != LATE]
 
 

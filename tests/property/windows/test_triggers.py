@@ -151,7 +151,7 @@ class Held:
 
 
 class Asked(NamedTuple):
-    """What a trigger gets of the model."""
+    """Context of a trigger in the model."""
 
     model: Model
     key: str

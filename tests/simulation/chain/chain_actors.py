@@ -52,7 +52,7 @@ class Actor:
         self.name = name
         self.stalled_until = 0
         self.operation = ""
-        """What it is about to do."""
+        """The operation that comes next."""
         self.failure: BaseException | None = None
         self.is_over = False
         self._killed = False
@@ -152,7 +152,7 @@ class World:
         self.faults = Faults(before=0.01, after=0.01, torn=0.01, delay=0.05, delay_max_s=4.0)
         self.sink_tells = self.random.random() < 0.5
         self.files_share = self.random.choice([0.0, 0.1, 0.9])
-        """How often a batch writes files as with the changelog off; much lets truncation follow closely."""
+        """Share of batches that write files as with the changelog off; much lets truncation follow closely."""
         self.job = open_or_create_job(
             self.disk, name="job", max_parallelism=MAX_PARALLELISM, clock=self.clock, tokens=self.tokens
         )

@@ -105,7 +105,9 @@ def test_ranges_that_failed_together_are_not_tried_again_together() -> None:
 
 
 def test_a_first_look_that_never_ends_is_seen_and_many_slow_ones_are_not_taken_for_it(world: World) -> None:
-    """Whoever watches `/healthz` starts a process again that hangs, also one that has hung from the beginning."""
+    """A supervisor that watches `/healthz` starts a process again that hangs, also one that has hung from the
+    beginning.
+    """
     alive: list[bool] = []
 
     def slow(operation: str, name: str, phase: str) -> None:

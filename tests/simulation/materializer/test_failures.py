@@ -1,4 +1,4 @@
-"""What goes wrong beside and below a materializer: it harms neither the job nor the state, and ends well."""
+"""Failures beside and below a materializer: they harm neither the job nor the state, and ends well."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What running for long and side by side takes: demand, retention, limits, wrong clocks, split brain."""
+"""Running for long and side by side: demand, retention, limits, wrong clocks, split brain."""
 
 from __future__ import annotations
 
@@ -337,7 +337,7 @@ def test_a_checkpoint_that_a_fast_job_has_let_go_meanwhile_is_not_the_one_that_i
 
 @pytest.mark.parametrize("is_pinned", [False, True])
 def test_a_job_that_overtakes_every_pin_is_collected_all_the_same(world: World, *, is_pinned: bool) -> None:
-    """What an earlier pin keeps stays. (Beside one that says that it is checked, none can be overtaken.)"""
+    """A checkpoint with an earlier pin stays. (Beside one that says that it is checked, none can be overtaken.)"""
     world.commit(8)
     world.sidecar(replace(QUIET, collect_ms=None), place="first").fold()
     world.commit(25)

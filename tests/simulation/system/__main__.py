@@ -8,17 +8,22 @@ from __future__ import annotations
 import argparse
 import gc
 import math
+import random
+import re
 import sys
 import time
 import traceback
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 
-from tests.simulation.system.mutations import MUTATIONS
+from tests.simulation.system.mutations import MUTATIONS, Mutation
 from tests.simulation.system.named_seeds import NAMED
-from tests.simulation.system.options import options_of
+from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.scheduler import Violation
+from tests.simulation.system.script import Line, Script, text_of
+from tests.simulation.system.script_search import drawn, effects, ordinary_options, shrunk
 from tests.simulation.system.simulation import simulate
 
 
@@ -31,8 +36,11 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further seed after so long")
     variants = MUTATIONS | {what: (named.undone,) for what, named in NAMED.items()}
     parser.add_argument("--broken", choices=sorted(variants), metavar="WHAT")
+    parser.add_argument("--script", action="store_true", help="search for a script that meets the bug of --broken")
     given = parser.parse_args()
     mutations = variants.get(given.broken, ())
+    if given.script:
+        return search(given.broken, mutations, range(given.seed, given.seed + given.seeds), given.seconds)
     gc.freeze()  # what the modules hold stays: looking through it again and again would take most of the time
     gc.set_threshold(50_000, 20, 100)
     began, steps, failed, run = time.monotonic(), 0, 0, 0
@@ -65,6 +73,41 @@ def main() -> int:
     print(f"{run} seeds, {failed} failed, {steps} steps, {took:.1f} s")  # noqa: T201
     print(", ".join(f"{what}: {number}" for what, number in sorted(counts.items())))  # noqa: T201
     return 1 if failed else 0
+
+
+def search(bug: str, mutations: Sequence[Mutation], seeds: Iterable[int], seconds: float) -> int:
+    """Draw scripts until one meets the bug; print the lines of it that are needed. 1 if none does."""
+    needed = {name: value for mutation in mutations for name, value in mutation.options.items()}
+    options, deadline = ordinary_options(needed), time.monotonic() + seconds
+    possible = effects(options)
+    for seed in seeds:
+        if time.monotonic() > deadline:
+            break
+        lines = drawn(random.Random(f"script {seed}"), possible)
+        if meets(lines, options, mutations):
+            print(text_of(bug, shrunk(lines, lambda fewer: meets(fewer, options, mutations))))  # noqa: T201
+            return 0
+    return 1
+
+
+def meets(lines: Sequence[Line], options: Options, mutations: Sequence[Mutation]) -> bool:
+    """Is this what the bug looks like? The whole product must pass where the broken one does not."""
+    with ExitStack() as stack:
+        for mutation in mutations:
+            stack.enter_context(mutation.applied())
+        try:
+            simulate(0, options, script=Script(lines))
+        except (Exception, Violation) as error:  # noqa: BLE001  a broken product may break anywhere
+            if not re.search(mutations[0].found, str(error)):
+                return False
+        else:
+            return False
+    try:
+        simulate(0, options, script=Script(lines))
+    except (Exception, Violation):  # noqa: BLE001  a bug of its own, or of the simulation
+        traceback.print_exc()
+        return False
+    return True
 
 
 if __name__ == "__main__":

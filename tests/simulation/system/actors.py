@@ -1,4 +1,4 @@
-"""Who works in the simulated system: drivers, materializers, collectors and readers, each a process of its own.
+"""Processes of the simulated system: drivers, materializers, collectors and readers, each a process of its own.
 
 Their code is the product's; here is only what starts it, and what Spark, a supervisor or a user would do around it.
 """
@@ -54,7 +54,7 @@ def batch_rows(seed: int, batch: int) -> list[tuple[str, int]]:
 
 
 def broadcast_rows(seed: int, batch: int) -> list[int]:
-    """What the broadcast rows of a batch say."""
+    """Broadcast rows of a batch."""
     rng = random.Random(f"broadcast {seed} {batch}")
     return [rng.randrange(OPS) for _ in range(rng.choice([0, 0, 1, 3]))]
 
@@ -71,7 +71,7 @@ class DriverRun:
         self._name = f"run {number}"
         self._run: JobRun | None = None
         self.source = system.source
-        """What it is told to start from, if it has not begun."""
+        """Source to start from, if it has not begun."""
         self.found = system.oracle.newest
         """The newest commit when it was started."""
 
@@ -99,7 +99,7 @@ class DriverRun:
             made.stop()
 
     def _coordinator(self, session: Any) -> Coordinator:
-        """What `Coordinator.create` makes, over the simulated storage and Spark."""
+        """The result of `Coordinator.create`, over the simulated storage and Spark."""
         system, options = self._system, self._system.options
         clock, tokens = ProcessClock(self._scheduler, self._process), system.tokens
         store, plan = JobStore(system.store_of(self._process), system.name), self._plan()

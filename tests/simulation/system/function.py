@@ -1,4 +1,4 @@
-"""What the simulated job computes, and the model of it: every attempt at a batch changes the state in its own way.
+"""Function of the simulated job, and its model: every attempt at a batch changes the state in its own way.
 
 The values come from the attempt's tag, so that two executions of one batch never agree: state that mixes them, or that
 comes from one that did not win, cannot pass for right. Whatever the function reads is compared with the model of the
@@ -58,9 +58,9 @@ EMPTY = KeyState()
 State = dict[str, KeyState]
 """By key; a key without state is not there."""
 Seen = tuple[int, ...]
-"""What an instance's list holds."""
+"""Content of an instance's list."""
 Rules = dict[int, int]
-"""What the broadcast state holds."""
+"""Content of the broadcast state."""
 
 
 def key_group(key: str) -> int:
@@ -70,7 +70,7 @@ def key_group(key: str) -> int:
 
 @dataclass
 class AttemptModel:
-    """What one attempt of a partition has read and changed."""
+    """Reads and changes of one attempt of a partition."""
 
     tag: str
     operator: str
@@ -86,13 +86,13 @@ class AttemptModel:
     emitted: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     fired: set[tuple[str, int]] = field(default_factory=set[tuple[str, int]])
     seen_before: Seen | None = None
-    """What the instance's list held when it was read first; None: it was not read yet."""
+    """The instance's list when it was read first; None: it was not read yet."""
     seen: Seen = ()
-    """What it holds now."""
+    """The list now."""
     shared: Seen = ()
-    """What the instance's union list holds now."""
+    """The instance's union list now."""
     rules: Rules = field(default_factory=Rules)
-    """What the instance's broadcast state holds now."""
+    """The instance's broadcast state now."""
     finished: bool = False
     _numbers: int = 0
     _broadcasts: int = 0
@@ -187,7 +187,7 @@ class Changing(CheckpointedFunction):
             attempt.shared = (*attempt.shared, number)
 
     def _read_seen(self, attempt: AttemptModel) -> None:
-        """What the instance's list holds: what the attempt left there; at the base, whatever the oracle expects."""
+        """Content of the instance's list: what the attempt left there; at the base, whatever the oracle expects."""
         found = tuple(self.seen.get() or ())
         if attempt.seen_before is None:
             attempt.seen_before = attempt.seen = found
@@ -201,7 +201,7 @@ class Changing(CheckpointedFunction):
             threads.scheduler().fail(f"{what}, has {found}, not {attempt.shared} (I4, I5)")
 
     def _read(self, attempt: AttemptModel, key: str) -> KeyState:
-        """What the state holds, which must be what the model says."""
+        """Content of the state, which must be what the model says."""
         expected = attempt.at(key)
         found = KeyState(
             self.total.value(),

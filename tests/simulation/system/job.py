@@ -37,7 +37,7 @@ CLONE = "clone"
 
 
 class SimulatedJob:
-    """See the module.
+    """As the module's text says.
 
     Args:
         system: What all jobs share.
@@ -63,7 +63,7 @@ class SimulatedJob:
         self._drivers: dict[str, DriverRun] = {}
         self._numbers: dict[str, int] = {}
         self._restore: Choice | None = None
-        """What an operator sets the stopped job back to."""
+        """Choice of an operator for the stopped job."""
         chance = random.Random(f"cluster {self._prefix}{system.seed}")
         self.stored = Stored(self.options.encrypted, self.options.log_elsewhere)
         if source and chance.random() < 0.5:
@@ -75,7 +75,7 @@ class SimulatedJob:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether an operator has stopped it."""
+        """True if an operator has stopped it."""
         return self._restore is not None
 
     @property
@@ -104,7 +104,7 @@ class SimulatedJob:
             raise error
 
     def _check_end(self, run: DriverRun, error: BaseException | None) -> None:
-        """Whether a driver may end like that."""
+        """Fails unless a driver may end like that."""
         if error is None or isinstance(error, (SparkError, FencedError, RetryableError)):
             return
         if not isinstance(error, VarviteError):
@@ -122,7 +122,7 @@ class SimulatedJob:
             raise error
 
     def _lacks_source(self, run: DriverRun) -> bool:
-        """Whether a clone's run may have found that what it was to start from has gone.
+        """True if a clone's run may have found that what it was to start from has gone.
 
         Not if the job has a state of its own, or `varvite restore` has chosen one.
         """
@@ -171,10 +171,23 @@ class SimulatedJob:
     def _driver_processes(self) -> list[Process]:
         return [process for process in self.processes if process.name.startswith(f"{self._prefix}driver")]
 
-    def _stop_for_restore(self) -> None:
+    def start_another_driver(self) -> None:
+        """Somebody starts a run beside those that there are. By the hub."""
+        if self._may_run:
+            self._start_driver()
+
+    def set_back(self, checkpoints: int) -> None:
+        """An operator sets the job back by so many checkpoints; to the newest savepoint, if negative. By the hub."""
+        line, savepoints = self.oracle.line(), self.oracle.savepoints()
+        if not self.is_stopped and line and (checkpoints >= 0 or savepoints):
+            savepoint = savepoints[-1] if checkpoints < 0 else None
+            seq = None if savepoint is not None else line[max(0, len(line) - 1 - checkpoints)].seq
+            self._stop_for_restore(Choice(seq, savepoint, anew=False))
+
+    def _stop_for_restore(self, choice: Choice | None = None) -> None:
         """An operator stops the job, every run of it, and chooses what it is to go on from."""
         if self.oracle.newest != ORIGIN:
-            self._restore = choose(self.oracle, self.system.rng)
+            self._restore = choice or choose(self.oracle, self.system.rng)
             self.note(f"the operator stops {self.name}: {self._restore}")
             self.oracle.stopped, self.oracle.chosen = True, None
             for process in self._driver_processes():

@@ -53,11 +53,11 @@ class Mutation:
     target: Any
     """Module or class."""
     name: str
-    """What is replaced there."""
+    """Attribute that is replaced there."""
     broken: Callable[..., Any]
     """Gets the original and then its arguments."""
     found: str
-    """What the violation says, as a regular expression."""
+    """Text of the violation, as a regular expression."""
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
     @contextmanager
@@ -310,4 +310,4 @@ MUTATIONS: Final[dict[str, tuple[Mutation, ...]]] = {
     ),
     "fetched files are not verified": (Mutation(download, "_fetch_whole", _fetched_unverified, "I", FLIPS),),
 }
-"""What is wrong → the variant."""
+"""Missing rule → the variant."""

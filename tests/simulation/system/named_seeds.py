@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class NamedSeed(NamedTuple):
-    """See the module."""
+    """As the module's text says."""
 
     seed: int
     undone: Mutation

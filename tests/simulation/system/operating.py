@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Choice:
-    """What the operator wants."""
+    """Choice of the operator."""
 
     seq: int | None
     """Checkpoint; None: the newest that fits."""

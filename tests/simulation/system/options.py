@@ -1,4 +1,4 @@
-"""What a seed says about a simulation: who works, how, and what goes wrong how often."""
+"""Options of a simulation, drawn from its seed: who works, how, and what goes wrong how often."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ MANY_QUIET_BATCHES: Final = 0.05
 
 @dataclass(frozen=True)
 class Options:
-    """See the module."""
+    """As the module's text says."""
 
     steps: int
     step_s: float
     burst: float
     faults: StoreFaults
     stalls: float
-    """How likely a process stalls, per step; ten times as likely before it claims a name."""
+    """Probability that a process stalls, per step; ten times as likely before it claims a name."""
     stall_max_s: float
     crashes: float
-    """How likely a process is killed, per step."""
+    """Probability that a process is killed, per step."""
     keeps_disk: float
-    """How likely a killed process begins again with its local directory."""
+    """Probability that a killed process begins again with its local directory."""
     skew_max_s: float
     parallelism: int
     rescales: bool
@@ -55,15 +55,15 @@ class Options:
     drivers: int
     """Runs at the same time, at most."""
     takeovers: float
-    """How likely another one is started while one works, per look of the supervisor."""
+    """Probability that another one is started while one works, per look of the supervisor."""
     executors: int
     materializers: int
     collectors: int
     readers: int
     rerun: float
-    """How likely a partition is executed a second time, silently."""
+    """Probability that a partition is executed a second time, silently."""
     moves: float
-    """How likely a task goes to another executor than usual."""
+    """Probability that a task goes to another executor than usual."""
     sink_tells: bool
     policy: CommitPolicy
     inline_bytes_max: int
@@ -74,15 +74,15 @@ class Options:
     chained: bool
     """The job has a second operator, which reads what the first one yields."""
     restores: float
-    """How likely an operator stops the job and sets it back, per look of the supervisor."""
+    """Probability that an operator stops the job and sets it back, per look of the supervisor."""
     clones: float
-    """How likely somebody starts a clone of the job, per look; there is one at most."""
+    """Probability that somebody starts a clone of the job, per look; there is one at most."""
     ruled: bool
     """The first operator reads a broadcast stream, too."""
     disorder: float
-    """How likely a partition reads other broadcast rows than the others, or in another order."""
+    """Probability that a partition reads other broadcast rows than the others, or in another order."""
     hang: float
-    """How likely a write hangs, see `StoreFaults`."""
+    """Probability that a write hangs, see `StoreFaults`."""
     hedged: bool
     """Claims of commits that have no answer are joined by a second request."""
     encrypted: bool
@@ -157,7 +157,7 @@ def options_of(seed: int, steps: int = STEPS) -> Options:
 
 
 def _places(rng: random.Random, faults: StoreFaults) -> dict[str, Any]:
-    """Where and how the state is stored, drawn after all else."""
+    """Storage of the state, drawn after all else."""
     rng.choice([0, 1, 2])  # for an option that has gone: the seeds draw the rest as they did
     return {
         "hang": rng.choice([0.0, 0.0, 0.005, 0.02]),
@@ -198,7 +198,7 @@ def _plan_of(uid: str, settings: HarnessSettings) -> JobPlan:
 
 
 def _ruled_operator(uid: str) -> OperatorPlan:
-    """Which the harness does not plan."""
+    """An operator that the harness does not plan."""
     without_spark: Any = None
     environment = StreamExecutionEnvironment(without_spark).configure("execution.checkpointing.dir", "memory://job")
     rows, rules = (

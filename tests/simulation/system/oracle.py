@@ -1,4 +1,4 @@
-"""What must be true after every step: the invariants I1 to I11, as far as they can be seen from outside.
+"""Checks after every step: the invariants I1 to I11, as far as they can be seen from outside.
 
 The oracle sees every effect on the storage when it takes place. At each entry of the chain it computes what the state
 after it must be, from what the winners' attempts have done, and checks the entry; at each deletion it checks that
@@ -94,7 +94,7 @@ class Oracle:
         self.views: dict[Link, LineView] = {ORIGIN: LineView(max_parallelism=KEY_GROUPS)}
         self._attempts: dict[str, AttemptModel] = {}
         self._needed: dict[str, frozenset[str]] = {}
-        """What nobody may delete: who needs it → names."""
+        """Names that nobody may delete, by who needs them."""
         self._late_sinks: dict[int, int] = {}
         self.outputs: dict[int, tuple[int, list[tuple[str, int]]]] = {}
         """Batch → seq and rows of its newest output."""
@@ -210,7 +210,7 @@ class Oracle:
             self.fail(f"a run owns the chain by fence {fence.seq}, which stands in the hole of a collected commit (I6)")
 
     def _check_after(self, entry: Entry, head: Entry) -> None:
-        """What holds between an entry and the one before."""
+        """Checks an entry against the one before."""
         floors = {(f.operator, f.low, f.high): f.number for f in entry.floors}
         lower = [f for f in head.floors if floors.get((f.operator, f.low, f.high), 0) < f.number]
         if entry.keep_from < head.keep_from or entry.retained_from < head.retained_from or lower:
@@ -283,7 +283,7 @@ class Oracle:
         return found
 
     def _note_seen(self, commit: Commit, operator: str, attempts: list[AttemptModel]) -> None:
-        """What the lists of the instances held, and what they hold now (I4, I5)."""
+        """Checks the lists of the instances, then and now (I4, I5)."""
         before = self.seen[commit.parent].get(operator, [()] * len(attempts))
         found = [attempt.seen_before or () for attempt in attempts]
         if len(found) != len(before):  # the job has another parallelism: all together have what there was
@@ -310,7 +310,7 @@ class Oracle:
             self.need(f"commit {link.seq}", link)
 
     def check_acknowledged(self) -> None:
-        """What Spark has acknowledged is on the line (I1)."""
+        """Every batch that Spark has acknowledged is on the line (I1)."""
         commit = self.commit(self.newest) if self.newest != ORIGIN else None
         newest = commit.batch if commit is not None and commit.query_id == self._location.query_id else -1
         if not self.stopped and newest < self._location.acked - 1:
@@ -368,7 +368,7 @@ class Oracle:
         return model
 
     def _shared_before(self, task: TaskRequest) -> Seen:
-        """What the instance's union list holds at first: what all instances had, in the first batch of a run."""
+        """The instance's union list at first: what all instances had, in the first batch of a run."""
         held = self.shared[task.batch.base].get(task.batch.operator.operator, [])
         if task.batch.is_first:
             return tuple(itertools.chain(*held))
@@ -448,7 +448,7 @@ class Oracle:
             remove(place)
 
     def check_retained(self) -> None:
-        """What must be complete restores: the newest commits and the oldest."""
+        """Commits that must be complete can be restored: the newest commits and the oldest."""
         line = self.line()
         for link in dict.fromkeys((*line[:2], *line[-1:])):
             self.check_restore(link)
@@ -468,7 +468,7 @@ def model_range(model: AttemptModel) -> tuple[int, int]:
 
 
 def state_of(store: WorkingStore) -> State:
-    """What a store holds, in the model's form."""
+    """Content of a store, in the model's form."""
     found: dict[str, KeyState] = {}
 
     def at(key: str) -> KeyState:

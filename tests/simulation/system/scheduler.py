@@ -63,7 +63,7 @@ class Process:
 class Task:
     """A thread of a simulated process."""
 
-    __slots__ = ("body", "carrier", "context", "killed", "name", "process", "ready", "wake_s")
+    __slots__ = ("body", "carrier", "context", "killed", "last_step", "name", "process", "ready", "wake_s")
 
     def __init__(self, process: Process, name: str, body: Callable[[], None]) -> None:
         self.process = process
@@ -71,9 +71,11 @@ class Task:
         self.body = body
         self.carrier: _Carrier | None = None
         self.killed = False
+        self.last_step = 0
+        """Step of the system at which it was stopped last."""
         self.wake_s = 0.0
         self.ready: Callable[[], bool] | None = None
-        """What it waits for, until `wake_s` at most; None: it sleeps, or may go on."""
+        """Condition that it waits for, until `wake_s` at most; None: it sleeps, or may go on."""
         self.context: Any = None
         """Of whoever uses the task."""
 
@@ -83,7 +85,7 @@ class Task:
         return self.wake_s <= now_s or (self.ready is not None and self.ready())
 
     def earliest_s(self) -> float:
-        """When it could go on without anybody else's doing."""
+        """Earliest time at which it could go on without anybody else's doing."""
         wake_s = 0.0 if self.ready is not None and self.ready() else self.wake_s
         return max(self.process.stalled_until_s, wake_s)
 
@@ -122,15 +124,15 @@ class _Carrier:
 
 
 class Scheduler:
-    """See the module.
+    """As the module's text says.
 
     Args:
-        rng: Decides; owned by the scheduler from now on.
+        rng: Decides; owned by the scheduler from now on. None: all take turns.
         step_s: Seconds that pass with each step.
         burst: Steps that a task makes on average before another one may go on.
     """
 
-    def __init__(self, rng: random.Random, step_s: float = 0.02, burst: float = 2.0) -> None:
+    def __init__(self, rng: random.Random | None, step_s: float = 0.02, burst: float = 2.0) -> None:
         self.now_s = 0.0
         self.steps = 0
         self.digest = 0
@@ -178,6 +180,7 @@ class Scheduler:
         if task.killed:
             raise Killed
         self.steps += 1
+        task.last_step = self.steps
         self.now_s += self._step_s
         self._note(task, what)
         try:
@@ -238,7 +241,7 @@ class Scheduler:
         """Let whoever is chosen go on, and return when the task is again."""
         if self.failure is not None or self.orders or self.steps >= self._limit:
             self._to_hub()
-        elif task.may_go_on(self.now_s) and self._rng.random() < self._stay:
+        elif self._rng is not None and task.may_go_on(self.now_s) and self._rng.random() < self._stay:
             return
         else:
             chosen = self._choose()
@@ -270,7 +273,7 @@ class Scheduler:
             self._resume(chosen)
 
     def _choose(self) -> Task | None:
-        """Who goes on; time passes if nobody can. None: nobody is left."""
+        """The task that goes on; time passes if nobody can. None: nobody is left."""
         ready = [task for task in self._tasks if task.may_go_on(self.now_s)]
         if not ready:
             next_s = min((task.earliest_s() for task in self._tasks), default=math.inf)
@@ -281,6 +284,8 @@ class Scheduler:
                 return None
             self.now_s = max(self.now_s, next_s)
             ready = [task for task in self._tasks if task.may_go_on(self.now_s)]
+        if self._rng is None:
+            return min(ready, key=lambda task: task.last_step)
         return ready[int(self._rng.random() * len(ready))]
 
     def _resume(self, task: Task) -> None:

@@ -24,6 +24,7 @@ from tests.simulation.system.job import CLONE, JOB, SimulatedJob
 from tests.simulation.system.options import Options, options_of
 from tests.simulation.system.oracle import Oracle
 from tests.simulation.system.scheduler import Killed, Process, Scheduler, Task, Violation, remove
+from tests.simulation.system.script import Certain, Outcome, Script
 from tests.simulation.system.spark.engine import RunCheckpoint, SimulatedExecution, chained_rows, winner_rows
 from tests.simulation.system.spark.hosts import simulated_hosts
 from tests.simulation.system.storage import KEY_PROVIDER, log_storage
@@ -87,23 +88,29 @@ class CountedClaim(ClaimRequest):
 class Simulation:
     """See the module; used once."""
 
-    def __init__(self, seed: int, directory: Path, options: Options | None = None) -> None:
+    def __init__(
+        self, seed: int, directory: Path, options: Options | None = None, script: Script | None = None
+    ) -> None:
         self.seed = seed
         self.options = options or options_of(seed)
         self.directory = directory
-        self.scheduler = Scheduler(random.Random(f"turns {seed}"), self.options.step_s, self.options.burst)
+        self.script = script
+        turns = random.Random(f"turns {seed}") if script is None else None
+        self.scheduler = Scheduler(turns, self.options.step_s, self.options.burst)
         self.tokens = SeededTokens(seed)
         self.disk = Disk(self.scheduler)
         self.disk.on_put, self.disk.on_delete = self._on_put, self._on_delete
         self.log: list[str] | None = None
-        """What processes said, if anybody wants to know."""
+        """Messages of processes, if anybody wants to know."""
         self.counts: dict[str, int] = {}
-        """What happened, to see that the simulation goes far enough."""
+        """Counts of events, to see that the simulation goes far enough."""
         self._written: dict[str, bytes] = {}
-        """What was ever written under names that are for one object only."""
-        self.rng = random.Random(f"chaos {seed}")
+        """Bytes that were ever written under names that are for one object only."""
+        self.rng: random.Random = random.Random(f"chaos {seed}") if script is None else Certain()
         self.faults = replace(self.options.faults, hang=self.options.hang)
         self.log_faults = replace(self.options.log_faults, hang=self.options.hang)
+        self.answers: dict[Task, Outcome] = {}
+        """Task → what the storage answers to the call that it makes next, if a script says so."""
         self.quiet = False
         """Nothing goes wrong any more."""
         self._next_look_s = 0.0
@@ -128,12 +135,12 @@ class Simulation:
     def store_of(self, process: Process) -> SimulatedStore:
         """The storage, as that process reaches it."""
         rng = random.Random(f"store {self.seed} {process.name}")
-        return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.faults)
+        return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.faults, self.answers)
 
     def log_store_of(self, process: Process) -> SimulatedStore:
         """The storage of logs that are elsewhere."""
         rng = random.Random(f"log store {self.seed} {process.name}")
-        return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.log_faults)
+        return SimulatedStore(self.disk, self.scheduler, process, rng, lambda: self.log_faults, self.answers)
 
     def checkpoint_of(self, job: str) -> RunCheckpoint:
         """Spark's checkpoint location of a job."""
@@ -171,6 +178,9 @@ class Simulation:
             self.scheduler.orders.append(self._look)
         if self.quiet:
             return
+        if self.script is not None:
+            self._act(task, self.script.outcome(task.process.name, what))
+            return
         strike, options = self.rng.random(), self.options
         stalls = options.stalls * (10 if what.startswith(("put_if_absent", "sink")) else 1)
         if strike < stalls:
@@ -179,6 +189,27 @@ class Simulation:
             self.count("stalled")
         elif strike < stalls + options.crashes:
             self.scheduler.orders.append(lambda: self.kill(task.process))
+
+    def _act(self, task: Task, outcome: Outcome | None) -> None:
+        """Lets happen to a process what the script says at an effect; the storage's answer is the store's affair."""
+        if outcome is None:
+            return
+        process = task.process
+        self.note(f"{process.name}: {outcome}")
+        match outcome.what:
+            case "stalls":
+                process.stalls(self.scheduler.now_s, outcome.number)
+            case "killed":
+                self.scheduler.orders.append(lambda: self.kill(process))
+            case "replaced":
+                self.scheduler.orders.append(self.jobs[0].start_another_driver)
+            case "restored":
+                self.scheduler.orders.append(lambda: self.jobs[0].set_back(int(outcome.number)))
+            case "cloned":
+                if len(self.jobs) == 1 and self.oracle.newest != ORIGIN:
+                    self.scheduler.orders.append(self._clone)
+            case _:
+                self.answers[task] = outcome
 
     def kill(self, process: Process) -> None:
         """End a process. By the hub."""
@@ -315,10 +346,12 @@ def local_disk() -> Iterator[Path]:
         yield Path(name)
 
 
-def simulate(seed: int, options: Options | None = None, *, trace: list[str] | None = None) -> Simulation:
-    """Run a seed; raises what it finds, with the command that runs it again."""
+def simulate(
+    seed: int, options: Options | None = None, *, script: Script | None = None, trace: list[str] | None = None
+) -> Simulation:
+    """Run a seed, or a script; raises what it finds, with the command that runs it again."""
     with local_disk() as directory:
-        simulation = Simulation(seed, directory, options)
+        simulation = Simulation(seed, directory, options, script)
         simulation.scheduler.trace = trace
         try:
             simulation.run()

@@ -1,4 +1,4 @@
-"""How the simulated jobs are stored: whether encrypted, and where their logs are.
+"""Storage of the simulated jobs: encryption, and the place of their logs.
 
 A log that is elsewhere is a storage of its own: on the same disk, but under another root, and with other faults on each
 process's way to it.
@@ -23,7 +23,7 @@ from varvite.storage.object_stores.prefixed import PrefixedStore
 LOG_ROOT: Final = "log"
 KEY_PROVIDER: Final = f"{__name__}:RotatedKeys"
 ROTATED_S: Final = 60.0
-"""When new objects get another key; who has opened the job before goes on with the old one."""
+"""The time from which new objects get another key; who has opened the job before goes on with the old one."""
 
 
 class RotatedKeys(Vault):
@@ -34,7 +34,7 @@ class RotatedKeys(Vault):
 
 
 class Stored(NamedTuple):
-    """What a job's configuration says."""
+    """Settings of a job's configuration."""
 
     encrypted: bool
     log_elsewhere: bool
@@ -48,7 +48,7 @@ class Stored(NamedTuple):
 
 
 def log_storage(store_of: Callable[[Any], SimulatedStore]) -> Callable[[ObjectStore, str], ObjectStore]:
-    """What `open_like` becomes: the log storage as whoever has opened the main one reaches it."""
+    """The replacement of `open_like`: the log storage as whoever has opened the main one reaches it."""
 
     def opened(root: ObjectStore, _url: str) -> ObjectStore:
         return PrefixedStore(store_of(root.process) if isinstance(root, SimulatedStore) else root, LOG_ROOT)
@@ -57,7 +57,7 @@ def log_storage(store_of: Callable[[Any], SimulatedStore]) -> Callable[[ObjectSt
 
 
 class StoredNames:
-    """Which objects of the disk are a job's, and that they are stored as its record says.
+    """Objects of a job on the disk; checks that they are stored as its record says.
 
     Args:
         job: The job's name.

@@ -17,14 +17,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler
+from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler, Task
+from tests.simulation.system.script import Outcome
 from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
 from varvite.storage.object_stores.contract import ObjectMeta, cut_off
 
 
 @dataclass(frozen=True)
 class StoreFaults:
-    """How likely each fault is, per call."""
+    """Probability of each fault, per call."""
 
     before: float = 0.0
     """It fails without effect, and says so."""
@@ -47,10 +48,18 @@ class StoreFaults:
 
 
 NO_FAULTS = StoreFaults()
+CERTAIN: dict[str, Callable[[float], StoreFaults]] = {
+    "fails": lambda _seconds: StoreFaults(before=1.0),
+    "torn": lambda _seconds: StoreFaults(torn=1.0),
+    "lost": lambda _seconds: StoreFaults(lost=1.0),
+    "late": lambda seconds: StoreFaults(late=1.0, late_max_s=seconds),
+    "hangs": lambda seconds: StoreFaults(hang=1.0, hang_s=seconds),
+}
+"""Outcome of a script → the fault, which is certain."""
 
 
 class Disk:
-    """What the storage holds; an `ObjectStore` of its own without faults, which does not pause."""
+    """Content of the storage; an `ObjectStore` of its own without faults, which does not pause."""
 
     url = "memory://simulated"
 
@@ -109,7 +118,7 @@ class Disk:
         heapq.heappush(self._late, (self._scheduler.now_s + seconds, next(self._numbers), effect))
 
     def settle(self, *, all_of_them: bool = False) -> None:
-        """What is due takes place."""
+        """Lets late effects take place that are due."""
         while self._late and (all_of_them or self._late[0][0] <= self._scheduler.now_s):
             heapq.heappop(self._late)[2]()
 
@@ -118,9 +127,16 @@ class SimulatedStore:
     """The storage as one process reaches it."""
 
     def __init__(
-        self, disk: Disk, scheduler: Scheduler, process: Process, rng: random.Random, faults: Callable[[], StoreFaults]
+        self,
+        disk: Disk,
+        scheduler: Scheduler,
+        process: Process,
+        rng: random.Random,
+        faults: Callable[[], StoreFaults],
+        scripted: dict[Task, Outcome],
     ) -> None:
         self._disk = disk
+        self._scripted = scripted
         self._scheduler = scheduler
         self.process = process
         self._rng = rng
@@ -172,14 +188,18 @@ class SimulatedStore:
     def _read(self, what: str, name: str, effect: Callable[[], Any]) -> Any:
         self._begin(what, name)
         faults = self._faults()
+        scripted = self._outcome()
         answer = effect()
-        if self._rng.random() < faults.before + faults.lost:
+        if self._rng.random() < faults.before + faults.lost or scripted is not None:
             raise DidNotHappenError(f"simulated: {what} failed", object_name=name)
         return answer
 
     def _write(self, what: str, name: str, effect: Callable[[], Any]) -> Any:
         self._begin(what, name)
         faults, strike = self._faults(), self._rng.random()
+        scripted = self._outcome()
+        if scripted is not None:
+            faults, strike = CERTAIN[scripted.what](scripted.number), 0.0
         if strike < faults.before:
             raise DidNotHappenError(f"simulated: {what} failed", object_name=name)
         strike -= faults.before
@@ -187,7 +207,8 @@ class SimulatedStore:
             raise MayHaveHappenedError(f"simulated: {what} failed, unclear how", object_name=name)
         strike -= faults.torn
         if strike < faults.late:
-            self._disk.later(self._rng.random() * faults.late_max_s, effect)
+            seconds = faults.late_max_s if scripted else self._rng.random() * faults.late_max_s
+            self._disk.later(seconds, effect)
             raise MayHaveHappenedError(f"simulated: {what} timed out", object_name=name)
         strike -= faults.late
         if strike < faults.hang:
@@ -201,6 +222,11 @@ class SimulatedStore:
         if self._rng.random() < 0.1:
             self._scheduler.pause(f"{what} done")  # the reply is on its way
         return answer
+
+    def _outcome(self) -> Outcome | None:
+        """Outcome of the current task's call, if a script has one."""
+        task = self._scheduler.current
+        return None if task is None else self._scripted.pop(task, None)
 
     def _begin(self, what: str, name: str) -> None:
         faults = self._faults()

@@ -41,7 +41,7 @@ def test_a_broken_protocol_is_found(what: str) -> None:
 
 
 def violation_of(seed: int, options: Options, mutations: Sequence[Mutation]) -> BaseException | None:
-    """What the seed finds in the broken product; some of it the rest of the product finds first."""
+    """The failure that the seed finds in the broken product; some the rest of the product finds first."""
     with ExitStack() as stack:
         for mutation in mutations:
             stack.enter_context(mutation.applied())

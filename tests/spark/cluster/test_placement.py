@@ -103,7 +103,7 @@ class ClusterJob:
             time.sleep(0.05)
 
     def is_paused(self, batch: int) -> bool:
-        """Whether the driver waits after that batch."""
+        """True if the driver waits after that batch."""
         return (self.directory / f"paused-{batch}").exists()
 
     def executors(self) -> list[str]:
@@ -156,7 +156,7 @@ def stays(homes: list[dict[int, str]], partitions: int) -> float:
 
 
 def shares(partitions: int, executors: int) -> list[int]:
-    """How many partitions of the job's two operators the executors have when they have as many as one another."""
+    """Partitions of the job's two operators that the executors have when they have as many as one another."""
     least, larger = divmod(partitions, executors)
     return [2 * (least + (place < larger)) for place in range(executors)]
 
@@ -198,7 +198,7 @@ def test_on_a_local_cluster_only_partitions_of_an_executor_that_is_decommissione
 
 
 def recommended() -> dict[str, str]:
-    """What the page says to set of Spark's."""
+    """Spark's settings that the page names."""
     (block,) = (block for block in blocks_of(PAGE, (ROOT / PAGE).read_text()) if block.language == "ini")
     settings = dict(line.split() for line in block.text.splitlines())
     return {key: value for key, value in settings.items() if not key.startswith("spark.varvite.")}
@@ -241,7 +241,9 @@ def test_only_partitions_of_an_executor_that_is_lost_move_and_the_replacement_ge
 
 
 def check_loss(job: ClusterJob, partitions: int, executors: int, killed_after: int, replaced_after: int) -> None:
-    """What moved when an executor was killed and replaced, and that partitions were evenly spread all the time."""
+    """Partitions that moved when an executor was killed and replaced; checks that partitions were evenly spread all the
+    time.
+    """
     homes, statistics = job.homes()[WARM_UP:], job.statistics()[WARM_UP:]
     killed, replaced = killed_after - WARM_UP, replaced_after - WARM_UP
     spread = [sorted(one["partitions_of_executors"], reverse=True) for one in statistics]

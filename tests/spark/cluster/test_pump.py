@@ -82,7 +82,7 @@ class Batches:
         return sorted(values), sorted(summaries, key=lambda s: s.partition)
 
     def home(self) -> WorkerHome:
-        """Where the session's executor keeps its state workers."""
+        """Directory of the state workers of the session's executor."""
         task = self.spark.sparkContext.parallelize([0], 1)
         return WorkerHome(Path(task.map(lambda _: str(executor_home(os.environ).path)).first()))
 

@@ -1,4 +1,4 @@
-"""What Spark does to single tasks while a batch runs: lost shuffle files, killed attempts, cancelled jobs.
+"""Spark's treatment of single tasks while a batch runs: lost shuffle files, killed attempts, cancelled jobs.
 
 The function is never twice the same, see `tests.spark.functions.tokens`.
 """

@@ -99,7 +99,7 @@ def exclude(spark: SparkSession, executor: str) -> None:
 
 
 ORDERS: dict[str, Callable[[SparkSession, str], None]] = {"decommission": decommission, "exclude": exclude}
-"""What a driver that waits does to the oldest executor."""
+"""A waiting driver's treatment of the oldest executor."""
 
 
 class Output:

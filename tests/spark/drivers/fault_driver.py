@@ -63,7 +63,7 @@ def wait_until(condition: Callable[[], bool], what: str) -> None:
 
 
 def after_batch(scenario: str, batch: int) -> None:
-    """What happens between two batches."""
+    """Events between two batches."""
     if scenario == "executors" and batch in IDLE_AFTER:
         before = len(executors())
         wait_until(lambda: len(executors()) < max(2, before), "an idle executor goes")

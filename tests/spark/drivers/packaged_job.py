@@ -24,7 +24,7 @@ OUTPUT = "k string, n long, total long, varvite string, rocksdict string, prefix
 
 
 class Totals(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
-    """How many rows a key has had and their sum, and where the modules came from."""
+    """Number and sum of a key's rows, and the places of the modules."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.n = runtime_context.get_state(ValueStateDescriptor("n", Types.LONG()))

@@ -11,7 +11,7 @@ from varvite.materializer.commands.cli import main
 
 
 def command(*arguments: str) -> list[Any]:
-    """What `varvite` prints as JSON lines; it ends well."""
+    """Output of `varvite` as JSON lines; it must end well."""
     done = CliRunner().invoke(main, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
     return [json.loads(line) for line in done.stdout.splitlines()]

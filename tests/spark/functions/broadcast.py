@@ -27,7 +27,7 @@ def put(state: Any, rule: Any) -> None:
 
 
 def text(state: Any) -> str:
-    """What a state holds."""
+    """Content of a state."""
     return " ".join(f"{name}={limit}" for name, limit in sorted(state.items()))
 
 

@@ -25,7 +25,7 @@ class Count(MapFunction):
 
 
 class FirstOfKey(FilterFunction):
-    """Whether an element is the first of its key."""
+    """Tells whether an element is the first of its key."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         self.seen = runtime_context.get_state(ValueStateDescriptor("seen", Types.BOOLEAN()))

@@ -73,7 +73,7 @@ class TokenFunction(KeyedProcessFunction[str, Row, tuple[Any, ...]]):
 
 
 class Tokens(TokenFunction):
-    """See the module."""
+    """As the module's text says."""
 
     def open(self, runtime_context: RuntimeContext) -> None:
         super().open(runtime_context)

@@ -179,7 +179,7 @@ def _damage(world: World, part: str) -> None:
 def test_filters_of_operator_state_and_key_group_decide_what_is_read(
     spark: SparkSession, world: World, tmp_path: Path, source: str
 ) -> None:
-    """What they leave out is damaged, so it was not read."""
+    """The partitions that they leave out are damaged, so they were not read."""
     _two_operators(world)
 
     def rows(*filters: Any) -> list[Row]:

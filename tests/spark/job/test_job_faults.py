@@ -1,4 +1,4 @@
-"""What goes wrong inside a batch: workers killed at every step, lost blocks, failing sinks, lost replies."""
+"""Failures inside a batch: workers killed at every step, lost blocks, failing sinks, lost replies."""
 
 from __future__ import annotations
 

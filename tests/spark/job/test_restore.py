@@ -32,7 +32,7 @@ def job(spark: SparkSession, tmp_path: Path) -> KeyedJob:
 
 
 def restore(job: KeyedJob) -> Any:
-    """What the command prints, which ends well."""
+    """Output of the command, which must end well."""
     place = ["--storage", str(job.directory / "state"), "--spark-checkpoint", str(job.directory / job.checkpoint)]
     return command("restore", job.name, *place)[-1]
 

@@ -45,7 +45,7 @@ def test_an_encrypted_job_restarts_rotates_its_key_and_needs_it(spark: SparkSess
 def test_a_relative_path_means_the_drivers_directory_to_state_workers_too(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What they uploaded came to be below their own working directory, and the checkpoints named what was not there."""
+    """Uploads came to be below the workers' own directory, and the checkpoints named what was not there."""
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     job = KeyedJob(spark, tmp_path, changelog=True, conf={"execution.checkpointing.dir": "relative-state", **SPREAD})

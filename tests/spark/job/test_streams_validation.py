@@ -1,4 +1,4 @@
-"""What is wrong with a job is said at the line that is wrong, at the latest at `start()`, before anything happens."""
+"""An error in a job is reported at the line that is wrong, at the latest at `start()`, before anything happens."""
 
 from __future__ import annotations
 

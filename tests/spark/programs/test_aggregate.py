@@ -71,7 +71,7 @@ Both = dict[str, tuple[Any, Column]]
 
 
 def combined() -> Both:
-    """What Spark computes before the shuffle: of every column that it takes."""
+    """Spark's aggregates before the shuffle, of every column that it takes."""
     both: Both = {"n": ("count", F.count("*"))}
     both |= {f"{c} count": ((c, "count"), F.count(c)) for c in (*ORDERED, "st")}
     both |= {f"{c} min": ((c, "min"), F.min(c)) for c in ORDERED}
@@ -81,7 +81,7 @@ def combined() -> Both:
 
 
 def exactly_combined() -> Both:
-    """What is combined in Arrow whatever the values are: not sums that might not fit, nor NaN compared."""
+    """Aggregates that are combined in Arrow with any values: not sums that might not fit, nor NaN compared."""
     left_out = {"wide sum", "wide avg", *(f"{c} {function}" for c in "df" for function in ("min", "max"))}
     return {name: given for name, given in combined().items() if name not in left_out}
 

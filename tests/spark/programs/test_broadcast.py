@@ -46,7 +46,7 @@ class RulesJob:
         self.rules.add(*[json.dumps({"name": name, "limit": limit}) for name, limit in rules])
 
     def run(self) -> list[list[tuple[Any, ...]]]:
-        """What came out of each batch, sorted."""
+        """Output of each batch, sorted."""
         env = StreamExecutionEnvironment.get_execution_environment(self.spark)
         env.set_state_backend(BACKENDS[self.backend]).enable_changelog_state_backend(self.changelog)
         env.configure("execution.checkpointing.dir", str(self.directory / "state")).set_parallelism(self.parallelism)

@@ -131,7 +131,7 @@ class ChainedJob:
 
 
 def counted() -> Counter[tuple[str, int]]:
-    """What Flink's first windows count, by key and begin in seconds, as far as the watermark gets."""
+    """Counts of Flink's first windows, by key and begin in seconds, as far as the watermark gets."""
     found: Counter[tuple[str, int]] = Counter()
     watermark = float("-inf")
     for rows in BATCHES:

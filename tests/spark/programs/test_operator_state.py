@@ -69,7 +69,7 @@ class Everything(KeyedProcessFunction[str, Row, tuple[Any, ...]], CheckpointedFu
 
 
 def first_of_each(job: KeyedJob) -> dict[int, tuple[dict[str, Any], list[int]]]:
-    """What the first row of each instance was told: what the instance began with, and its list."""
+    """State that the first row of each instance saw: what the instance began with, and its list."""
     told: dict[int, tuple[dict[str, Any], list[int]]] = {}
     for _, rows in job.received:
         for index, began, values in sorted((json.loads(text) for _, text in rows), key=lambda one: len(one[2])):

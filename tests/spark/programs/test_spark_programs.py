@@ -63,7 +63,7 @@ def add(stream: FileStream, *rows: tuple[Any, str, int, int]) -> None:
 
 
 def on_spark(stream: FileStream, work: Path, program: Callable[[DataFrame], DataFrame]) -> Rows:
-    """What the program makes of the whole input, with the batch of each row."""
+    """Output of the program for the whole input, with the batch of each row."""
     received: Rows = []
 
     def keep(rows: DataFrame, batch: int) -> None:
@@ -76,7 +76,7 @@ def on_spark(stream: FileStream, work: Path, program: Callable[[DataFrame], Data
 
 
 def on_varvite(stream: FileStream, work: Path, program: Callable[[KeyedStream], DataStream]) -> Rows:
-    """What one run of the job makes of what is new in the input."""
+    """Output of one run of the job for new input."""
     received: Rows = []
     env = StreamExecutionEnvironment.get_execution_environment(stream._spark)
     env.configure("execution.checkpointing.dir", str(work / "state")).set_parallelism(2)
@@ -98,7 +98,7 @@ def both(
     own: Callable[[DataFrame], DataFrame],
     ours: Callable[[KeyedStream], DataStream],
 ) -> tuple[list[str], list[str]]:
-    """What Spark and varvite give, in order; varvite's job is started anew after the second file."""
+    """Output of Spark and of varvite, in order; varvite's job is started anew after the second file."""
     stream = FileStream(spark, work / "input", INPUT)
     found: Rows = []
     for some in (files[:2], files[2:]):
@@ -201,7 +201,7 @@ def test_functions_of_apply_in_pandas_with_state(own_engine: SparkSession, tmp_p
 
 
 def test_dataframes_have_the_time_zone_of_the_session(own_engine: SparkSession, tmp_path: Path) -> None:
-    """Which need not be the local one."""
+    """The session's time zone need not be the local one."""
     output, zone = Times.OUTPUT, "spark.sql.session.timeZone"
     own_engine.conf.set(zone, "Asia/Tokyo")
     try:

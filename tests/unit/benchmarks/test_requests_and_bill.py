@@ -1,4 +1,4 @@
-"""What requests cost, and what is counted as one."""
+"""Prices of requests, and what is counted as one."""
 
 from __future__ import annotations
 

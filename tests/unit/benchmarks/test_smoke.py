@@ -1,4 +1,4 @@
-"""What `make bench-smoke` measures, and how it shows it."""
+"""Measurements of `make bench-smoke`, and their table."""
 
 from __future__ import annotations
 

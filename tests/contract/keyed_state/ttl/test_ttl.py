@@ -18,7 +18,7 @@ SHOWN = ttl().return_expired_if_not_cleaned_up().disable_cleanup_in_background()
 
 
 class Kind:
-    """How a kind of state is written and read, the same for all."""
+    """Writing and reading of a kind of state, the same for all."""
 
     def __init__(self, name: str, descriptor: Any, write: Any, read: Any, written: Any, empty: Any) -> None:
         self.name, self.descriptor, self._write, self._read = name, descriptor, write, read
@@ -62,7 +62,7 @@ def test_a_value_lives_exactly_as_long_as_its_ttl(job: LivingJob, state: Kind) -
 
 @pytest.mark.parametrize("config", [WRITE, SHOWN], ids=["hidden", "shown"])
 def test_a_map_is_empty_if_it_has_no_entry_to_be_seen(job: LivingJob, config: StateTtlConfig) -> None:
-    """Whatever was put, removed, cleared and has expired before and after a cut, a commit or a crash."""
+    """Values that were put, removed, cleared or have expired before and after a cut, a commit or a crash."""
     rng = random.Random(5)
     seen: set[bool] = set()
     for number in range(300):

@@ -1,4 +1,4 @@
-"""What a driver run can do next, one storage operation per step; between any two steps it may stall for ever.
+"""Next steps of a driver run, one storage operation per step; between any two steps it may stall for ever.
 
 idle → listed → claimed → owner → ready → uploaded → committed → sunk → ready → … or dead. Every decision is taken by
 the product's own functions. The check of COMMIT 4 is left out on purpose: safety must not rest on it.
@@ -62,7 +62,7 @@ class DriverSteps:
         self._bases: dict[tuple[Any, ...], tuple[str, int]] = {}
 
     def steps(self, world: World, number: int) -> Iterator[Step]:
-        """What driver `number` may do."""
+        """Steps that driver `number` may take."""
         phase, *data = world.drivers[number]
         if phase != "dead":
             yield from self._by_phase[phase](world, number, *data)

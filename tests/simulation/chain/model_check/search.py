@@ -29,7 +29,7 @@ class Found:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a search found."""
+    """Result of a search."""
 
     worlds: int
     depth: int

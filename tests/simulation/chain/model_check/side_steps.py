@@ -1,4 +1,4 @@
-"""What everybody but the drivers can do: the collector, the materializer, a reader with a pin, and who runs Spark.
+"""Steps of everybody but the drivers: the collector, the materializer, a reader with a pin, and who runs Spark.
 
 The collector reads its head, then the pins, then the savepoints, then the rest, and deletes one object per step, so
 that it may stall with any part of an old plan in its hands. A second collector that never stalls does a whole run in
@@ -352,7 +352,7 @@ def late_steps(world: World) -> Iterator[Step]:
 
 
 def check_pinned(world: World, tables: Tables) -> str | None:
-    """What a reader misses that holds a pin; None if nothing."""
+    """Object that a reader with a pin misses; None if it has all."""
     if world.reader[0] not in COMPLETE:
         return None
     try:
@@ -363,7 +363,7 @@ def check_pinned(world: World, tables: Tables) -> str | None:
 
 
 class _Descriptors:
-    """What a `SnapshotReader` reads of the simulated objects."""
+    """Content of the simulated objects as a `SnapshotReader` reads it."""
 
     def __init__(self, tables: Tables, objects: int) -> None:
         self._tables = tables

@@ -29,7 +29,7 @@ class ViolationError(Exception):
 
 
 class Bounds(NamedTuple):
-    """How far the search goes, and what may happen on the way."""
+    """Bounds of the search, and events that may happen in it."""
 
     slots: int
     drivers: int = 3
@@ -39,14 +39,14 @@ class Bounds(NamedTuple):
     snapshots: int = 0
     """Snapshots that the materializer may publish."""
     rollbacks: int = 0
-    """How often Spark's progress may be set back, by one or two batches."""
+    """Number of times that Spark's progress may be set back, by one or two batches."""
     sink_tells: bool = False
-    """Whether the sink says what it holds, so that commits are adopted."""
+    """True if the sink says what it holds, so that commits are adopted."""
     pins: int = 0
     savepoints: int = 0
-    """Whether the reader makes a savepoint, whose pin goes once its manifest is there."""
+    """True if the reader makes a savepoint, whose pin goes once its manifest is there."""
     restores: int = 0
-    """How often the operator may set job and Spark back to an older commit (`varvite restore`)."""
+    """Number of times that the operator may set job and Spark back to an older commit (`varvite restore`)."""
     late: bool = False
     """A commit may have been sent twice: a copy arrives at any time, as often as it likes, if nothing is there."""
     rules: ProtocolRules = ALL_RULES
@@ -115,7 +115,7 @@ class Tables:
         return known
 
     def kept_id(self, names: SavepointNames) -> int:
-        """What a savepoint keeps, as a number."""
+        """Checkpoint of a savepoint, as a number."""
         known = self._kept_ids.get(names)
         if known is None:
             known = self._kept_ids[names] = len(self.kept)
@@ -199,7 +199,7 @@ class Tables:
         return bits
 
     def _batches(self, chain: tuple[int, ...], objects: int, link: Link) -> tuple[int, ...]:
-        """What the commit restores to: the batches whose effect is in the state, in order. Raises `Missing`."""
+        """Result of a restore of the commit: the batches whose effect is in the state, in order. Raises `Missing`."""
         view = self.view(chain, link)
         batches: tuple[int, ...] = ()
         for tile in view.tiles_for(OPERATOR, 0, 1) if link != ORIGIN else ():
@@ -219,7 +219,9 @@ class Tables:
         return batches
 
     def _needed(self, chain: tuple[int, ...], objects: int) -> str | None:
-        """What is missing that the newest commit, or the one it was executed on, needs; None if nothing is (I7)."""
+        """Object that is missing although the newest commit, or the one it was executed on, needs it; None if nothing
+        is (I7).
+        """
         newest = self.newest(chain)
         if newest == ORIGIN:
             return None

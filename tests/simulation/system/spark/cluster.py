@@ -44,7 +44,7 @@ class PumpLostError(Exception):
 
 @dataclass
 class Outcome:
-    """What became of a task attempt."""
+    """Result of a task attempt."""
 
     partition: int
     executor: Executor
@@ -94,7 +94,7 @@ class Executor:
         self._workers: dict[tuple[str, int], Worker] = {}
 
     def is_lost(self, now_s: float) -> bool:
-        """Whether Spark has given it up."""
+        """True if Spark has given it up."""
         return not self.process.is_alive or self.process.stalled_until_s - now_s > LOST_AFTER_S
 
     def launch(self, task: TaskRequest, driver: Process, function: bytes, rows: Rows) -> Outcome:

@@ -86,7 +86,7 @@ class _Broadcast:
 
 
 class SparkContext:
-    """What the driver asks of it."""
+    """The part of Spark's context that the driver uses."""
 
     master = "local[2]"
 
@@ -125,7 +125,7 @@ class Session:
 
 
 class Rows(Protocol):
-    """What an operator reads."""
+    """Input of an operator."""
 
     cluster: Cluster
     lose: Callable[[], None]
@@ -227,7 +227,7 @@ class Answer:
     """Row tags that a block may have, when rows of it are read."""
 
     def rows(self) -> list[tuple[str, int]]:
-        """What all blocks hold. Raises `LostBlockError`."""
+        """Rows of all blocks. Raises `LostBlockError`."""
         if not self.winners.issuperset(tag for tag, _ in self.blocks.values()):
             raise LostBlockError
         return [row for _, (_, rows) in sorted(self.blocks.items()) for row in rows]
@@ -294,7 +294,7 @@ class SimulatedSink(Sink):
 
 
 class Stage:
-    """What the tasks of a stage answered."""
+    """Answers of the tasks of a stage."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.summaries: list[Summary] = []

@@ -39,13 +39,13 @@ class CheckpointLocation:
 
     @property
     def next_batch(self) -> int:
-        """What Spark executes next: the newest planned batch, unless it is acknowledged."""
+        """The batch that Spark executes next: the newest planned batch, unless it is acknowledged."""
         newest = len(self.offsets) - 1
         return newest if newest >= 0 and newest not in self.acknowledged else newest + 1
 
     @property
     def is_torn(self) -> bool:
-        """Whether somebody has begun to set it back and not ended."""
+        """True if somebody has begun to set it back and not ended."""
         return len(self.offsets) - self.acked > 1 or len(self.acknowledged) < self.acked
 
     def plan(self, batch: int, run: str) -> None:
@@ -67,7 +67,7 @@ class CheckpointLocation:
         return hash_offsets(self.offsets[batch], f"offsets/{batch}", batch)
 
     def progress(self, batch: int) -> SparkProgress:
-        """What the choice of the base needs."""
+        """Progress that the choice of the base needs."""
         previous = self.source_hash(batch - 1) if batch else None
         return SparkProgress(batch, self.query_id, self.source_hash(batch), previous)
 

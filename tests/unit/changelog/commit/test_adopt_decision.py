@@ -247,7 +247,7 @@ def test_parts_that_wait_for_the_rest_of_their_tile_do_not_keep_the_others_waiti
 
 
 def test_a_floor_never_passes_a_possible_number_of_another_base() -> None:
-    """What has been given up names no base, so it is looked at first."""
+    """A snapshot that was given up names no base, so it is looked at first."""
     state = view(tile(0, 1, 3, 1), tile(1, 2, 4, 1))
     aborted = msgspec.structs.replace(snapshot(1, 2, 5, 0), status="aborted", files=())
     found = adopted(state, aborted, snapshot(1, 2, 4, 6, base=4), snapshot(0, 1, 2, 5, base=3), at_once=1)

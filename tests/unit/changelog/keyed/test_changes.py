@@ -1,4 +1,4 @@
-"""What a batch leaves behind: the rows of its net effect, in a fixed order."""
+"""Result of a batch: the rows of its net effect, in a fixed order."""
 
 from __future__ import annotations
 

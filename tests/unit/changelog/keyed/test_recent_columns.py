@@ -1,4 +1,4 @@
-"""What a state's last batch of columns has set, as the next batch finds it."""
+"""Values that a state's last batch of columns has set, as the next batch finds them."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ EVENT, PROCESSING = TimeDomain.EVENT_TIME, TimeDomain.PROCESSING_TIME
 
 
 def everything(view: StateView) -> dict[str, object]:
-    """What is there of keys a and b, which are in key group 1."""
+    """State of keys a and b, which are in key group 1."""
     found = {
         name: {key: view.value(name, 1, key) for key in "ab" if key in set(view.keys(name))} for name in view.names
     }

@@ -19,7 +19,7 @@ LISTS = ListStateDescriptor("lists", Types.LIST(Types.LONG()))
 
 
 def restored(backend: OperatorStateBackend) -> OperatorStateBackend:
-    """What a restore of the backend's state gives."""
+    """Result of a restore of the backend's state."""
     return OperatorStateBackend("op", backend.sections())
 
 

@@ -67,7 +67,7 @@ def test_every_kind_of_change_is_told_in_order(world: World) -> None:
 
 
 def test_the_feed_leads_from_the_base_to_the_state(world: World) -> None:
-    """Whatever is in packs, and however many tiles there are."""
+    """The feed is the same with any packs and any tiles."""
     world.commit(4)
     world.sidecar().fold()
     world.commit(9)

@@ -1,4 +1,4 @@
-"""Which checkpoints of a line are complete."""
+"""Completeness of the checkpoints of a line."""
 
 from __future__ import annotations
 

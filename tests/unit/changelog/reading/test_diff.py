@@ -1,4 +1,4 @@
-"""Which schema the differences of two checkpoints are shown in."""
+"""The schema in which differences of two checkpoints are shown."""
 
 from __future__ import annotations
 

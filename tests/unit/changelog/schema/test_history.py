@@ -65,7 +65,7 @@ def test_the_same_type_is_the_same_version_whatever_else_changes() -> None:
 
 
 def test_a_value_takes_every_step_since_it_was_written() -> None:
-    """What was dropped does not come back with its name; what was added keeps the default of then."""
+    """A dropped field does not come back with its name; an added one keeps the default of then."""
     schema = evolved("1:row<a:int,b:int>", "1:row<a:int>", "1:row<a:long,b:int>")
     assert read(schema, 0, "1:row<a:int,b:int>", (1, 2)) == (1, None)
     assert read(schema, 1, ROW, (3,)) == (3, None)

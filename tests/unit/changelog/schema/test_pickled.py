@@ -1,4 +1,4 @@
-"""Which types are generic, and what is refused where a job allows none."""
+"""Generic types, and their refusal where a job allows none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How the TTL of a state changes, and what has expired when: pure decisions."""
+"""Changes of a state's TTL, and expiry: pure decisions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def test_another_time_characteristic_begins_anew_while_nothing_can_have_expired(
 def test_another_time_characteristic_is_refused_where_something_may_have_expired(
     known: StateSchema, wanted: TtlSettings, now: BatchTime
 ) -> None:
-    """What had expired lived again, unless a sweep or a fold had removed it."""
+    """Expired values lived again, unless a sweep or a fold had removed it."""
     with pytest.raises(IncompatibleError, match="declare the state under another name") as caught:
         with_ttl(PLAIN, known, wanted, now, "sums")
     assert caught.value.context == {"operator": "sums"}

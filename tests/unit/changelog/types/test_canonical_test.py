@@ -1,4 +1,4 @@
-"""What passes the generated check is exactly its own stored form; all else takes the slow way."""
+"""Values that pass the generated check are exactly their stored form; all others take the slow way."""
 
 from __future__ import annotations
 

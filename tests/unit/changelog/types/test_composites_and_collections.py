@@ -1,4 +1,4 @@
-"""What composites and collections take, refuse and give back."""
+"""Values that composites and collections take, refuse and give back."""
 
 from __future__ import annotations
 

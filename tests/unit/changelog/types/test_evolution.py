@@ -1,4 +1,4 @@
-"""Which changes of a value type keep stored values readable, and what becomes of the values."""
+"""Changes of a value type that keep stored values readable, and the values after them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a timer table costs: reads follow what is due, not what there is."""
+"""Cost of a timer table: reads follow what is due, not what there is."""
 
 from __future__ import annotations
 

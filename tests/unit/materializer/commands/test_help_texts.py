@@ -1,4 +1,4 @@
-"""What `--help` says of defaults is what they are."""
+"""Defaults in `--help` are the real ones."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NONE = frozenset(
         "the names and addresses of this machine",
     }
 )
-"""How a default that is no value is told."""
+"""Text of a default that is no value."""
 FIELDS = {
     name: field.default
     for name, field in MaterializerConfig.__dataclass_fields__.items()

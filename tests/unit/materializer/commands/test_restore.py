@@ -55,7 +55,7 @@ class Spark:
         path.with_name(f".{path.name}.crc").write_text("checksum")
 
     def progress(self) -> SparkProgress:
-        """What the next run finds."""
+        """State that the next run finds."""
         location = read_location(LocalStore(str(self.directory)))
         batch = max(location.acknowledged, default=-1) + 1
         self._file(f"offsets/{batch}", f'v1\n{{"batchWatermarkMs":0}}\noffsets {batch}')

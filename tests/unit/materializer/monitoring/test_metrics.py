@@ -1,4 +1,4 @@
-"""What the materializer counts and shows, in Prometheus's form."""
+"""Counters of the materializer, in Prometheus's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the C library is told."""
+"""Settings of the C library's allocator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which checkpoint fits Spark's location, as a decision."""
+"""Choice of the checkpoint that fits Spark's location."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ def test_waiting_ends_when_asked_to_stop() -> None:
 
 
 def test_waiting_may_be_longer_than_the_system_can_wait() -> None:
-    """Whoever gives `--poll 1000d` wants it to look hardly ever."""
+    """`--poll 1000d` means to look hardly ever."""
     stop = StopSignal()
     threading.Timer(0.1, stop.set).start()
     assert stop.wait(1000 * 86_400)

@@ -1,4 +1,4 @@
-"""Which standby follows what, and what they tell each other."""
+"""Division of ranges among standbys, and their messages."""
 
 from __future__ import annotations
 

@@ -75,7 +75,7 @@ def test_a_job_without_batches_is_sound(tmp_path: Path) -> None:
 
 
 def test_a_job_is_sound_at_every_step_of_its_life(tmp_path: Path) -> None:
-    """Whatever is packed, taken over and collected meanwhile, and after a batch is executed again."""
+    """The same holds with packs, takeovers and collections meanwhile, and after a batch is executed again."""
     world = World(tmp_path, parallelism=3)
     compared = 0
     for step in range(8):

@@ -1,4 +1,4 @@
-"""Whether a query has heartbeats is decided once for a checkpoint location."""
+"""The decision about heartbeats is made once for a checkpoint location."""
 
 from __future__ import annotations
 

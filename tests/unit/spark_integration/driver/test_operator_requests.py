@@ -1,4 +1,4 @@
-"""What partitions say of their states becomes one layout, and comes back to them at the next start."""
+"""Schemas that partitions report become one layout, and comes back to them at the next start."""
 
 from __future__ import annotations
 

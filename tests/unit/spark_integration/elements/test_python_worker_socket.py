@@ -1,4 +1,4 @@
-"""Which connections of a process are prepared, and that what comes through them stays as it is."""
+"""Connections of a process that are prepared; bytes through them stay as they are."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ OPERATORS: dict[str, Callable[[Any], Any]] = {
     ),
     "counted windows": lambda keyed: keyed.count_window(3).reduce(max),
 }
-"""What keeps elements."""
+"""Operator that keeps elements."""
 
 
 def planned(build: Callable[[Any], Any], input_type: Any = None, **options: Any) -> OperatorPlan:

@@ -1,4 +1,4 @@
-"""What thousands of summaries say in columns is what each of them says."""
+"""Thousands of summaries in columns say what each of them says."""
 
 from __future__ import annotations
 

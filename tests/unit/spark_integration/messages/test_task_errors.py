@@ -1,4 +1,4 @@
-"""What a task raised is told from the text that Spark keeps of it."""
+"""An exception of a task is read from the text that Spark keeps of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How what a function raises in a state worker reaches the user."""
+"""Way of a function's exception from a state worker to the user."""
 
 from __future__ import annotations
 

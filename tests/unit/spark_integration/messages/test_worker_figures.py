@@ -1,4 +1,4 @@
-"""What a state worker counts of its uploads between two summaries."""
+"""Counts of a state worker's uploads between two summaries."""
 
 from __future__ import annotations
 

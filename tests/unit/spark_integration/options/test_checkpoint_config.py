@@ -22,7 +22,7 @@ from varvite.storage.errors import InvalidRequestError
 
 
 class Settings(dict[str, Any]):
-    """What an environment keeps."""
+    """Settings of an environment."""
 
     def configure(self, key: str, value: Any) -> None:
         self.update(OPTIONS.read("code", {key: value}).values)

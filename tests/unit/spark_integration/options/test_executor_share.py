@@ -1,4 +1,4 @@
-"""How many state workers an executor has, as far as the application's configuration says."""
+"""Number of state workers of an executor, as far as the application's configuration says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the options of the RocksDB backend mean together."""
+"""Meaning of the RocksDB backend's options together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From a program to a plan: what is fused where, generated uids, and programs that cannot run. Without a JVM."""
+"""Plans of programs: fusion, generated uids, and programs that cannot run. Without a JVM."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a function yields with a tag: where it goes in an answer, and what is said of wrong programs. Without a JVM."""
+"""Yields of a function with a tag: their place in an answer, and errors of wrong programs. Without a JVM."""
 
 from __future__ import annotations
 

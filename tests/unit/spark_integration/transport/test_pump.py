@@ -1,4 +1,4 @@
-"""What the pump lets through."""
+"""Rows that the pump lets through."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ LONG = ("x" * 300, "ж" * 60, "状" * 60, "." * 100, "ж" * 26 + "z" * 99)
 
 
 def files_of(state: str) -> tuple[str, str]:
-    """What a canonical savepoint calls the files of a keyed and of a non-keyed state."""
+    """Names in a canonical savepoint of the files of a keyed and of a non-keyed state."""
     return layout.savepoint_file(TOKEN, "op", state, 0, 8), layout.savepoint_table(TOKEN, "op", state, "broadcast")
 
 

@@ -70,7 +70,7 @@ def test_a_store_that_was_open_before_the_job_was_made_encrypts_from_then_on() -
 
 @pytest.mark.parametrize("provider", [None, "environment"])
 def test_the_next_job_of_a_name_is_stored_as_its_own_record_says(provider: str | None) -> None:
-    """Who follows a name for long reads `job.json` again when the job is gone."""
+    """A follower of a name reads `job.json` again when the job is gone."""
     root, other = MemoryStore(), "environment" if provider is None else None
     make(root, provider=provider)
     store = JobStore(root, "job")
@@ -237,7 +237,7 @@ def test_an_encrypted_object_is_known_even_if_job_json_was_replaced() -> None:
 @pytest.mark.parametrize("provider", [None, "environment"])
 @pytest.mark.parametrize("name", ["job", "snapdata", "chain"])
 def test_errors_name_the_object_from_the_job_on_and_the_job(provider: str | None, name: str) -> None:
-    """Whatever the job is called: nobody could tell from the text which of both a name is."""
+    """For any name of a job: nobody could tell from the text which of both a name is."""
     root = MemoryStore()
     make(root, name, provider)
     store = JobStore(root, name)

@@ -1,4 +1,4 @@
-"""From URLs to stores, and what URLs are refused."""
+"""Stores by URL, and URLs that are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Claiming a name: every outcome of the write is settled by reading back (design 7a)."""
+"""Claiming a name: every outcome of the write is settled by reading back."""
 
 from __future__ import annotations
 

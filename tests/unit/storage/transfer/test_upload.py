@@ -408,7 +408,7 @@ def test_submitting_fails_at_the_deadline_if_nothing_in_flight_is_done(
 
 
 def test_the_deadline_counts_from_the_call(store: ScriptedStore, gate: threading.Event) -> None:
-    """What waits behind uploads that hang is late, too, and is never begun."""
+    """An upload that waits behind others that hang is late, too, and is never begun."""
     store.script["put"].extend([waiting(gate)] * 2)
     clock = ManualClock()
     with Uploader(store, clock, policy(uploads=1, hedge_after_s=0.02)) as uploader:

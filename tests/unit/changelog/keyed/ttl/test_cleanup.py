@@ -214,7 +214,7 @@ def test_replay_of_older_rows_leaves_the_later_ttl(rocksdb: RocksDBStore, hashma
 
 @pytest.mark.parametrize("confirmed", [True, False])
 def test_cleaning_up_takes_back_what_was_done_ahead(hashmap: HashMapStore, confirmed: bool) -> None:
-    """What a batch set is in the tables before it is confirmed; only confirmed values are looked at."""
+    """Values of a batch are in the tables before it is confirmed; only confirmed values are looked at."""
     state = schema("value")
     hashmap.apply([rows(state, half_expired())], link(1))
     before = held(hashmap, state)

@@ -1,4 +1,4 @@
-"""What is particular to the store in memory."""
+"""Peculiarities of the store in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a RocksDB store finds in its directory: its own state, another's, damage, or what a killed process left."""
+"""Content that a RocksDB store finds in its directory: its own state, another's, damage, a killed process's rest."""
 
 from __future__ import annotations
 

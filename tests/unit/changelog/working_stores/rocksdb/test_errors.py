@@ -1,4 +1,4 @@
-"""What an error of rocksdict means: told from its text, as it has no classes."""
+"""Meaning of rocksdict's errors: read from their text, as it has no classes."""
 
 from __future__ import annotations
 

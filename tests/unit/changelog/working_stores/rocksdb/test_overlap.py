@@ -1,4 +1,4 @@
-"""Which files of a store are rewritten together, and when."""
+"""Choice of the files of a store that are rewritten together."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a RocksDB store holds back: it reads as if it were written, and it is written when it has to be."""
+"""Batches that a RocksDB store holds back: they read as if they were written, and are written when they have to be."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ KEYS = ["a", "b", "ключ"]
 
 
 def columns(values: dict[str, int | None], schema: StateSchema = SUM) -> ColumnChanges:
-    """What `put_many` makes of these values."""
+    """Result of `put_many` for these values."""
     keys = keys_of(list(values))
     column: Any = pa.array([values[key] for key in keys.stored], pa.int64())
     return ColumnChanges(schema, keys, parse_type_string(schema.value_type), column)

@@ -1,4 +1,4 @@
-"""What the commands say and how they end when something is wrong: a mistyped name, one bad job of many, `--json`."""
+"""Output and exit codes of the commands when something is wrong: a mistyped name, one bad job of many, `--json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `varvite package` packs, as decisions."""
+"""Decisions of `varvite package` about what it packs."""
 
 from __future__ import annotations
 

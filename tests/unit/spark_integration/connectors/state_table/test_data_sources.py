@@ -47,7 +47,7 @@ def options(world: World, tmp_path: Path) -> dict[str, str]:
 
 
 def rows(source: Any, filters: Sequence[Any] = (), left: Sequence[Any] = ()) -> list[dict[str, Any]]:
-    """What Spark's tasks would read; `left` is what Spark must filter itself."""
+    """Ranges that Spark's tasks would read; `left` is what Spark must filter itself."""
     reader = source.reader(source.schema())
     if filters:
         assert list(reader.pushFilters(list(filters))) == list(left)

@@ -1,4 +1,4 @@
-"""What filters leave, without Spark's planner."""
+"""Results of pushed filters, without Spark's planner."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the driver counts and shows of its jobs, in Prometheus's form."""
+"""Counters of the driver for its jobs, in Prometheus's form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where partitions belong, and what moves when executors come and go."""
+"""Places of partitions, and moves when executors come and go."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def ids(placement: Placement) -> list[str]:
 
 
 def moves(before: Placement, after: Placement) -> int:
-    """How many partitions have another executor."""
+    """Number of partitions that have another executor."""
     return sum(a != b for a, b in zip(before.by_partition, after.by_partition, strict=True))
 
 

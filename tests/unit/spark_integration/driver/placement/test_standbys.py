@@ -25,7 +25,7 @@ def executors(*hosts: str) -> list[Executor]:
 def record(
     host: str, *, in_use: tuple[tuple[int, int], ...] = (), **copies: tuple[tuple[int, int, int], ...]
 ) -> StandbyRecord:
-    """What the standby of a host tells; in use are partitions of all operators."""
+    """Record of a host's standby; in use are partitions of all operators."""
     operators = [
         OperatorCopies(operator=uid, parallelism=9, copies=copies.get(uid, ()), in_use=in_use)
         for uid in ("sums", "counts")
@@ -38,7 +38,7 @@ def both(host: str, *copies: tuple[int, int, int]) -> StandbyRecord:
 
 
 def of_sums(host: str, parallelism: int, *copies: tuple[int, int, int]) -> StandbyRecord:
-    """What is told of a job with one operator."""
+    """Records about a job with one operator."""
     own = OperatorCopies(operator="sums", parallelism=parallelism, copies=copies)
     return StandbyRecord(job_id="0123", host=host, names=(host,), operators=(own,))
 

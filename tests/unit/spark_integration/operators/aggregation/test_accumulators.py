@@ -1,4 +1,4 @@
-"""What `aggregate` keeps and computes, against plain Python; without Spark. (Spark's own results: tests/spark.)"""
+"""State and results of `aggregate`, against plain Python; without Spark. (Spark's own results: tests/spark.)"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `aggregate` takes, and what it refuses at that line."""
+"""Arguments that `aggregate` takes, and those it refuses at that line."""
 
 from __future__ import annotations
 

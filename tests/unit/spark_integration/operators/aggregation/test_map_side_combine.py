@@ -1,4 +1,4 @@
-"""When and how the rows of a key are combined before the shuffle."""
+"""Combination of the rows of a key before the shuffle."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class OwnTrigger(Trigger[Any, Any]):
 
 
 class OwnCount(CountTrigger):
-    """What a subclass does is not known beforehand."""
+    """The behaviour of a subclass is not known beforehand."""
 
 
 def test_other_triggers_are_asked() -> None:

@@ -1,4 +1,4 @@
-"""Which requests a state worker executes."""
+"""Requests that a state worker executes."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ def arrive(queue: RequestQueue) -> Iterator[Callable[..., tuple[PendingRequest, 
 
 
 def cut_off(pump: Channel) -> bool:
-    """Whether the pump's connection has ended, as opposed to being silent."""
+    """True if the pump's connection has ended, as opposed to being silent."""
     with pytest.raises(PeerLostError) as caught:
         pump.receive_message(Ready)
     return "closed" in str(caught.value)
@@ -120,7 +120,7 @@ def test_a_closed_queue_cuts_off_everybody(
 def test_no_request_in_time_closes_the_queue(
     queue: RequestQueue, arrive: Callable[..., tuple[PendingRequest, Channel]]
 ) -> None:
-    """From here on a pump must turn to the next process, not to one that is ending."""
+    """Makes every pump from here on turn to the next process, not to one that is ending."""
     assert queue.take(0.01) is None
     _, pump = arrive()
     assert cut_off(pump)

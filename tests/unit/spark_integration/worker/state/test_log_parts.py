@@ -76,7 +76,7 @@ class Job:
         self.map.remove(number % 5)
 
     def state(self) -> tuple[Any, Any, Any]:
-        """What is seen."""
+        """Calls that are seen."""
         self.backend.set_current_key(1, "key")
         return self.value.value(), self.list.get(), sorted(self.map.items())
 

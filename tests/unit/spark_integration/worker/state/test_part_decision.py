@@ -1,4 +1,4 @@
-"""When a part of a batch's changes is cut: pure decisions."""
+"""Cutting of a part of a batch's changes: pure decisions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MIB = 1 << 20
 
 
 def counts_and_cuts(batches: int, input_bytes: int, rows: int, sizes: ChangeSizes, keys: int = 1 << 40) -> list[str]:
-    """What happens after each of so many input batches that each change `rows` other rows of at most `keys`."""
+    """Decisions after each of so many input batches that each change `rows` other rows of at most `keys`."""
     growing, pending, found = GrowingPart(5 * MIB), 0, list[str]()
     for _ in range(batches):
         pending = min(keys, pending + rows)

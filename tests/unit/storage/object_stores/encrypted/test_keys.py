@@ -1,4 +1,4 @@
-"""Where keys come from, and what is said if they are not there or wrong."""
+"""Sources of keys, and errors if these are missing or wrong."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def test_an_object_that_is_cut_off_or_longer_is_noticed() -> None:
 
 
 def test_a_forged_header_opens_nothing() -> None:
-    """Whoever cuts a chunk off, and says so in the header, makes another key of it."""
+    """Cutting a chunk off, and saying so in the header, makes another key of it."""
     shorter = with_header(sealed(), 20, struct.pack(">Q", 2 * CHUNK))[: HEADER_BYTES + 2 * (CHUNK + 16)]
     assert read_header(shorter, "name").sealed_bytes == len(shorter)
     with pytest.raises(CorruptDataError, match="damaged"):

@@ -37,7 +37,7 @@ def open_files() -> int:
 
 
 def open_below(directory: Path) -> list[str]:
-    """What this process has open there."""
+    """Files that this process has open there."""
     found: list[str] = []
     for link in Path("/proc/self/fd").iterdir():
         with suppress(OSError):  # of another thread, and closed meanwhile

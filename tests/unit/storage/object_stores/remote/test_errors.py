@@ -1,4 +1,4 @@
-"""What an exception of s3fs means: by status and code, never by the type of the exception."""
+"""Meaning of an exception of s3fs: by status and code, never by the type of the exception."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from varvite.storage.object_stores.remote.errors import explain, failure
 
 
 def answered(status: int, code: str = "", **more: str) -> Exception:
-    """What s3fs makes of a server's answer."""
+    """Exception that s3fs makes of a server's answer."""
     response = {
         "Error": {"Code": code or str(status), "Message": "m", **more},
         "ResponseMetadata": {"HTTPStatusCode": status},
