@@ -21,18 +21,22 @@ from varvite.changelog.api.descriptors import (
     StateDescriptor,
     ValueStateDescriptor,
 )
-from varvite.changelog.keyed.aggregating import AggregatingStateHandle, ReducingStateHandle
-from varvite.changelog.keyed.declaration import declare, overlay_of, remove_all, rewrite, wanted_schema
-from varvite.changelog.keyed.list import ListOverlay, ListStateHandle
-from varvite.changelog.keyed.map import MapOverlay, MapStateHandle
-from varvite.changelog.keyed.overlay import NO_KEY, KeyContext, Overlay
-from varvite.changelog.keyed.timers import KeyedTimers, TimeDomain, TimerOverlay, timer_schema
-from varvite.changelog.keyed.ttl.aggregating import TtlAggregatingStateHandle, TtlReducingStateHandle
+from varvite.changelog.keyed.aggregating import AggregatingStateHandle, ReducingStateHandle, ResultCell
+from varvite.changelog.keyed.context import NO_KEY, KeyContext
+from varvite.changelog.keyed.declaration import declare, declared_schema, overlay_of, remove_all, rewrite
+from varvite.changelog.keyed.list import ListStateHandle
+from varvite.changelog.keyed.map import MapStateHandle
+from varvite.changelog.keyed.overlays.base import Overlay
+from varvite.changelog.keyed.overlays.list import ListOverlay
+from varvite.changelog.keyed.overlays.map import MapOverlay
+from varvite.changelog.keyed.overlays.timers import TimerOverlay
+from varvite.changelog.keyed.overlays.value import ValueOverlay
+from varvite.changelog.keyed.timers import KeyedTimers, TimeDomain, timer_schema
 from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
 from varvite.changelog.keyed.ttl.list import TtlListStateHandle
 from varvite.changelog.keyed.ttl.map import TtlMapStateHandle
 from varvite.changelog.keyed.ttl.value import TtlCell, TtlValueStateHandle
-from varvite.changelog.keyed.value import ValueOverlay, ValueStateHandle
+from varvite.changelog.keyed.value import ValueCell, ValueStateHandle
 from varvite.changelog.schema.history import same_declaration
 from varvite.changelog.schema.pickled import refuse_declared, refuse_stored
 from varvite.changelog.schema.ttl import record_of
@@ -41,7 +45,7 @@ from varvite.changelog.working_stores.contract import StateActivity
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from varvite.changelog.api.state import AggregatingState, ListState, MapState, ReducingState, ValueState
     from varvite.changelog.segments.batch import BatchTime, CurrentRow
@@ -61,7 +65,7 @@ class KeyedStateBackend:
         store: The confirmed state.
         key_type: Type of the keys; must be hashable.
         operator: The operator's uid, for errors.
-        known: States that the operator has in any partition, at their newest schemas.
+        states: The operator's states in any partition, at their newest schemas.
         generic_types: States may hold pickled objects.
 
     Raises:
@@ -74,7 +78,7 @@ class KeyedStateBackend:
         store: WorkingStore,
         key_type: TypeInformation,
         operator: str,
-        known: Sequence[StateSchema] = (),
+        states: Sequence[StateSchema] = (),
         *,
         generic_types: bool = True,
     ) -> None:
@@ -88,31 +92,30 @@ class KeyedStateBackend:
         self._overlays: dict[str, Overlay[Any]] = {}
         self._changes: list[StateChanges] | None = None
         self.row: CurrentRow | None = None
-        """Where event times of rows are found, for event-time TTL; to be set before handles are made."""
+        """Source of the rows' event times, for event-time TTL; to be set before handles are made."""
         self._now: BatchTime | None = None
         self._confirmed: BatchTime | None = None
         self._expiries: dict[str, Expiry] = {}
         self._rows_written: Counter[str] = Counter()
         self.records = 0
-        """Rows of the batch so far, as far as the runner has told."""
-
+        """Rows of the batch so far, as counted by the runner."""
         self._whole: tuple[list[StateChanges], list[StateChanges]] | None = None
-        """(`changes()`, what the whole batch is together with the parts that were cut)."""
+        """(`changes()`, the changes of the whole batch with the parts that were cut)."""
         self._migrated: list[Overlay[Any]] = []
         """States whose values this batch puts again."""
         self._removed: set[str] = set()
         """States whose values this batch has removed."""
         self._undeclared: set[str] = set()
-        """States that were removed without having been asked for."""
-        store.revert()  # what an earlier backend declared and never folded never was
-        for schema in known:
+        """States that were removed without having been declared."""
+        store.revert()  # of states that an earlier backend declared and never folded
+        for schema in states:
             store.register(schema)
         self._generic_types = generic_types
         if not generic_types:
             refuse_stored(store.schemas, operator)
 
     def begin_batch(self, now: BatchTime) -> None:
-        """A batch begins, at this time; before handles of states with TTL are made."""
+        """Begin a batch at this time; to be called before handles of states with TTL are made."""
         self._now = now
         self.records = 0
         for expiry in self._expiries.values():
@@ -130,11 +133,11 @@ class KeyedStateBackend:
 
     @property
     def schemas(self) -> tuple[StateSchema, ...]:
-        """Every state that the store or the user's function knows."""
+        """Every state of the store or of the user's function."""
         return self._store.schemas
 
     def set_current_key(self, key_group: int, key: Any) -> None:
-        """From now on all handles are about this key.
+        """Make this the key of all handles.
 
         Args:
             key_group: The key's group.
@@ -146,7 +149,7 @@ class KeyedStateBackend:
         self._changes = None
 
     def unset_current_key(self) -> None:
-        """From now on no key is current."""
+        """Make no key current."""
         self._context.key = NO_KEY
 
     def get_current_key(self) -> Any:
@@ -161,7 +164,7 @@ class KeyedStateBackend:
     # --- handles -----------------------------------------------------------------------------------------------------
 
     def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
-        """Handle of a value state; a state that was asked for before is the same state.
+        """Handle of a value state; descriptors of one name are one state.
 
         Raises (as do the other four):
             InvalidRequestError: Not the descriptor of such a state, the name is taken by a state of another schema, or
@@ -169,8 +172,9 @@ class KeyedStateBackend:
             IncompatibleError: The restored state of this name has another kind, or a type that this one cannot follow.
         """
         overlay = self._value_overlay(state_descriptor, ValueStateDescriptor)
-        if overlay.schema.name in self._expiries:
-            return TtlValueStateHandle(self._ttl_cell(overlay, state_descriptor))
+        ttl = self._ttl_of(state_descriptor)
+        if ttl is not None:
+            return TtlValueStateHandle(overlay, self._context, state_descriptor.stored_type, *ttl)
         return ValueStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_list_state(self, state_descriptor: ListStateDescriptor) -> ListState[Any]:
@@ -181,10 +185,9 @@ class KeyedStateBackend:
             ListOverlay,
             lambda schema: ListOverlay(schema, self._store.list_table(schema)),
         )
-        expiry = self._expiries.get(overlay.schema.name)
-        if expiry is not None:
-            rules = ReadRules(state_descriptor.get_ttl_config())
-            return TtlListStateHandle(overlay, self._context, state_descriptor.stored_type, expiry, rules)
+        ttl = self._ttl_of(state_descriptor)
+        if ttl is not None:
+            return TtlListStateHandle(overlay, self._context, state_descriptor.stored_type, *ttl)
         return ListStateHandle(overlay, self._context, state_descriptor.stored_type)
 
     def get_map_state(self, state_descriptor: MapStateDescriptor) -> MapState[Any, Any]:
@@ -196,34 +199,27 @@ class KeyedStateBackend:
             lambda schema: MapOverlay(schema, self._store.map_table(schema)),
         )
         types = state_descriptor.map_key_type, state_descriptor.stored_type
-        expiry = self._expiries.get(overlay.schema.name)
-        if expiry is not None:
-            rules = ReadRules(state_descriptor.get_ttl_config())
-            return TtlMapStateHandle(overlay, self._context, *types, expiry, rules)
+        ttl = self._ttl_of(state_descriptor)
+        if ttl is not None:
+            return TtlMapStateHandle(overlay, self._context, *types, *ttl)
         return MapStateHandle(overlay, self._context, *types)
 
     def get_reducing_state(self, state_descriptor: ReducingStateDescriptor) -> ReducingState[Any]:
         """Handle of a reducing state."""
-        overlay = self._value_overlay(state_descriptor, ReducingStateDescriptor)
-        function = state_descriptor.get_reduce_function()
-        if overlay.schema.name in self._expiries:
-            return TtlReducingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
-        return ReducingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
+        cell = self._result_cell(state_descriptor, ReducingStateDescriptor)
+        return ReducingStateHandle(cell, state_descriptor.get_reduce_function())
 
     def get_aggregating_state(self, state_descriptor: AggregatingStateDescriptor) -> AggregatingState[Any, Any]:
         """Handle of an aggregating state."""
-        overlay = self._value_overlay(state_descriptor, AggregatingStateDescriptor)
-        function = state_descriptor.get_agg_function()
-        if overlay.schema.name in self._expiries:
-            return TtlAggregatingStateHandle(self._ttl_cell(overlay, state_descriptor), function)
-        return AggregatingStateHandle(overlay, self._context, state_descriptor.stored_type, function)
+        cell = self._result_cell(state_descriptor, AggregatingStateDescriptor)
+        return AggregatingStateHandle(cell, state_descriptor.get_agg_function())
 
     def get_timers(self, name: str, domain: TimeDomain, namespace_type: TypeInformation | None = None) -> KeyedTimers:
         """Timers of one domain of the timer service of this name.
 
         Args:
             name: Of the timer service, unique in the operator.
-            domain: Which clock they follow.
+            domain: The clock that they follow.
             namespace_type: Type of their namespaces; None: they have none.
 
         Raises:
@@ -237,9 +233,9 @@ class KeyedStateBackend:
         return KeyedTimers(overlay, self._context, namespace_type)
 
     def remove_state(self, name: str) -> None:
-        """Remove what a state holds for every key, whether a handle of it was asked for or not.
+        """Remove a state's values of every key, with or without a handle of it.
 
-        All of its keys are pending then. Nothing happens if there is no such state. Its name and types stay known.
+        All of its keys are pending then. Nothing happens if there is no such state. Its name and types stay registered.
 
         Raises:
             InvalidRequestError: It holds timers.
@@ -288,15 +284,14 @@ class KeyedStateBackend:
         A key whose state has expired is among them until it is removed.
 
         Raises:
-            InvalidRequestError: No handle of such a state was asked for.
+            InvalidRequestError: There is no handle of such a state.
         """
         if name not in self._overlays:
             raise InvalidRequestError(f"there is no state {name!r} yet", operator=self._context.operator)
-        found = self._overlays[name].keys()
-        return (self._thaw_key(key) for _, key in found)
+        return (self._thaw_key(key) for _, key in self._overlays[name].keys())  # noqa: SIM118  an overlay, not a dict
 
     def overlay(self, name: str) -> Overlay[Any] | None:
-        """What is pending of a state, over what is confirmed; None if no handle of it was asked for."""
+        """The pending changes of a state, over its table; None if there is no handle of it."""
         return self._overlays.get(name)
 
     def _value_overlay(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ValueOverlay:
@@ -316,46 +311,54 @@ class KeyedStateBackend:
         if not self._generic_types:
             refuse_declared(descriptor, self._context.operator)
         name = descriptor.name
-        if name in self._undeclared:  # it was removed, and is declared only now
+        if name in self._undeclared:  # it was removed before its declaration
             self._undeclared.discard(name)
             del self._overlays[name]
-        known = self._overlays.get(name)
-        stored = self._stored(name) if known is None else known.schema
-        schema = wanted_schema(descriptor, stored, self._now, self._context.operator)
+        before = self._overlays.get(name)
+        stored = self._stored(name) if before is None else before.schema
+        schema = declared_schema(descriptor, stored, self._now, self._context.operator)
         overlay = self._overlay_of(schema, overlay_type, lambda: self._declared(descriptor, schema, stored, make))
-        if known is None and name in self._removed:
+        if before is None and name in self._removed:
             self.remove_state(name)
         return overlay
 
     def _overlay_of(self, schema: StateSchema, overlay_type: type[O], make: Callable[[], O]) -> O:
-        known = self._overlays.get(schema.name)
-        if known is None:
-            known = self._overlays[schema.name] = make()
-        if not same_declaration(known.schema, schema) or not isinstance(known, overlay_type):
+        overlay = self._overlays.get(schema.name)
+        if overlay is None:
+            overlay = self._overlays[schema.name] = make()
+        if not same_declaration(overlay.schema, schema) or not isinstance(overlay, overlay_type):
             raise InvalidRequestError(
-                f"state {schema.name!r} exists already with another schema: {known.schema} and now {schema}; "
+                f"state {schema.name!r} exists already with another schema: {overlay.schema} and now {schema}; "
                 "give the states different names",
                 operator=self._context.operator,
             )
-        return known
+        return overlay
 
     def _stored(self, name: str) -> StateSchema | None:
-        """What the store knows of a state."""
+        """The stored schema of a state."""
         return next((schema for schema in self._store.schemas if schema.name == name), None)
 
-    def _ttl_cell(self, overlay: ValueOverlay, descriptor: StateDescriptor) -> TtlCell:
-        expiry, rules = self._expiries[overlay.schema.name], ReadRules(descriptor.get_ttl_config())
-        return TtlCell(overlay, self._context, descriptor.stored_type, expiry, rules)
+    def _result_cell(self, descriptor: StateDescriptor, kind: type[StateDescriptor]) -> ResultCell:
+        overlay = self._value_overlay(descriptor, kind)
+        ttl = self._ttl_of(descriptor)
+        if ttl is not None:
+            return TtlCell(overlay, self._context, descriptor.stored_type, *ttl)
+        return ValueCell(overlay, self._context, descriptor.stored_type)
+
+    def _ttl_of(self, descriptor: StateDescriptor) -> tuple[Expiry, ReadRules] | None:
+        """Expiry and rules of a declared state; None without TTL."""
+        expiry = self._expiries.get(descriptor.name)
+        return None if expiry is None else (expiry, ReadRules(descriptor.get_ttl_config()))
 
     def _declared(
         self,
         descriptor: StateDescriptor,
-        wanted: StateSchema,
+        schema: StateSchema,
         stored: StateSchema | None,
         make: Callable[[StateSchema], O],
     ) -> O:
         operator, is_opening = self._context.operator, self._context.key is NO_KEY
-        declared = declare(self._store, descriptor, wanted, stored, operator, is_opening=is_opening)
+        declared = declare(self._store, descriptor, schema, stored, operator, is_opening=is_opening)
         overlay = make(declared.schema)
         record = record_of(declared.schema)
         if record is not None and self._now is not None:
@@ -368,7 +371,7 @@ class KeyedStateBackend:
     # --- the batch ---------------------------------------------------------------------------------------------------
 
     def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
-        """These keys (stored forms) come next. A hint, for the value tables that this or the last batch has read."""
+        """Hint that these keys (stored forms) come next, to the value tables that this or the last batch has read."""
         for overlay in self._overlays.values():
             overlay.prefetch(key_groups, keys)
 
@@ -379,23 +382,22 @@ class KeyedStateBackend:
     def changes(self) -> list[StateChanges]:
         """The net effect since the last cut, by state in order of registration, without the states that have none.
 
-        A state whose TTL has changed is there also without rows, so that the log tells of it. No key is current
+        A state whose TTL has changed is there also without rows, so that it is in the log. No key is current
         afterwards.
         """
         self._context.key = NO_KEY
         if self._changes is None:
-            found = [overlay.changes() for overlay in self._overlays.values()]
-            self._changes = self._with_changed_ttls(found)
+            self._changes = self._with_changed_ttls(overlay.changes() for overlay in self._overlays.values())
         return self._changes
 
-    def _with_changed_ttls(self, found: Sequence[StateChanges | None]) -> list[StateChanges]:
-        """What there is of these, and the states whose TTL has changed without rows."""
-        changes = [rows for rows in found if rows is not None]
-        told = {rows.schema.name for rows in changes}
-        return changes + [empty_changes(schema) for schema in self._store.changed_ttls if schema.name not in told]
+    def _with_changed_ttls(self, state_changes: Iterable[StateChanges | None]) -> list[StateChanges]:
+        """The changes without None, and the states whose TTL has changed without rows."""
+        changes = [rows for rows in state_changes if rows is not None]
+        names = {rows.schema.name for rows in changes}
+        return changes + [empty_changes(schema) for schema in self._store.changed_ttls if schema.name not in names]
 
     def cut(self) -> list[StateChanges]:
-        """End a part: gives `changes()`, which then begin anew. What was given stays readable and pending (I4).
+        """End a part: returns `changes()`, which then begin anew. The part stays readable and pending (I4).
 
         The parts of a batch and then its last `changes()`, applied in this order, are what `fold` applies.
         """
@@ -406,15 +408,15 @@ class KeyedStateBackend:
         return part
 
     def work_ahead(self) -> None:
-        """Let the store do what it has put off, before `prepare`, while nobody waits."""
+        """Let the store do postponed work, before `prepare`, while nobody waits."""
         self._store.work_ahead()
 
     def prepare(self, seq: int) -> None:
-        """Let the store do ahead what it can of `fold`, at this seq; nothing changes that can be seen."""
+        """Let the store do as much as it can of `fold` ahead, at this seq; nothing changes that can be seen."""
         self._store.prepare(self._whole_changes(), seq)
 
     def fold(self, version: Link) -> None:
-        """The batch is confirmed: all its parts go into the store at once, and the overlay is empty (I4)."""
+        """Fold the confirmed batch: all its parts go into the store at once, and the overlays are empty (I4)."""
         changes = self._whole_changes()
         self._store.apply(changes, version)
         self._migrated.clear()
@@ -443,7 +445,7 @@ class KeyedStateBackend:
         self._store.clean_up(self._confirmed, activity)
 
     def drop(self) -> None:
-        """The batch never was: the overlay is empty. No key is current afterwards."""
+        """Forget the batch: the overlays are empty. No key is current afterwards."""
         self._context.key = NO_KEY
         self._changes = self._whole = None
         for overlay in self._overlays.values():
@@ -458,6 +460,5 @@ class KeyedStateBackend:
         if all(overlay.sealed is None for overlay in self._overlays.values()):
             return rest
         if self._whole is None or self._whole[0] is not rest:
-            found = [overlay.whole() for overlay in self._overlays.values()]
-            self._whole = rest, self._with_changed_ttls(found)
+            self._whole = rest, self._with_changed_ttls(overlay.whole() for overlay in self._overlays.values())
         return self._whole[1]

@@ -1,18 +1,19 @@
-"""What it takes to give a function the state that it declares: a decision over what is stored, and perhaps a migration.
+"""Declares a state: compares the descriptor with the stored schema, and migrates the values if needed.
 
-A migration makes every value of the state again, as changes of the batch that the declaration is in: so it is in the
-log, and neither replay nor the materializer need the user's function (I5). All values of the state of one partition are
-in memory until that batch is folded.
+A migration puts every value of the state again, as changes of the batch of the declaration. So it is in the log, and
+neither replay nor the materializer need the user's function (I5). All values of the state of one partition are in
+memory until that batch is folded.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from varvite.changelog.api.checks import state_error
 from varvite.changelog.api.descriptors import schema_of
-from varvite.changelog.keyed.list import ListOverlay
-from varvite.changelog.keyed.map import MapOverlay
-from varvite.changelog.keyed.value import ValueOverlay
+from varvite.changelog.keyed.overlays.list import ListOverlay
+from varvite.changelog.keyed.overlays.map import MapOverlay
+from varvite.changelog.keyed.overlays.value import ValueOverlay
 from varvite.changelog.schema.history import change
 from varvite.changelog.schema.ttl import record_of, wanted_settings, with_ttl
 from varvite.changelog.segments.columns import LIST, MAP, VALUE_LIKE, type_of
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from varvite.changelog.api.descriptors import StateDescriptor
-    from varvite.changelog.keyed.overlay import Overlay
+    from varvite.changelog.keyed.overlays.base import Overlay
     from varvite.changelog.segments.batch import BatchTime
     from varvite.changelog.types.wire import WireType
     from varvite.changelog.working_stores.contract import WorkingStore
@@ -31,22 +32,22 @@ if TYPE_CHECKING:
 
 
 class Declared(NamedTuple):
-    """A state that the store knows now."""
+    """A registered state."""
 
     schema: StateSchema
-    """Under which it is written."""
+    """The schema of its writes."""
     migrated: bool
     """The values must be put again: `rewrite`."""
 
 
-def wanted_schema(
+def declared_schema(
     descriptor: StateDescriptor, stored: StateSchema | None, now: BatchTime | None, operator: str
 ) -> StateSchema:
-    """What a descriptor says of a state, with its TTL as it is from this batch on; version 0, without history.
+    """The schema that a descriptor declares, with its TTL from this batch on; version 0, without history.
 
     Args:
-        descriptor: What the user says.
-        stored: What the state is so far; None for a new one.
+        descriptor: The user's.
+        stored: The stored schema; None for a new state.
         now: The time of the batch; None if none has begun.
         operator: The operator's uid, for errors.
     """
@@ -61,7 +62,7 @@ def wanted_schema(
 def declare(
     store: WorkingStore,
     descriptor: StateDescriptor,
-    wanted: StateSchema,
+    declared: StateSchema,
     stored: StateSchema | None,
     operator: str,
     *,
@@ -71,12 +72,12 @@ def declare(
 
     Args:
         store: The confirmed state.
-        descriptor: What the user says.
-        wanted: The same as a schema, see `wanted_schema`.
-        stored: What the store knows of the state; None if nothing.
+        descriptor: The user's.
+        declared: Its `declared_schema`.
+        stored: The stored schema; None for a new state.
         operator: The operator's uid, for errors.
         is_opening: No key is current. Only then may the type change: so every partition takes the new version, and
-            every stored value is migrated, in the same batch. (To switch TTL on is no such change: nothing is migrated,
+            every stored value is migrated, in the same batch. (Switching TTL on is no such change: nothing is migrated,
             and all partitions come to the same version, sooner or later.)
 
     Raises:
@@ -85,14 +86,14 @@ def declare(
         InvalidRequestError: the type changes while a key is current; or what `migrate` returned does not fit the type.
     """
     if stored is None:
-        store.register(wanted)
-        return Declared(wanted, migrated=False)
+        store.register(declared)
+        return Declared(declared, migrated=False)
     stored_type = unstamped(type_of(stored.value_type))
     migrate = descriptor.migration_from(stored_type)
-    decision = change(stored, wanted, descriptor.defaults, operator, migrates=migrate is not None)
+    decision = change(stored, declared, descriptor.defaults, operator, migrates=migrate is not None)
     if decision.is_new_version and stored_type != descriptor.stored_type and not is_opening:
         raise InvalidRequestError(
-            f"the type of state {wanted.name!r} has changed: ask for it in open(), before any row is processed",
+            f"the type of state {declared.name!r} has changed: ask for it in open(), before any row is processed",
             operator=operator,
         )
     if decision.migrates and migrate is not None:
@@ -154,13 +155,12 @@ def stored_migration(
     thaw, freeze, name = old.thaw, descriptor.stored_type.freeze, descriptor.name
 
     def convert(stored: Any) -> Any:
-        made = migrate(thaw(stored))
-        if made is None:
-            problem = "migrate returned None; it must return a value for every value"
-            raise InvalidRequestError(f"state {name!r}: {problem}", operator=operator)
+        value = migrate(thaw(stored))
+        if value is None:
+            raise state_error(name, operator, "migrate returned None; it must return a value for every value")
         try:
-            return freeze(made)
+            return freeze(value)
         except InvalidRequestError as error:
-            raise InvalidRequestError(f"state {name!r}: migrate: {error.message}", operator=operator) from error
+            raise state_error(name, operator, f"migrate: {error.message}") from error
 
     return convert

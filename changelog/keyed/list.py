@@ -2,88 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import chain
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from varvite.changelog.api.checks import list_elements
 from varvite.changelog.api.state import ListState
-from varvite.changelog.keyed.overlay import NO_KEY, CollectionOverlay, KeyContext, repeat_keys
-from varvite.changelog.segments.changes import Op, StateChanges
-from varvite.changelog.working_stores.contract import ListTable
+from varvite.changelog.keyed.context import NO_KEY
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
+    from varvite.changelog.keyed.context import KeyContext
+    from varvite.changelog.keyed.overlays.list import ListOverlay
     from varvite.changelog.types.contract import TypeInformation
 
 T = TypeVar("T")
-
-
-class ListOverlay(CollectionOverlay[ListTable]):
-    """Pending: the elements that were added; the keys in `cleared` have lost what lies below."""
-
-    __slots__ = ()
-
-    def elements(self, key_group: int, key: Any) -> list[Any]:
-        """The stored elements, as a new list."""
-        added = self.pending[key_group].get(key)
-        if key in self.cleared:
-            return list(added or ())
-        self.read = True
-        confirmed = self.below.elements(key_group, key)
-        return confirmed + added if added else confirmed
-
-    def replace(self, key_group: int, key: Any, stored: list[Any]) -> None:
-        """Let these be all."""
-        self.pending[key_group][key] = stored
-        self.cleared.add(key)
-
-    def remove_all(self, key_group: int, key: Any) -> None:
-        """Remove all elements of a key."""
-        self.replace(key_group, key, [])
-
-    def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], cleared: set[Any]) -> StateChanges | None:
-        key_groups: list[int] = []
-        keys: list[Any] = []
-        values: list[Any] = []
-        ops = bytearray()
-        for key_group, lists in groups:
-            if cleared.isdisjoint(lists):
-                count = repeat_keys(keys, lists)
-                key_groups += [key_group] * count
-                values.extend(chain.from_iterable(lists.values()))
-                ops += _APPEND * count
-                continue
-            for key, added in lists.items():
-                count = len(added)
-                ops += _APPEND * count
-                if key in cleared:
-                    ops.insert(len(ops) - count, Op.CLEAR)
-                    values.append(None)
-                    count += 1
-                values += added
-                keys += [key] * count
-                key_groups += [key_group] * count
-        if not keys:
-            return None
-        return StateChanges(self.schema, key_groups, keys, bytes(ops) if cleared else None, None, values)
-
-    def _joined(self, held: list[Any], later: list[Any], *, cleared: bool) -> list[Any]:  # noqa: ARG002  only for maps
-        held += later
-        return held
-
-    def keys(self) -> Iterator[tuple[int, Any]]:
-        for key_group, key in self.keys_below():
-            if key not in self.cleared and key not in self.pending[key_group]:
-                yield key_group, key
-        for key_group, lists in list(self.pending.items()):
-            for key, added in list(lists.items()):
-                if added:
-                    yield key_group, key
-
-
-_APPEND = bytes([Op.APPEND])
 
 
 class ListStateHandle(ListState[T]):
@@ -111,7 +44,7 @@ class ListStateHandle(ListState[T]):
         context = self._context
         key = context.key
         if key is NO_KEY or value is None:
-            self.add_all((value,))  # which says what is wrong
+            self.add_all((value,))  # which raises
             return
         try:
             stored = self._freeze(value)
@@ -142,16 +75,8 @@ class ListStateHandle(ListState[T]):
         return key
 
     def _frozen(self, values: Sequence[T]) -> list[Any]:
-        """All or none."""
-        context, name = self._context, self._overlay.schema.name
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            problem = InvalidRequestError(f"a list of values is needed, not {values!r}")
-            raise context.refused(name, problem)
-        elements = list(values)
-        if any(element is None for element in elements):
-            raise context.refused(name, InvalidRequestError("an element of a ListState cannot be None"))
-        freeze = self._freeze
+        """Stored forms of all elements or, if one is refused, an error."""
         try:
-            return [freeze(element) for element in elements]
+            return list(map(self._freeze, list_elements(values)))
         except InvalidRequestError as error:
-            raise context.refused(name, error) from error
+            raise self._context.refused(self._overlay.schema.name, error) from error

@@ -1,7 +1,7 @@
-"""Reading and writing the state of many keys at once: what is behind `get_many`, `put_many` and `remove_many`.
+"""Reads and writes the state of many keys at once: `get_many`, `put_many` and `remove_many` of state without TTL.
 
-What `put_many` writes to a value state that nothing else is pending of stays in columns (`ValueOverlay.columns`) until
-the end of the batch. Any other access of that state in the same batch first makes cells of it (`PendingCells`).
+If nothing else of a value state is pending, the changes of `put_many` stay in columns (`ValueOverlay.columns`) until
+the end of the batch. Any other access of that state in the same batch first turns them into cells (`PendingCells`).
 
 Invariants: I4 (writes go to the overlay alone), I5 (the changes of a batch are the same, whether it used these methods
 or those for one key).
@@ -15,15 +15,15 @@ import numpy as np
 import pyarrow as pa
 
 from varvite.changelog.api.batch_keys import BatchKeys
-from varvite.changelog.keyed.overlay import MISSING
+from varvite.changelog.keyed.overlays.base import MISSING
 from varvite.changelog.segments.changes import DELETED
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.columns import canonical_column, check_columnar
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from varvite.changelog.keyed.map import MapOverlay
-    from varvite.changelog.keyed.value import ValueOverlay
+    from varvite.changelog.keyed.overlays.map import MapOverlay
+    from varvite.changelog.keyed.overlays.value import ValueOverlay
     from varvite.changelog.types.contract import TypeInformation
 
 arrow: Final[Any] = pa
@@ -42,8 +42,8 @@ def get_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
         stored[start:end] = [cells.get(key, MISSING) for key in keys.stored[start:end]]
     unknown = [i for i, value in enumerate(stored) if value is MISSING]
     groups, names = keys.key_groups, keys.stored
-    found = overlay.table.get_many([groups[i] for i in unknown], [names[i] for i in unknown])
-    for i, value in zip(unknown, found, strict=True):
+    confirmed = overlay.table.get_many([groups[i] for i in unknown], [names[i] for i in unknown])
+    for i, value in zip(unknown, confirmed, strict=True):
         stored[i] = value
     return value_type.to_arrow(stored)
 
@@ -63,7 +63,7 @@ def _confirmed_values(overlay: ValueOverlay, value_type: TypeInformation, keys: 
 
 
 def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKeys, values: Any) -> None:
-    """Set the value of each key; null removes it. If a key is there twice, its last value counts."""
+    """Set the value of each key; null removes it. If a key comes twice, its last value counts."""
     name = overlay.schema.name
     check_keys(keys, name)
     check_columnar(value_type, f"state {name!r}")
@@ -82,13 +82,13 @@ def put_values(overlay: ValueOverlay, value_type: TypeInformation, keys: BatchKe
 
 
 def get_entries(
-    overlay: MapOverlay, types: tuple[TypeInformation, TypeInformation], keys: BatchKeys, given: Any
+    overlay: MapOverlay, types: tuple[TypeInformation, TypeInformation], keys: BatchKeys, entry_keys: Any
 ) -> Any:
     """For each (key, map key) the value as a column; null where there is no entry, or its value is null."""
     key_type, value_type = types
-    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, entry_keys)
     check_columnar(value_type, f"the values of state {overlay.schema.name!r}")
-    found: list[Any] = [None] * len(keys)
+    result: list[Any] = [None] * len(keys)
     unknown: list[int] = []
     stored = keys.stored
     for key_group, start, end in keys.runs():
@@ -97,7 +97,7 @@ def get_entries(
             entries = maps.get(stored[i])
             value = MISSING if entries is None else entries.get(map_keys[i], MISSING)
             if value is not MISSING:
-                found[i] = None if value is DELETED else value
+                result[i] = None if value is DELETED else value
             elif stored[i] not in overlay.cleared:
                 unknown.append(i)
     groups = keys.key_groups
@@ -107,18 +107,22 @@ def get_entries(
     else:
         read = [overlay.get(groups[i], stored[i], map_keys[i])[1] for i in unknown]
     for i, value in zip(unknown, read, strict=True):
-        found[i] = value
+        result[i] = value
     overlay.read = overlay.read or bool(unknown)
-    return value_type.to_arrow(found)
+    return value_type.to_arrow(result)
 
 
 def put_entries(
-    overlay: MapOverlay, types: tuple[TypeInformation, TypeInformation], keys: BatchKeys, given: Any, values: Any
+    overlay: MapOverlay,
+    types: tuple[TypeInformation, TypeInformation],
+    keys: BatchKeys,
+    entry_keys: Any,
+    values: Any,
 ) -> None:
-    """Set the entry of each (key, map key); a null is a null value. Of a pair that is there twice the last counts."""
+    """Set the entry of each (key, map key); a null is a null value. Of a pair that comes twice the last counts."""
     key_type, value_type = types
     what = f"the values of state {overlay.schema.name!r}"
-    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, entry_keys)
     check_columnar(value_type, what)
     column = canonical_column(value_type, values, what)
     check_length(keys, column, overlay.schema.name)
@@ -129,18 +133,18 @@ def put_entries(
             maps.setdefault(stored[i], {})[map_keys[i]] = new[i]
 
 
-def remove_entries(overlay: MapOverlay, key_type: TypeInformation, keys: BatchKeys, given: Any) -> None:
+def remove_entries(overlay: MapOverlay, key_type: TypeInformation, keys: BatchKeys, entry_keys: Any) -> None:
     """Remove the entry of each (key, map key)."""
-    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, given)
+    map_keys = stored_map_keys(overlay.schema.name, key_type, keys, entry_keys)
     for key_group, key, map_key in zip(keys.key_groups, keys.stored, map_keys, strict=True):
         overlay.remove(key_group, key, map_key)
 
 
-def stored_map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, given: Any) -> list[Any]:
-    """Stored forms of map keys that were given as a column. Raises `InvalidRequestError`."""
+def stored_map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, entry_keys: Any) -> list[Any]:
+    """Stored forms of a column of map keys. Raises `InvalidRequestError`."""
     check_keys(keys, name)
     check_columnar(key_type, f"the map keys of state {name!r}")
-    column = canonical_column(key_type, given, f"the map keys of state {name!r}")
+    column = canonical_column(key_type, entry_keys, f"the map keys of state {name!r}")
     check_length(keys, column, name)
     if column.null_count:
         raise InvalidRequestError(f"state {name!r}: a map key is null")
@@ -148,7 +152,7 @@ def stored_map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, given
 
 
 def check_keys(keys: Any, name: str) -> None:
-    """Raises `InvalidRequestError` unless they are keys that a vectorised function got."""
+    """Raise `InvalidRequestError` unless the keys come from the context of a vectorized function."""
     if not isinstance(keys, BatchKeys):
         raise InvalidRequestError(
             f"state {name!r}: the keys are a {type(keys).__name__}; give ctx.keys(), or its take() or its filter()"
@@ -156,11 +160,11 @@ def check_keys(keys: Any, name: str) -> None:
 
 
 def check_length(keys: BatchKeys, column: Any, name: str) -> None:
-    """Raises `InvalidRequestError` unless there is one value per key."""
+    """Raise `InvalidRequestError` unless there is one value per key."""
     if len(keys) != len(column):
         raise InvalidRequestError(f"state {name!r}: {len(column)} values for {len(keys)} keys")
 
 
 def nulls(value_type: TypeInformation, length: int) -> Any:
-    """A column that removes."""
+    """A column of nulls, which remove values."""
     return arrow.nulls(length, value_type.arrow_type)

@@ -1,14 +1,16 @@
 """`NamespacedStateStore`: handles of all kinds of state for the current key and one namespace, such as a window.
 
-Invariants: as of `namespaced_state`. Reading a list or a map looks at what the key has in all namespaces, so these two
-cannot have a time to live that reading renews.
+Each handle is a view of a map handle of the key. Reading a list or a map looks at the key's entries of all namespaces,
+so these two cannot have a time to live that reading renews.
+
+Invariants: those of `namespaces`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from varvite.changelog.api.checks import check_dict
 from varvite.changelog.api.descriptors import (
     AggregatingStateDescriptor,
     ListStateDescriptor,
@@ -23,7 +25,7 @@ from varvite.changelog.types.factory import Types
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from varvite.changelog.api.descriptors import StateDescriptor
     from varvite.changelog.api.ttl_config import StateTtlConfig
@@ -34,7 +36,7 @@ class NamespacedStateStore:
     """States of (key, namespace); a handle is about the namespace that the store has when it is used.
 
     Args:
-        states: Where the states beneath come from.
+        states: The source of the map states beneath.
         prefix: Of their names.
     """
 
@@ -79,7 +81,7 @@ class NamespacedStateStore:
         raise InvalidRequestError(f"{state_descriptor!r} describes no state")
 
     def merge_namespaces(self, state_descriptor: StateDescriptor, sources: Sequence[int]) -> None:
-        """Let the current namespace have what it and the sources hold of a state; the sources hold nothing then.
+        """Merge the sources into the current namespace; the sources hold nothing of the state then.
 
         Raises:
             InvalidRequestError: The state is of a kind that cannot be merged.
@@ -123,9 +125,9 @@ def _unread(descriptor: StateDescriptor) -> StateTtlConfig | None:
 class _Value(ValueState[Any]):
     __slots__ = ("_map", "_store")
 
-    def __init__(self, store: NamespacedStateStore, held: MapState[Any, Any]) -> None:
+    def __init__(self, store: NamespacedStateStore, handle: MapState[Any, Any]) -> None:
         self._store = store
-        self._map = held
+        self._map = handle
 
     def value(self) -> Any:
         return self._map.get(self._store.namespace)
@@ -140,46 +142,44 @@ class _Value(ValueState[Any]):
         self._map.remove(self._store.namespace)
 
 
-class _Reducing(ReducingState[Any]):
-    __slots__ = ("_held", "_store")
+class _Accumulator:
+    """Base of the two handles of an accumulator."""
 
-    def __init__(self, store: NamespacedStateStore, held: NamespacedAccumulators) -> None:
+    __slots__ = ("_accumulators", "_store")
+
+    def __init__(self, store: NamespacedStateStore, accumulators: NamespacedAccumulators) -> None:
         self._store = store
-        self._held = held
+        self._accumulators = accumulators
 
     def get(self) -> Any:
-        return self._held.get(self._store.namespace)
+        return self._accumulators.get(self._store.namespace)
 
     def add(self, value: Any) -> None:
         if value is None:
             self.clear()
         else:
-            self._held.add(self._store.namespace, value)
+            self._accumulators.add(self._store.namespace, value)
 
     def clear(self) -> None:
-        self._held.remove(self._store.namespace)
+        self._accumulators.remove(self._store.namespace)
 
 
-class _Aggregating(AggregatingState[Any, Any]):
-    __slots__ = ("_held", "_result", "_store")
+class _Reducing(_Accumulator, ReducingState[Any]):
+    __slots__ = ()
 
-    def __init__(self, store: NamespacedStateStore, held: NamespacedAccumulators, result: Any) -> None:
-        self._store = store
-        self._held = held
+
+class _Aggregating(_Accumulator, AggregatingState[Any, Any]):
+    __slots__ = ("_result",)
+
+    def __init__(
+        self, store: NamespacedStateStore, accumulators: NamespacedAccumulators, result: Callable[[Any], Any]
+    ) -> None:
+        super().__init__(store, accumulators)
         self._result = result
 
     def get(self) -> Any:
-        accumulator = self._held.get(self._store.namespace)
+        accumulator = super().get()
         return None if accumulator is None else self._result(accumulator)
-
-    def add(self, value: Any) -> None:
-        if value is None:
-            self.clear()
-        else:
-            self._held.add(self._store.namespace, value)
-
-    def clear(self) -> None:
-        self._held.remove(self._store.namespace)
 
 
 class _List(ListState[Any]):
@@ -197,31 +197,22 @@ class _List(ListState[Any]):
         self._lists.add(self._store.namespace, value)
 
     def add_all(self, values: Sequence[Any]) -> None:
-        self._lists.add_all(self._store.namespace, _checked(values))
+        self._lists.add_all(self._store.namespace, values)
 
     def update(self, values: Sequence[Any]) -> None:
-        self._lists.replace(self._store.namespace, _checked(values))
+        self._lists.replace(self._store.namespace, values)
 
     def clear(self) -> None:
         namespace = self._store.namespace
         self._lists.remove_between(namespace, namespace + 1)
 
 
-def _checked(values: Sequence[Any]) -> list[Any]:
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidRequestError(f"a list of values is needed, not {values!r}")
-    elements = list(values)
-    if any(element is None for element in elements):
-        raise InvalidRequestError("an element of a ListState cannot be None")
-    return elements
-
-
 class _Map(MapState[Any, Any]):
     __slots__ = ("_map", "_store")
 
-    def __init__(self, store: NamespacedStateStore, held: MapState[Any, Any]) -> None:
+    def __init__(self, store: NamespacedStateStore, handle: MapState[Any, Any]) -> None:
         self._store = store
-        self._map = held
+        self._map = handle
 
     def get(self, key: Any) -> Any:
         return self._map.get((self._store.namespace, key))
@@ -230,8 +221,7 @@ class _Map(MapState[Any, Any]):
         self._map.put((self._store.namespace, key), value)
 
     def put_all(self, dict_value: dict[Any, Any]) -> None:
-        if not isinstance(dict_value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidRequestError(f"put_all needs a dict, not {dict_value!r}")
+        check_dict(dict_value)
         namespace = self._store.namespace
         self._map.put_all({(namespace, key): value for key, value in dict_value.items()})
 

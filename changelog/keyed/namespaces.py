@@ -1,15 +1,17 @@
 """State of (key, namespace), such as a window: each namespace of a key is an entry of one of the key's map states.
 
-So a namespace is an ordinary row with a map key: nothing in segments, snapshots or RocksDB is new, and what is logged
-is what changed in the namespaces that changed. Merging merges accumulators, never results (`MergingState`).
+So a namespace is an ordinary row with a map key: nothing in segments, snapshots or RocksDB is new, and only changed
+namespaces are logged. Merging merges accumulators, never results (`MergingState`).
 
 Invariants: I4 and I5 as of map state; adding to a list writes the element and reads nothing but the key's counter.
 """
 
 from __future__ import annotations
 
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from varvite.changelog.api.checks import list_elements
 from varvite.changelog.api.descriptors import MapStateDescriptor, ValueStateDescriptor
 from varvite.changelog.types.collections import PickledType
 from varvite.changelog.types.factory import Types, as_type
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from varvite.changelog.types.factory import TypeLike
 
     class MapStates(Protocol):
-        """Where the handles come from: a backend, or a function's runtime context."""
+        """The source of the handles: a backend, or a function's runtime context."""
 
         def get_state(self, state_descriptor: ValueStateDescriptor) -> ValueState[Any]:
             """Handle of a value state."""
@@ -37,14 +39,14 @@ if TYPE_CHECKING:
 
 
 NAMESPACE_TYPE: Final = Types.LONG()
-"""Namespaces are whole numbers of 64 bits: where a window or a pane begins."""
+"""Namespaces are whole numbers of 64 bits: the begin of a window or of a pane."""
 
 
 class NamespacedAccumulators:
     """An accumulator for each namespace of the current key.
 
     Args:
-        states: Where the map state comes from.
+        states: The source of the map state.
         name: Of the state.
         accumulator_type: Type of an accumulator.
         add: (accumulator or None, value) → accumulator.
@@ -52,7 +54,7 @@ class NamespacedAccumulators:
         ttl: Time to live of an accumulator; None: for ever.
     """
 
-    __slots__ = ("_add", "_map", "_merge", "_name", "_normal")
+    __slots__ = ("_add", "_map", "_merge", "_name", "_type")
 
     def __init__(
         self,
@@ -65,14 +67,14 @@ class NamespacedAccumulators:
     ) -> None:
         self._map = states.get_map_state(described(name, NAMESPACE_TYPE, accumulator_type, ttl))
         self._name = name
-        self._normal = as_type(accumulator_type)
+        self._type = as_type(accumulator_type)
         self._add = add
         self._merge = merge
 
     def add(self, namespace: int, value: Any) -> bool:
-        """Add a value; whether the namespace had nothing before."""
+        """Add a value; True if the namespace had none before."""
         before = self._map.get(namespace)
-        self._put(namespace, self._add(before, value), "adding a value")
+        self._map.put(namespace, self._checked(self._add(before, value), "adding a value"))
         return before is None
 
     def get(self, namespace: int) -> Any:
@@ -80,28 +82,28 @@ class NamespacedAccumulators:
         return self._map.get(namespace)
 
     def namespaces(self) -> list[int]:
-        """Those that have an accumulator, ascending."""
+        """The namespaces that have an accumulator, ascending."""
         return sorted(self._map.keys())
 
     def merged(self, low: int, high: int) -> Any:
         """One accumulator of all in `low <= namespace < high`, merged in this order; None if there is none."""
-        found = sorted((item for item in self._map.items() if low <= item[0] < high), key=_namespace_of)
-        return self._merged([accumulator for _, accumulator in found])
+        items = sorted((item for item in self._map.items() if low <= item[0] < high), key=itemgetter(0))
+        return self._merged([accumulator for _, accumulator in items])
 
     def merge_namespaces(self, target: int, sources: Iterable[int]) -> None:
-        """Let the target have the accumulators of all sources, merged in their order; the sources have none then.
+        """Set the target to the accumulators of all sources, merged in their order; the sources have none then.
 
         If merging raises, everything stays as it was.
         """
-        names = list(sources)
-        if names == [target]:
+        merged = list(sources)
+        if merged == [target]:
             return
-        held = [accumulator for name in names if (accumulator := self._map.get(name)) is not None]
-        if held:
-            self._map.put(target, self._merged(held))
-        for name in names:
-            if name != target:
-                self._map.remove(name)
+        accumulators = [accumulator for source in merged if (accumulator := self._map.get(source)) is not None]
+        if accumulators:
+            self._map.put(target, self._merged(accumulators))
+        for source in merged:
+            if source != target:
+                self._map.remove(source)
 
     def remove(self, namespace: int) -> None:
         """Remove the accumulator; a missing one is no error."""
@@ -118,26 +120,22 @@ class NamespacedAccumulators:
             return None
         whole = accumulators[0]
         for accumulator in accumulators[1:]:
-            whole = self._merge(whole, accumulator)
-            if whole is None:
-                raise InvalidRequestError(f"state {self._name!r}: merging returned None; it must return an accumulator")
-            whole = self._as_read(whole)
+            whole = self._as_read(self._checked(self._merge(whole, accumulator), "merging"))
         return whole
 
     def _as_read(self, accumulator: Any) -> Any:
-        """What the state would give if it had been put there: a row for a dict, say. The next merge gets that."""
-        kind = self._normal
-        if isinstance(kind, PickledType):
+        """The form in which the state would return the accumulator: a row for a dict, say. The next merge gets that."""
+        if isinstance(self._type, PickledType):
             return accumulator
         try:
-            return kind.thaw(kind.freeze(accumulator))
+            return self._type.thaw(self._type.freeze(accumulator))
         except InvalidRequestError as error:
             raise InvalidRequestError(f"state {self._name!r}: {error.message}") from error
 
-    def _put(self, namespace: int, accumulator: Any, what: str) -> None:
+    def _checked(self, accumulator: Any, call: str) -> Any:
         if accumulator is None:
-            raise InvalidRequestError(f"state {self._name!r}: {what} returned None; it must return an accumulator")
-        self._map.put(namespace, accumulator)
+            raise InvalidRequestError(f"state {self._name!r}: {call} returned None; it must return an accumulator")
+        return accumulator
 
 
 def reducing(
@@ -187,22 +185,24 @@ class NamespacedLists:
         self._next = states.get_state(ValueStateDescriptor(f"{name}/next", Types.LONG()))
 
     def add(self, namespace: int, value: Any) -> None:
-        """Add an element, which may not be None."""
+        """Add an element. Raises `InvalidRequestError` if it is None."""
         if value is None:
-            raise InvalidRequestError("an element of a list in a window cannot be None")
+            list_elements((value,))  # which raises
         place = self._next.value() or 0
         self._elements.put((namespace, place), value)
         self._next.update(place + 1)
 
     def add_all(self, namespace: int, values: Sequence[Any]) -> None:
-        """Add elements, none of which may be None; none is added if one is wrong."""
+        """Add elements; none is added if one is wrong. Raises `InvalidRequestError` if one is None."""
+        elements = list_elements(values)
         place = self._next.value() or 0
-        self._elements.put_all({(namespace, place + i): value for i, value in enumerate(values)})
-        if values:
-            self._next.update(place + len(values))
+        self._elements.put_all({(namespace, place + i): value for i, value in enumerate(elements)})
+        if elements:
+            self._next.update(place + len(elements))
 
     def replace(self, namespace: int, values: Sequence[Any]) -> None:
-        """Let these be all elements of a namespace, as `add_all`."""
+        """Set all elements of a namespace. Raises as `add_all`."""
+        values = list_elements(values)
         before = [place for place in self._elements.keys() if place[0] == namespace]  # noqa: SIM118  a state, not a dict
         self.add_all(namespace, values)
         for place in before:
@@ -212,35 +212,31 @@ class NamespacedLists:
 
     def elements(self, low: int, high: int) -> list[Any]:
         """The elements of `low <= namespace < high`, in the order in which they were added."""
-        found = [(place[1], value) for place, value in self._elements.items() if low <= place[0] < high]
-        found.sort(key=_namespace_of)
-        return [value for _, value in found]
+        numbered = [(place[1], value) for place, value in self._elements.items() if low <= place[0] < high]
+        numbered.sort(key=itemgetter(0))
+        return [value for _, value in numbered]
 
     def remove_between(self, low: int, high: int) -> None:
         """Remove the lists of `low <= namespace < high`."""
         places = self._elements.keys()
-        gone = [place for place in places if low <= place[0] < high]
-        for place in gone:
+        removed = [place for place in places if low <= place[0] < high]
+        for place in removed:
             self._elements.remove(place)
-        if len(gone) == len(places):
+        if len(removed) == len(places):
             self._next.clear()
 
     def merge_namespaces(self, target: int, sources: Iterable[int]) -> None:
-        """Let the target have the elements of all sources, in the order in which they were added."""
-        names = set(sources) - {target}
-        moved = [(place, value) for place, value in self._elements.items() if place[0] in names]
+        """Move the elements of all sources to the target, in the order in which they were added."""
+        namespaces = set(sources) - {target}
+        moved = [(place, value) for place, value in self._elements.items() if place[0] in namespaces]
         for place, value in moved:
             self._elements.remove(place)
             self._elements.put((target, place[1]), value)
 
 
 def described(name: str, key_type: TypeLike, value_type: TypeLike, ttl: StateTtlConfig | None) -> MapStateDescriptor:
-    """The map state beneath."""
-    made = MapStateDescriptor(name, key_type, value_type)
+    """Descriptor of the map state beneath."""
+    descriptor = MapStateDescriptor(name, key_type, value_type)
     if ttl is not None:
-        made.enable_time_to_live(ttl)
-    return made
-
-
-def _namespace_of(item: tuple[int, Any]) -> int:
-    return item[0]
+        descriptor.enable_time_to_live(ttl)
+    return descriptor

@@ -1,132 +1,30 @@
-"""`ValueState` over a value table, and the overlay that all value-like states share."""
+"""`ValueState` over a value table, and the cell that all value-like states share."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from varvite.changelog.api.checks import check_result
 from varvite.changelog.api.state import ValueState
+from varvite.changelog.keyed.context import NO_KEY
 from varvite.changelog.keyed.many_keys import get_values, nulls, put_values
-from varvite.changelog.keyed.overlay import MISSING, NO_KEY, KeyContext, Overlay
-from varvite.changelog.keyed.recent_columns import RecentColumns
-from varvite.changelog.segments.changes import OverSealed, changes_of_cells
-from varvite.changelog.working_stores.contract import ValueTable
-from varvite.changelog.working_stores.hashmap.tables import HashMapValueTable
+from varvite.changelog.keyed.overlays.base import MISSING
 from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
     from varvite.changelog.api.batch_keys import BatchKeys
-    from varvite.changelog.segments.changes import StateChanges
-    from varvite.changelog.segments.column_changes import ColumnChanges
+    from varvite.changelog.keyed.context import KeyContext
+    from varvite.changelog.keyed.overlays.value import ValueOverlay
     from varvite.changelog.types.contract import TypeInformation
-    from varvite.storage.format.records import StateSchema
 
 T = TypeVar("T")
 
 
-class ValueOverlay(Overlay[ValueTable]):
-    """Pending: the stored value, or None if it is known to be gone."""
+class ValueCell:
+    """The value of the current key, thawed and frozen.
 
-    __slots__ = ("cells", "columns", "recent", "removed")
-
-    def __init__(self, schema: StateSchema, table: ValueTable) -> None:
-        super().__init__(schema, table)
-        self.pending = PendingCells(self)
-        self.columns: ColumnChanges | None = None
-        """What `put_many` wrote, while nothing else is pending."""
-        self.cells: dict[int, dict[Any, Any]] | None = table.groups if isinstance(table, HashMapValueTable) else None
-        """The cells of a table in memory, which are read without a call; None for other tables."""
-        self.removed = False
-        """Whether anything that is pending since the last cut was removed."""
-        self.recent = RecentColumns()
-
-    def make_cells(self) -> None:
-        """Let `pending` hold what is in `columns`."""
-        columns, self.columns = self.columns, None
-        if columns is not None:
-            columns.batch_keys.put_into(self.pending, columns.values)
-            self.removed |= columns.ops is not None
-
-    def remove(self, key_group: int, key: Any) -> None:
-        """Remove the value."""
-        self.pending[key_group][key] = None
-        self.removed = True
-
-    def changes(self) -> StateChanges | None:
-        return self.columns or changes_of_cells(self.schema, self.by_key_group(), removed=self.removed)
-
-    def whole(self) -> StateChanges | None:
-        sealed = self.sealed
-        if sealed is None:
-            return self.changes()
-        self.make_cells()
-        key_groups = sorted(sealed.pending.keys() | self.pending.keys())
-        merged = ((group, {**sealed.pending.get(group, {}), **self.pending.get(group, {})}) for group in key_groups)
-        return changes_of_cells(self.schema, merged, removed=self.removed or sealed.removed)
-
-    def count_rows(self) -> int:
-        return len(self.columns or ()) + sum(map(len, self.pending.values()))
-
-    def cut(self) -> None:
-        self.make_cells()
-        super().cut()
-
-    def _seal(self) -> None:
-        sealed = self._sealed()
-        for key_group, cells in self.pending.items():
-            sealed.pending[key_group].update(cells)
-        sealed.removed |= self.removed
-        self.removed = False
-        self.pending.clear()
-        for key_group, cells in sealed.pending.items():
-            self.pending[key_group] = OverSealed(cells)
-
-    def folded(self) -> None:
-        if self.columns is not None:
-            self.recent.remember(self.columns)
-        elif self.sealed is not None or any(self.pending.values()):
-            self.recent.forget()
-        super().folded()
-
-    def clear(self) -> None:
-        super().clear()
-        self.columns = None
-        self.removed = False
-
-    def keys(self) -> Iterator[tuple[int, Any]]:
-        self.make_cells()
-        for key_group, key in self.keys_below():
-            if key not in self.pending[key_group]:
-                yield key_group, key
-        for key_group, cells in list(self.pending.items()):
-            for key, stored in list(cells.items()):
-                if stored is not None:
-                    yield key_group, key
-
-    def prefetch(self, key_groups: Sequence[int], keys: Sequence[Any]) -> None:
-        if self.read or self.read_before:
-            self.table.prefetch(key_groups, keys)
-
-
-class PendingCells(defaultdict[int, dict[Any, Any]]):
-    """`pending` of a value overlay: an access of a single cell makes cells of the overlay's columns first.
-
-    While there are columns this dict is empty, so every such access comes by here, and no other pays for it.
+    The methods repeat what the overlay does, because a call costs as much as all the rest.
     """
-
-    def __init__(self, overlay: ValueOverlay) -> None:
-        super().__init__(dict)
-        self._overlay = overlay
-
-    def __missing__(self, key_group: int) -> dict[Any, Any]:
-        self._overlay.make_cells()
-        return self.setdefault(key_group, {})
-
-
-class ValueStateHandle(ValueState[T]):
-    """The user's handle; the methods repeat what the overlay does, because a call costs as much as all the rest."""
 
     __slots__ = ("_cells", "_context", "_freeze", "_get", "_immutable", "_overlay", "_pending", "_thaw", "_type")
 
@@ -141,7 +39,8 @@ class ValueStateHandle(ValueState[T]):
         self._freeze = value_type.freeze
         self._thaw = value_type.thaw
 
-    def value(self) -> T | None:
+    def read(self) -> Any:
+        """The value; None if there is none."""
         context = self._context
         key = context.key
         if key is NO_KEY:
@@ -154,9 +53,34 @@ class ValueStateHandle(ValueState[T]):
             else:
                 self._overlay.read = True
                 stored = self._get(key_group, key)
-        if self._immutable or stored is None:
-            return stored
-        return self._thaw(stored)
+        return stored if self._immutable or stored is None else self._thaw(stored)
+
+    read_for_update = read
+
+    def write_result(self, value: Any, method: str) -> None:
+        """Set the value, which that method of the user's function returned; a `read_for_update` came before."""
+        context = self._context
+        try:
+            check_result(value, method)
+            self._pending[context.key_group][context.key] = self._freeze(value)
+        except InvalidRequestError as error:
+            raise context.refused(self._overlay.schema.name, error) from error
+
+    def remove(self) -> None:
+        """Remove the value."""
+        context = self._context
+        if context.key is NO_KEY:
+            raise context.no_key(self._overlay.schema.name)
+        self._overlay.remove(context.key_group, context.key)
+
+
+class ValueStateHandle(ValueCell, ValueState[T]):
+    """The user's handle."""
+
+    __slots__ = ()
+
+    value = ValueCell.read  # pyright: ignore[reportAssignmentType]
+    clear = ValueCell.remove  # pyright: ignore[reportAssignmentType]
 
     def update(self, value: T | None) -> None:
         if value is None:
@@ -170,12 +94,6 @@ class ValueStateHandle(ValueState[T]):
             self._pending[context.key_group][key] = self._freeze(value)
         except InvalidRequestError as error:
             raise context.refused(self._overlay.schema.name, error) from error
-
-    def clear(self) -> None:
-        context = self._context
-        if context.key is NO_KEY:
-            raise context.no_key(self._overlay.schema.name)
-        self._overlay.remove(context.key_group, context.key)
 
     def get_many(self, keys: BatchKeys) -> Any:
         return get_values(self._overlay, self._type, keys)

@@ -1,27 +1,33 @@
-"""`StateView`: what the state of a backend holds, pending changes included, by a state's name; for tests and tools.
+"""`StateView`: the state of a backend, pending changes included, by a state's name; for tests and tools.
 
-Reading leaves no trace: no key becomes current, nothing is renewed or removed, and a state that no function has asked
-for is read as well. What has expired at the time of the view is not shown.
+Reading leaves no trace: no key becomes current, nothing is renewed or removed, and a state without handles is read as
+well. Values that have expired at the time of the view are not shown.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from varvite.changelog.keyed.list import ListOverlay, ListStateHandle
-from varvite.changelog.keyed.map import MapOverlay, MapStateHandle
-from varvite.changelog.keyed.overlay import MISSING, KeyContext
-from varvite.changelog.keyed.timers import TimeDomain, TimerOverlay, time_domain_of
-from varvite.changelog.keyed.value import ValueOverlay, ValueStateHandle
+from varvite.changelog.keyed.context import KeyContext
+from varvite.changelog.keyed.declaration import overlay_of
+from varvite.changelog.keyed.list import ListStateHandle
+from varvite.changelog.keyed.map import MapStateHandle
+from varvite.changelog.keyed.overlays.base import MISSING
+from varvite.changelog.keyed.overlays.list import ListOverlay
+from varvite.changelog.keyed.overlays.map import MapOverlay
+from varvite.changelog.keyed.overlays.timers import TimerOverlay
+from varvite.changelog.keyed.overlays.value import ValueOverlay
+from varvite.changelog.keyed.timers import TimeDomain, time_domain_of
+from varvite.changelog.keyed.value import ValueStateHandle
 from varvite.changelog.schema.ttl import record_of
-from varvite.changelog.segments.columns import LIST, MAP, TIMERS, namespace_type_of, type_of
+from varvite.changelog.segments.columns import TIMERS, namespace_type_of, type_of
 from varvite.changelog.types.stamped import unstamped
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from varvite.changelog.keyed.backend import KeyedStateBackend
-    from varvite.changelog.keyed.overlay import Overlay
+    from varvite.changelog.keyed.overlays.base import Overlay
     from varvite.changelog.segments.batch import BatchTime
     from varvite.storage.format.records import StateSchema
 
@@ -56,7 +62,7 @@ class StateView:
         return tuple(schema.name for schema in self._backend.schemas if schema.kind != TIMERS)
 
     def keys(self, name: str) -> Iterator[Any]:
-        """The user's form of every key of which the state holds something that has not expired."""
+        """The user's form of every key with a value that has not expired."""
         schema = self._schema(name)
         if schema is None:
             return
@@ -68,7 +74,7 @@ class StateView:
                 yield self._thaw_key(key)
 
     def value(self, name: str, key_group: int, key: Any) -> Any:
-        """What a state holds for one key: a value or accumulator, a list, or a dict; None if nothing.
+        """The state of one key: a value or accumulator, a list, or a dict; None if there is none.
 
         Args:
             name: Of the state.
@@ -79,8 +85,8 @@ class StateView:
         if schema is None:
             return None
         self._at(key_group, key)
-        found = self._reader(schema, self._overlay(schema))()
-        return None if found is MISSING else found
+        value = self._reader(schema, self._overlay(schema))()
+        return None if value is MISSING else value
 
     def timers(self) -> Iterator[ViewedTimer]:
         """Every timer that is set, of all timer services, in no defined order."""
@@ -97,8 +103,8 @@ class StateView:
             namespace_type, domain = namespace_type_of(schema), time_domain_of(schema)
             thaw = None if namespace_type is None else namespace_type.thaw
             for time_ms, key, namespace in timers:
-                named = namespace if thaw is None or namespace is None else thaw(namespace)
-                yield ViewedTimer(time_ms, self._thaw_key(key), domain, named)
+                thawed = namespace if thaw is None or namespace is None else thaw(namespace)
+                yield ViewedTimer(time_ms, self._thaw_key(key), domain, thawed)
 
     def _schema(self, name: str) -> StateSchema | None:
         return next((schema for schema in self._backend.schemas if schema.name == name), None)
@@ -110,19 +116,15 @@ class StateView:
         return None if key is None else self._backend.key_type.thaw(key)
 
     def _overlay(self, schema: StateSchema) -> Overlay[Any]:
-        store, known = self._backend.store, self._backend.overlay(schema.name)
-        if known is not None:
-            return known
-        if schema.kind == LIST:
-            return ListOverlay(schema, store.list_table(schema))
-        if schema.kind == MAP:
-            return MapOverlay(schema, store.map_table(schema))
+        store, overlay = self._backend.store, self._backend.overlay(schema.name)
+        if overlay is not None:
+            return overlay
         if schema.kind == TIMERS:
             return TimerOverlay(schema, store.timer_table(schema))
-        return ValueOverlay(schema, store.value_table(schema))
+        return overlay_of(store, schema, "")
 
     def _reader(self, schema: StateSchema, overlay: Overlay[Any]) -> Callable[[], Any]:
-        """Reads what the state holds for the key of the context; `MISSING` if nothing."""
+        """A function that reads the state of the context's key; `MISSING` if there is none."""
         kind, context = type_of(schema.value_type), self._context
         thaw = self._thaw_value(schema)
         if isinstance(overlay, ListOverlay):
@@ -137,7 +139,7 @@ class StateView:
         return lambda: MISSING
 
     def _thaw_value(self, schema: StateSchema) -> Callable[[Any], tuple[Any, ...]]:
-        """From what a handle gives to the user's value; nothing if it has expired."""
+        """A function from a handle's value to (the user's value,), or () if it has expired."""
         record = record_of(schema)
         if record is None:
             return lambda held: (held,)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from varvite.changelog.api.checks import check_dict, state_error
 from varvite.changelog.api.operator_state import BroadcastState, ReadOnlyBroadcastState
 from varvite.changelog.operator_state.section import BROADCAST, StateSection, section_of
 from varvite.storage.errors import InvalidRequestError
@@ -73,7 +73,7 @@ class BroadcastCells:
 
     def refused(self, problem: str) -> InvalidRequestError:
         """The error of a call."""
-        return InvalidRequestError(f"state {self.name!r}: {problem}", operator=self.operator)
+        return state_error(self.name, self.operator, problem)
 
 
 class _Reading(ReadOnlyBroadcastState[K, V]):
@@ -132,8 +132,10 @@ class BroadcastStateHandle(_Reading[K, V], BroadcastState[K, V]):
 
     def put_all(self, dict_value: dict[K, V]) -> None:
         cells = self._cells
-        if not isinstance(dict_value, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise cells.refused(f"a dict is needed, not {dict_value!r}")
+        try:
+            check_dict(dict_value)
+        except InvalidRequestError as error:
+            raise cells.refused(error.message) from error
         frozen = {cells.freeze_key(key): cells.freeze_value(value) for key, value in dict_value.items()}
         if frozen:
             cells.forget()

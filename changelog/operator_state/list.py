@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from varvite.changelog.api.checks import list_elements, state_error
 from varvite.changelog.api.state import ListState
 from varvite.changelog.operator_state.section import StateSection, section_of
 from varvite.storage.errors import InvalidRequestError
@@ -86,16 +86,8 @@ class OperatorListState(ListState[T]):
         self._cells.stored = []
 
     def _frozen(self, values: Sequence[T]) -> list[Any]:
-        """All or none."""
-        if isinstance(values, str | bytes) or not isinstance(values, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise self._refused(f"a list of values is needed, not {values!r}")
-        elements = list(values)
-        if any(element is None for element in elements):
-            raise self._refused("an element of a ListState cannot be None")
+        """Stored forms of all elements or, if one is refused, an error."""
         try:
-            return list(map(self._freeze, elements))
+            return list(map(self._freeze, list_elements(values)))
         except InvalidRequestError as error:
-            raise self._refused(error.message) from error
-
-    def _refused(self, problem: str) -> InvalidRequestError:
-        return InvalidRequestError(f"state {self._cells.name!r}: {problem}", operator=self._cells.operator)
+            raise state_error(self._cells.name, self._cells.operator, error.message) from error

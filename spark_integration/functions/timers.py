@@ -14,7 +14,8 @@ from varvite.changelog.keyed.timers import TimeDomain, timer_schema
 
 if TYPE_CHECKING:
     from varvite.changelog.keyed.backend import KeyedStateBackend
-    from varvite.changelog.keyed.timers import DueTimer, KeyedTimers
+    from varvite.changelog.keyed.overlays.timers import DueTimer
+    from varvite.changelog.keyed.timers import KeyedTimers
     from varvite.changelog.types.contract import TypeInformation
 
 __all__ = ["MIN_WATERMARK", "KeyedTimerService", "TimeDomain", "TimerService"]

@@ -1,4 +1,4 @@
-"""`Expiry`: what has expired in the current batch, and with which stamp the batch writes; one per state with TTL.
+"""`Expiry`: the time up to which values have expired in the current batch, and the stamp of its writes; one per state.
 
 Invariants: I5 (stamps come from the batch's time, its watermark and its rows, never from a clock).
 """
@@ -23,15 +23,15 @@ class Expiry:
     __slots__ = ("_lowest_ms", "_row", "_untimed_ms", "accesses", "expired_up_to_ms", "record")
 
     def __init__(self, record: TtlRecord, row: CurrentRow | None, now: BatchTime) -> None:
-        """`row` is asked for event times; None if rows have none."""
+        """`row` has the event times; None if rows have none."""
         self.record = record
         self._row = row if record.time == "event" else None
         self.accesses = 0
-        """How often handles were used since this was last set to 0."""
+        """Uses of the handles since this was last set to 0."""
         self.begin_batch(now)
 
     def begin_batch(self, now: BatchTime) -> None:
-        """A new batch."""
+        """Begin a batch."""
         clock = self.record.now_ms(now)
         self.expired_up_to_ms = self.record.expired_up_to(now)
         """Values with a stamp up to this one have expired."""
@@ -39,11 +39,11 @@ class Expiry:
         self._untimed_ms = now.time_ms if clock is None else clock
 
     def stamp_ms(self) -> int:
-        """The stamp of what is written now.
+        """The stamp of a value written now.
 
         Processing time: the batch's. Event time: the row's, but not before the watermark, or a late row would write
-        what has expired already. A row without event time has the watermark's, and before there is one, processing
-        time.
+        a value that has expired already. A row without event time has the watermark's, and before there is a watermark
+        the processing time.
         """
         row = self._row
         if row is None:
@@ -65,16 +65,16 @@ class StampingType(StampedType):
 
 
 class ReadRules:
-    """How handles of a state treat what they read."""
+    """The effect of a read on a value's life and visibility."""
 
     __slots__ = ("refreshes", "shows_expired")
 
     def __init__(self, config: StateTtlConfig | None) -> None:
-        """None: TTL is off; what expired while it was on stays hidden."""
+        """None: TTL is off; values that expired while it was on stay hidden."""
         self.refreshes = False
-        """A read renews the life of what it reads."""
+        """A read renews the value's life."""
         self.shows_expired = False
-        """A read returns what has expired, once: it also removes it."""
+        """A read returns an expired value, once: it also removes it."""
         if config is not None and config.is_enabled():
             self.refreshes = config.get_update_type() is UpdateType.OnReadAndWrite
             self.shows_expired = config.get_state_visibility() is StateVisibility.ReturnExpiredIfNotCleanedUp

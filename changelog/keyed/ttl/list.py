@@ -1,7 +1,7 @@
 """`ListState` with TTL: every element has its own stamp.
 
-A read hides what has expired, and rewrites the list without it once it is at least half of the list: so after a read
-a list holds no more expired elements than live ones, and the log has at most as many elements again as were added.
+A read hides expired elements, and rewrites the list without them once they are at least half of it. So after a read a
+list holds no more expired elements than live ones, and the log has at most twice as many elements as were added.
 Cleanup in the background removes elements one by one.
 """
 
@@ -17,8 +17,8 @@ from varvite.changelog.types.stamped import StampedType
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from varvite.changelog.keyed.list import ListOverlay
-    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.context import KeyContext
+    from varvite.changelog.keyed.overlays.list import ListOverlay
     from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
     from varvite.changelog.types.stamped import Stamped
     from varvite.changelog.types.wire import WireType

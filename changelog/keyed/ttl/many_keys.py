@@ -1,6 +1,6 @@
-"""`get_many`, `put_many` and `remove_many` of states with TTL: key by key, as the methods for one key would do it.
+"""`get_many`, `put_many` and `remove_many` of states with TTL: key by key, through the methods for one key.
 
-What they write has the stamp of a row without event time, because there is no current row.
+They write the stamp of a row without event time, because there is no current row.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from varvite.changelog.api.batch_keys import BatchKeys
-    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.context import KeyContext
     from varvite.changelog.types.contract import TypeInformation
 
 
 def each_key(context: KeyContext, keys: BatchKeys) -> Iterator[int]:
-    """The positions of the keys; each is the current key while its position is the last one given."""
+    """Yield the position of each key, which is the current key until the next one is asked for."""
     before = context.key_group, context.key
     try:
         for i, (key_group, key) in enumerate(zip(keys.key_groups, keys.stored, strict=True)):
@@ -32,7 +32,7 @@ def each_key(context: KeyContext, keys: BatchKeys) -> Iterator[int]:
 def get_values(
     name: str, value_type: TypeInformation, context: KeyContext, keys: BatchKeys, read: Callable[[], Any]
 ) -> Any:
-    """What `read` gives for each key, as a column; see `ValueState.get_many` for errors."""
+    """The result of `read` for each key, as a column; raises as `ValueState.get_many`."""
     check_keys(keys, name)
     check_columnar(value_type, f"state {name!r}")
     return _column(value_type, [read() for _ in each_key(context, keys)])
@@ -46,7 +46,7 @@ def put_values(
     values: Any,
     write: Callable[[Any], Any],
 ) -> None:
-    """Call `write` with each key's value, None for null; see `ValueState.put_many` for errors."""
+    """Call `write` with each key's value, None for null; raises as `ValueState.put_many`."""
     check_keys(keys, name)
     thawed = _values(value_type, values, keys, name, f"state {name!r}")
     for i in each_key(context, keys):
@@ -61,7 +61,7 @@ def get_entries(
     map_keys: Any,
     read: Callable[[Any], Any],
 ) -> Any:
-    """What `read` gives for each (key, map key), as a column; see `MapState.get_many` for errors."""
+    """The result of `read` for each (key, map key), as a column; raises as `MapState.get_many`."""
     key_type, value_type = types
     entries = _map_keys(name, key_type, keys, map_keys)
     check_columnar(value_type, f"the values of state {name!r}")
@@ -78,7 +78,7 @@ def put_entries(
     *,
     write: Callable[[Any, Any], None],
 ) -> None:
-    """Call `write` for each (key, map key) with its value, None for null; see `MapState.put_many` for errors."""
+    """Call `write` for each (key, map key) with its value, None for null; raises as `MapState.put_many`."""
     key_type, value_type = types
     entries = _map_keys(name, key_type, keys, map_keys)
     thawed = _values(value_type, values, keys, name, f"the values of state {name!r}")
@@ -94,18 +94,18 @@ def remove_entries(
     map_keys: Any,
     remove: Callable[[Any], None],
 ) -> None:
-    """Call `remove` for each (key, map key); see `MapState.remove_many` for errors."""
+    """Call `remove` for each (key, map key); raises as `MapState.remove_many`."""
     entries = _map_keys(name, key_type, keys, map_keys)
     for i in each_key(context, keys):
         remove(entries[i])
 
 
-def _map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, given: Any) -> list[Any]:
-    return list(map(key_type.thaw, stored_map_keys(name, key_type, keys, given)))
+def _map_keys(name: str, key_type: TypeInformation, keys: BatchKeys, map_keys: Any) -> list[Any]:
+    return list(map(key_type.thaw, stored_map_keys(name, key_type, keys, map_keys)))
 
 
-def _column(value_type: TypeInformation, found: list[Any]) -> Any:
-    return value_type.to_arrow([None if value is None else value_type.freeze(value) for value in found])
+def _column(value_type: TypeInformation, values: list[Any]) -> Any:
+    return value_type.to_arrow([None if value is None else value_type.freeze(value) for value in values])
 
 
 def _values(value_type: TypeInformation, values: Any, keys: BatchKeys, name: str, what: str) -> list[Any]:

@@ -1,14 +1,13 @@
 """`MapState` with TTL: every entry has its own stamp, also one whose value is None.
 
-`get`, `contains`, `items`, `keys` and `values` read the entries that they are about; `is_empty` looks, but renews
-nothing.
+`get`, `contains`, `items`, `keys` and `values` count as reads of their entries; `is_empty` renews nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from varvite.changelog.api.checks import check_dict
 from varvite.changelog.api.state import MapState
 from varvite.changelog.keyed.map import MapStateHandle
 from varvite.changelog.keyed.ttl.many_keys import get_entries, put_entries, remove_entries
@@ -17,8 +16,8 @@ from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from varvite.changelog.api.batch_keys import BatchKeys
-    from varvite.changelog.keyed.map import MapOverlay
-    from varvite.changelog.keyed.overlay import KeyContext
+    from varvite.changelog.keyed.context import KeyContext
+    from varvite.changelog.keyed.overlays.map import MapOverlay
     from varvite.changelog.keyed.ttl.expiry import Expiry, ReadRules
     from varvite.changelog.types.contract import TypeInformation
     from varvite.changelog.types.wire import WireType
@@ -69,9 +68,10 @@ class TtlMapStateHandle(MapState[K, V]):
 
     def put_all(self, dict_value: dict[K, V]) -> None:
         self._expiry.accesses += 1
-        given: Any = dict_value
-        if not isinstance(given, Mapping):
-            self._stamped.put_all(given)  # which says what is wrong
+        try:
+            check_dict(dict_value)
+        except InvalidRequestError as error:
+            raise self._context.refused(self._name, error) from error
         now, frozen = self._expiry.stamp_ms(), self._frozen
         self._stamped.put_all({key: (now, frozen(value)) for key, value in dict_value.items()})
 
@@ -89,12 +89,12 @@ class TtlMapStateHandle(MapState[K, V]):
         self._stamped.remove(key)
 
     def items(self) -> list[tuple[K, V]]:
-        found: Any = self._entries()
+        entries = self._entries()
         if self._immutable:
-            return [(key, held[1]) for key, held in found]
+            return [(key, held[1]) for key, held in entries]
         thaw = self._thaw
-        seen: Any = [(key, None if stored is None else thaw(stored)) for key, (_, stored) in found]
-        return seen
+        items: Any = [(key, None if stored is None else thaw(stored)) for key, (_, stored) in entries]
+        return items
 
     def keys(self) -> list[K]:
         return [key for key, _ in self._entries()]

@@ -12,7 +12,7 @@ from tests.jobs.keyed_job import KeyedJob
 from tests.jobs.living_job import MAP, LivingJob
 from varvite.changelog.api.descriptors import MapStateDescriptor
 from varvite.changelog.api.ttl_config import StateTtlConfig, Time
-from varvite.changelog.keyed.map import MapOverlay
+from varvite.changelog.keyed.overlays.map import MapOverlay
 from varvite.changelog.types.factory import Types
 from varvite.changelog.working_stores.rocksdb.database import Database
 from varvite.storage.errors import InvalidRequestError

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from tests.jobs.batch_keys import keys_of
-from varvite.changelog.keyed.recent_columns import RecentColumns
+from varvite.changelog.keyed.overlays.recent_columns import RecentColumns
 from varvite.changelog.segments.column_changes import ColumnChanges
 from varvite.changelog.types.factory import Types
 from varvite.storage.format.records import StateSchema

@@ -1,4 +1,4 @@
-"""What is pending of one state in a batch, squashed to its net effect (I4).
+"""The pending changes of one state in a batch, squashed to their net effect (I4).
 
 An overlay answers reads before the confirmed table does, and becomes rows of `StateChanges`: by key group, and within
 one key by key, in the order in which the batch first changed them. Reads leave no trace in the rows.
@@ -16,8 +16,6 @@ from collections import defaultdict
 from itertools import chain, repeat
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
-
-from varvite.storage.errors import InvalidRequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -37,39 +35,7 @@ class Missing:
 
 
 MISSING: Final = Missing()
-"""Not in the overlay: the table knows."""
-
-
-class NoKey:
-    """Type of `NO_KEY`."""
-
-    __slots__ = ()
-
-
-NO_KEY: Final = NoKey()
-"""No key is current. Not None: null is a key like any other."""
-
-
-class KeyContext:
-    """Whose state the handles of one backend are about; the key is `NO_KEY` outside of a key."""
-
-    __slots__ = ("key", "key_group", "operator")
-
-    def __init__(self, operator: str) -> None:
-        self.operator = operator
-        self.key: Any = NO_KEY
-        self.key_group: int = -1
-
-    def no_key(self, state: str) -> InvalidRequestError:
-        """The error of an access outside of a key."""
-        return InvalidRequestError(
-            f"state {state!r} was accessed while no key is current: use it only in the functions that process a key",
-            operator=self.operator,
-        )
-
-    def refused(self, state: str, error: InvalidRequestError) -> InvalidRequestError:
-        """The error of a value that the state's type does not take, with the state's name."""
-        return InvalidRequestError(f"state {state!r}: {error.message}", operator=self.operator)
+"""Not in the overlay: the table has the answer."""
 
 
 class Overlay(ABC, Generic[T]):
@@ -82,16 +48,16 @@ class Overlay(ABC, Generic[T]):
         self.table = table
         """The confirmed state."""
         self.pending: defaultdict[int, dict[Any, Any]] = defaultdict(dict)
-        """Key group → key → what is pending since the last cut; always this object, because handles hold on to it."""
+        """Key group → key → its changes since the last cut; always this object, because handles keep it."""
         self.sealed: Self | None = None
-        """What was pending at the last cut, of all parts together; None in a batch without a cut."""
+        """The changes up to the last cut, of all parts together; None in a batch without a cut."""
         self.read = False
-        """Whether the table was read in this batch."""
+        """Was the table read in this batch?"""
         self.read_before = False
-        """The same of the batch before."""
+        """Was it in the batch before?"""
 
     def by_key_group(self) -> list[tuple[int, dict[Any, Any]]]:
-        """What is pending since the last cut, ascending by key group."""
+        """The changes since the last cut, ascending by key group."""
         return sorted(self.pending.items(), key=itemgetter(0))
 
     @abstractmethod
@@ -100,20 +66,20 @@ class Overlay(ABC, Generic[T]):
 
     @abstractmethod
     def whole(self) -> StateChanges | None:
-        """The net effect of the whole batch, as `changes`: what all its parts give together."""
+        """The net effect of the whole batch, as `changes`: that of all its parts together."""
 
     @abstractmethod
     def count_rows(self) -> int:
         """Rows that `changes` would have; costs up to a visit of each pending key."""
 
     def cut(self) -> None:
-        """End a part: what is pending goes into the sealed overlay, and `changes` begins anew."""
+        """End a part: its changes go into the sealed overlay, and `changes` begins anew."""
         if any(self.pending.values()):
             self._seal()
 
     @abstractmethod
     def _seal(self) -> None:
-        """Move what is pending into the sealed overlay, and read through it from now on."""
+        """Move the pending changes into the sealed overlay, and read through it from now on."""
 
     def _sealed(self) -> Self:
         """The sealed overlay, made at the first cut."""
@@ -122,11 +88,11 @@ class Overlay(ABC, Generic[T]):
         return self.sealed
 
     def folded(self) -> None:
-        """The table holds now what was pending and sealed."""
+        """Forget the pending and sealed changes: the table holds them now."""
         self.clear()
 
     def clear(self) -> None:
-        """Forget what is pending and what is sealed, at the end of a batch."""
+        """Forget the pending and sealed changes, at the end of a batch."""
         self.pending.clear()
         self.sealed = None
         self.read_before = self.read
@@ -137,7 +103,7 @@ class Overlay(ABC, Generic[T]):
         """(key group, key) of every key that has state, pending included, each once."""
 
     def keys_below(self) -> Iterator[tuple[int, Any]]:
-        """The same of what lies below `pending`; a map's keys may come several times."""
+        """The same below `pending`, in the sealed overlay or the table; a map's keys may come several times."""
         if self.sealed is not None:
             yield from self.sealed.keys()
         else:
@@ -149,20 +115,20 @@ class Overlay(ABC, Generic[T]):
 
 
 def repeat_keys(keys: list[Any], collections: dict[Any, Any]) -> int:
-    """Append each key once per element of its collection; how many were appended."""
+    """Append each key once per element of its collection; returns the number appended."""
     counts = list(map(len, collections.values()))
     total = sum(counts)
     if total == len(counts) and 0 not in counts:
-        keys.extend(collections)  # one element per key is what large batches mostly have
+        keys.extend(collections)  # most large batches have one element per key
     else:
         keys.extend(chain.from_iterable(map(repeat, collections, counts)))
     return total
 
 
 class CollectionOverlay(Overlay[T]):
-    """Base of the overlays of states that hold a collection per key: a dict or a list is pending for each.
+    """Base of the overlays of states that hold a collection per key; a dict or a list is pending for each.
 
-    The keys in `cleared` have lost what lies below; each has a collection in `pending`, maybe an empty one.
+    The keys in `cleared` have lost their collection below; each has one in `pending`, maybe an empty one.
     """
 
     __slots__ = ("below", "cleared")
@@ -171,7 +137,7 @@ class CollectionOverlay(Overlay[T]):
         super().__init__(schema, table)
         self.cleared: set[Any] = set()
         self.below: T | Self = table
-        """What answers for what is not pending: the table, or after a cut the sealed overlay, which reads alike."""
+        """Reads that `pending` cannot answer go here: the table, or after a cut the sealed overlay."""
 
     @abstractmethod
     def _rows(self, groups: Iterable[tuple[int, dict[Any, Any]]], cleared: set[Any]) -> StateChanges | None:
@@ -179,7 +145,7 @@ class CollectionOverlay(Overlay[T]):
 
     @abstractmethod
     def _joined(self, held: Any, later: Any, *, cleared: bool) -> Any:
-        """`held`, changed to what it is after `later`; `cleared` says whether what lies below `held` is hidden."""
+        """`held` changed by `later`; `cleared`: `held` hides the collection below."""
 
     def changes(self) -> StateChanges | None:
         return self._rows(self.by_key_group(), self.cleared)
@@ -199,7 +165,7 @@ class CollectionOverlay(Overlay[T]):
     def _seal(self) -> None:
         sealed = self._sealed()
         for key_group, cells in self.pending.items():
-            self._lay(cells, sealed.pending[key_group], sealed.cleared, copies=False)
+            self._merge(cells, sealed.pending[key_group], sealed.cleared, copies=False)
         sealed.cleared |= self.cleared
         self.pending.clear()
         self.cleared.clear()
@@ -209,14 +175,14 @@ class CollectionOverlay(Overlay[T]):
         """Key group → key → collection of both, ascending; changes neither."""
         for key_group in sorted(sealed.pending.keys() | self.pending.keys()):
             merged = dict(sealed.pending.get(key_group, ()))
-            self._lay(self.pending.get(key_group, {}), merged, sealed.cleared, copies=True)
+            self._merge(self.pending.get(key_group, {}), merged, sealed.cleared, copies=True)
             yield key_group, merged
 
-    def _lay(self, cells: dict[Any, Any], over: dict[Any, Any], cleared: set[Any], *, copies: bool) -> None:
-        """Lay pending cells over sealed ones."""
+    def _merge(self, cells: dict[Any, Any], sealed: dict[Any, Any], cleared: set[Any], *, copies: bool) -> None:
+        """Merge pending cells into sealed ones; `copies`: sealed collections are not changed in place."""
         for key, cell in cells.items():
-            held = over.get(key)
+            held = sealed.get(key)
             if held is None or key in self.cleared:
-                over[key] = cell
+                sealed[key] = cell
             else:
-                over[key] = self._joined(held.copy() if copies else held, cell, cleared=key in cleared)
+                sealed[key] = self._joined(held.copy() if copies else held, cell, cleared=key in cleared)
