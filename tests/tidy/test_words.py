@@ -79,3 +79,76 @@ def test_a_file_that_a_page_cites_exists() -> None:
         missing += [(name, path) for path in CITED_IN_PAGES.findall(text) if not (ROOT / path).exists()]
         missing += [(name, link) for link in LINKS.findall(text) if not (ROOT / name).parent.joinpath(link).exists()]
     assert [(name, path) for name, path in missing if path not in MADE_BY_RUNNING] == []
+
+
+ANCHORS = re.compile(r"(docs/[\w./-]+\.md)#([\w-]+)")
+LINKED_ANCHORS = re.compile(r"\]\((?!https?:)([^)#\s]*)#([^)\s]+)\)")
+HEADINGS = re.compile(r"^#+ +(.+?) *$", re.MULTILINE)
+FENCES = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+MEASUREMENTS = re.compile(r"\d\s*(?:ms\b|%)")
+ARCHITECTURE_LINES_MAX = 250
+SENTENCE_WORDS_MAX = 30
+ITEM = re.compile(r"\s*(?:[-*]|\d+\.)\s+")
+SENTENCE_END = re.compile(r"(?<=[.!?])[)\"*_]*\s+")
+INLINE = re.compile(r"`[^`]*`")
+LINK_TARGET = re.compile(r"\]\([^)]*\)")
+
+
+def anchors_of(page: str) -> set[str]:
+    """Anchors of the headings, as GitHub makes them: lower case, punctuation dropped, spaces as hyphens."""
+    headings = HEADINGS.findall(FENCES.sub("", page))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def sentences_of(page: str) -> list[str]:
+    """Sentences of paragraphs and list items; code, tables and headings are none. Inline code counts as a word."""
+    paragraphs = [""]
+    for line in FENCES.sub("", page).splitlines():
+        if not line.strip() or line.lstrip().startswith(("|", "#")):
+            paragraphs.append("")
+        elif item := ITEM.match(line):
+            paragraphs.append(line[item.end() :])
+        else:
+            paragraphs[-1] += " " + line.strip()
+    plain = [LINK_TARGET.sub("]", INLINE.sub("code", paragraph)) for paragraph in paragraphs]
+    return [sentence for paragraph in plain for sentence in SENTENCE_END.split(paragraph) if sentence.strip()]
+
+
+def words_of(sentence: str) -> int:
+    """Number of words; signs between them are none."""
+    return sum(any(character.isalnum() for character in word) for word in sentence.split())
+
+
+def test_a_cited_anchor_exists() -> None:
+    missing: list[tuple[str, str]] = []
+    for name, text in texts():
+        cited = [(ROOT / page, anchor) for page, anchor in ANCHORS.findall(text)]
+        if name.endswith(".md"):
+            here = ROOT / name
+            cited += [(here.parent / page if page else here, anchor) for page, anchor in LINKED_ANCHORS.findall(text)]
+        missing += [
+            (name, anchor) for page, anchor in cited if not page.exists() or anchor not in anchors_of(page.read_text())
+        ]
+    assert missing == []
+
+
+def test_architecture_is_a_map() -> None:
+    """What was measured is in the notebook, and how it is built on the pages of docs/internals."""
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    assert len(text.splitlines()) <= ARCHITECTURE_LINES_MAX
+    assert MEASUREMENTS.findall(text) == []
+
+
+def test_sentences_can_be_read_at_once() -> None:
+    pages = [ROOT / name for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")]
+    pages += sorted((ROOT / "docs" / "internals").glob("*.md"))
+    sentences = [(page.name, sentence) for page in pages for sentence in sentences_of(page.read_text())]
+    assert [(name, text) for name, text in sentences if words_of(text) > SENTENCE_WORDS_MAX] == []
+
+
+def test_anchors_and_sentences_are_recognised() -> None:
+    page = "# A, B\n\nOne `a b` is. Two\nare - (see [x](y z)).\n\n- Item one.\n  More.\n\n| a. b |\n"
+    page += "```text\n# No.\n```\n## CHOOSE-AHEAD\n"
+    assert anchors_of(page) == {"a-b", "choose-ahead"}
+    assert [words_of(sentence) for sentence in sentences_of(page)] == [3, 4, 2, 1]
+    assert MEASUREMENTS.findall("5 ms, 6 MiB, 7%") == ["5 ms", "7%"]
