@@ -8,7 +8,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where time comes from."""
+    """The source of time."""
 
     def now_ms(self) -> int:
         """Wall clock, milliseconds since the epoch; may jump."""
@@ -19,7 +19,7 @@ class Clock(Protocol):
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Block for that long."""
+        """Block for this time."""
         ...
 
 
@@ -38,7 +38,7 @@ class SystemClock:
 
 
 class TokenSource(Protocol):
-    """Where 128-bit tags and tokens come from."""
+    """The source of 128-bit tags and tokens."""
 
     def token(self) -> str:
         """32 hex digits, never the same twice."""

@@ -36,7 +36,7 @@ class VarviteError(Exception):
 
     Args:
         message: What happened and what to do, one sentence each.
-        context: Any of `CONTEXT_FIELDS`; fields that are not known are left out.
+        context: Any of `CONTEXT_FIELDS`; None, or left out, where unknown.
     """
 
     def __init__(self, message: str, **context: Any) -> None:
@@ -59,8 +59,8 @@ class VarviteError(Exception):
     def __str__(self) -> str:
         if not self.context:
             return self.message
-        known = ", ".join(f"{f}={self.context[f]}" for f in CONTEXT_FIELDS if f in self.context)
-        return f"{self.message} [{known}]"
+        context = ", ".join(f"{f}={self.context[f]}" for f in CONTEXT_FIELDS if f in self.context)
+        return f"{self.message} [{context}]"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, (type(self), self.message, self.context, self.__dict__))
@@ -106,7 +106,7 @@ class IncompatibleError(VarviteError):
 
 
 class MissingKeyError(IncompatibleError):
-    """What is stored is encrypted with a key that this process was not given: give it the key."""
+    """An object is encrypted with a key that this process does not have: give it the key."""
 
 
 class StartError(VarviteError):

@@ -3,6 +3,8 @@
 `VARVITE_FAIL_POINT=<name>:<count>:<marker file>` kills the process with SIGKILL the `count`-th time (from 1) that it
 reaches `name`, once: the marker file is created first, and where it exists nothing happens. Without the variable a
 fail point is one comparison.
+
+It is in the product because what it tests is there: `NAMES` lists the places in state worker, driver and materializer.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ NAMES: Final = (
     "materializer.after_publish",
     "materializer.during_truncate",
 )
-"""Every fail point there is; the crash matrix goes through all of them."""
+"""All fail points; the crash matrix goes through all of them."""
 
 _armed: tuple[str, int, str] | None = None
 _reached: int = 0
@@ -48,13 +50,13 @@ def arm(setting: str | None) -> None:
 
 
 def fail_point(name: str) -> None:
-    """Die here if this is the armed place."""
+    """Kill this process if the place is armed."""
     if _armed is None or _armed[0] != name:
         return
-    _die_if_due()
+    _kill_if_due()
 
 
-def _die_if_due() -> None:
+def _kill_if_due() -> None:
     global _reached  # noqa: PLW0603  see `arm`
     _reached += 1
     if _armed is None:

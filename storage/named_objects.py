@@ -1,4 +1,4 @@
-"""Things of a user's that an option names as `module:qualified.name`, so that every process can import them."""
+"""Loads user code that an option names as `module:qualified.name`, so that every process can import it."""
 
 from __future__ import annotations
 
@@ -17,39 +17,39 @@ QUALIFIED_NAME: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def import_callable(name: str, what: str) -> Callable[..., Any]:
-    """The function or class of that name.
+    """The function or class with this name.
 
     Args:
         name: `module:qualified.name`.
-        what: What it is to be, for messages: "working store factory".
+        what: Its purpose, for messages: "working store factory".
 
     Raises:
-        InvalidRequestError: it cannot be imported here, or is nothing that can be called.
+        InvalidRequestError: it cannot be imported here, or is not callable.
     """
     module, _, qualified = name.partition(":")
     try:
-        found: Any = reduce(getattr, qualified.split("."), importlib.import_module(module))
-    except Exception as error:  # a module of the user's may raise anything
+        value: Any = reduce(getattr, qualified.split("."), importlib.import_module(module))
+    except Exception as error:  # user code may raise anything
         raise InvalidRequestError(
             f"the {what} {name!r} cannot be imported: {type(error).__name__}: {error}; write it as "
             "module:qualified.name, and let driver and executors have the module (--py-files)"
         ) from error
-    if not callable(found):
+    if not callable(value):
         raise InvalidRequestError(
-            f"the {what} {name!r} is {found!r}, which cannot be called; name a function or a class"
+            f"the {what} {name!r} is {value!r}, which cannot be called; name a function or a class"
         )
-    return found
+    return value
 
 
 def call_named(name: str, what: str, advice: str, *arguments: Any, operator: str | None = None) -> Any:
-    """What the function or class of that name makes of these arguments.
+    """Call the function or class with this name.
 
     Args:
         name: `module:qualified.name`.
-        what: What it is to be, for messages.
-        advice: What to do if it fails: "correct the factory".
-        arguments: What it is called with.
-        operator: Whose it is, for the error of a call that failed.
+        what: Its purpose, for messages.
+        advice: The user's next step if the call fails: "correct the factory".
+        arguments: Passed on.
+        operator: The operator that it belongs to, for the error of a failed call.
 
     Raises:
         InvalidRequestError: As `import_callable`, or the call failed; a `VarviteError` of its own passes.
@@ -59,7 +59,7 @@ def call_named(name: str, what: str, advice: str, *arguments: Any, operator: str
         return function(*arguments)
     except VarviteError:
         raise
-    except Exception as error:  # the user's code may raise anything
+    except Exception as error:  # user code may raise anything
         raise InvalidRequestError(
             f"the {what} {name!r} failed: {type(error).__name__}: {error}; {advice}", operator=operator
         ) from error

@@ -1,1 +1,11 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""The formats of all objects of a job: names, container, records. Nothing here does I/O.
+
+Invariants: I2 (a commit names one tag per partition), I7 (a name carries the only slot that may refer to it), I8
+(everything is framed and verified).
+
+| module | owns |
+|---|---|
+| `frame` | the container of an object: magic, version, checksums, header, blob |
+| `layout` | the names of all objects of a job |
+| `records` | the records of the chain and its companions, and their encoding |
+"""

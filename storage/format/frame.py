@@ -50,8 +50,8 @@ def frame(kind: bytes, version: int, header: bytes, blob: bytes = b"") -> bytes:
 
 
 def frame_pieces(kind: bytes, version: int, header: bytes, pieces: Iterable[bytes]) -> bytes:
-    """The same for a blob that comes in pieces, of which only one is in memory beside the frame."""
-    body = io.BytesIO()  # unlike a bytearray it gives its bytes away without a copy of them
+    """As `frame`, for a blob that comes in pieces, of which only one is in memory beside the frame."""
+    body = io.BytesIO()  # unlike a bytearray it gives its bytes away without a copy
     body.write(bytes(PREFIX_BYTES) + header)
     crc32 = 0
     for piece in pieces:
@@ -65,12 +65,12 @@ def frame_pieces(kind: bytes, version: int, header: bytes, pieces: Iterable[byte
 
 
 def blob_offset(header: bytes) -> int:
-    """Where in the framed object the blob begins."""
+    """The offset of the blob in the framed object."""
     return PREFIX_BYTES + len(header)
 
 
 def frame_length(data: bytes | memoryview, name: str) -> int:
-    """Length in bytes of the frame that starts `data`; for frames that stand one after another."""
+    """Length in bytes of the frame at the beginning of `data`, after which other frames may follow."""
     return _read_prefix(data, name).length
 
 
@@ -80,12 +80,12 @@ def unframe(
     """Verify and open a frame that fills `data` exactly.
 
     Args:
-        kind: What it must be.
+        kind: The expected kind.
         version_max: The newest version of the format that is read.
         data: The frame.
         name: The object it came from, for errors.
-        blob_is_verified: The bytes have been checked against what refers to them; the blob, which may be large, is not
-            checked once more.
+        blob_is_verified: The bytes were checked against the reference to them, so the blob, which may be large, is not
+            checked again.
 
     Raises:
         CorruptDataError: not a frame, another kind, truncated, or a checksum does not match.

@@ -1,7 +1,7 @@
-"""The names of all objects of a job; the only module that builds or parses one (design 7a).
+"""The names of all objects of a job; the only module that builds or parses one.
 
-Numbers in names are 20 digits, so that names sort like numbers. `seg/`, `pack/` names carry the only slot whose
-chain entry may refer to them (I7).
+Numbers in names have 20 digits, so that names sort like numbers. Names under `seg/` and `pack/` carry the only slot
+whose chain entry may refer to them (I7). See docs/internals/commit-protocol.md.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ SEQ_MAX: Final = 10**DIGITS - 1
 _HOLD: Final = "+"
 _ABOVE: Final = "../"
 LATEST: Final = "latest"
-"""Stands for the newest checkpoint, where a checkpoint or savepoint is chosen."""
+"""The newest checkpoint, where a user names a checkpoint or savepoint."""
 STATE_BYTES_MAX: Final = 200
-"""Of a state's name as a segment; a letter of other scripts than Latin has 6 or 9 bytes there."""
+"""The longest state name as a path segment; a letter of another script than Latin takes 6 or 9 bytes there."""
 _STATE_BYTES_KEPT: Final = 160
 _PART_OF_ESCAPE: Final = re.compile("%[0-9A-F]?$")
 _JOB_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def is_job_name(name: str) -> bool:
-    """Whether it could be a job's directory: letters, digits, `.`, `_`, `-`; 1 to 128 of them."""
+    """True for a possible directory of a job: 1 to 128 letters, digits, `.`, `_` and `-`."""
     return _JOB_NAME.fullmatch(name) is not None
 
 
@@ -58,15 +58,15 @@ def _segment(text: str) -> str:
 
 
 def _state_segment(state: str) -> str:
-    """The name of a state as one path segment; a long one is cut, and its hash added. Manifests have the whole name."""
-    whole = _segment(state)
-    if len(whole) <= STATE_BYTES_MAX:
-        return whole
-    return f"{_PART_OF_ESCAPE.sub('', whole[:_STATE_BYTES_KEPT])}-{sha256(state.encode()).hexdigest()[:32]}"
+    """The name of a state as one path segment; a long one is truncated, and its hash added. Manifests have it all."""
+    full_name = _segment(state)
+    if len(full_name) <= STATE_BYTES_MAX:
+        return full_name
+    return f"{_PART_OF_ESCAPE.sub('', full_name[:_STATE_BYTES_KEPT])}-{sha256(state.encode()).hexdigest()[:32]}"
 
 
 def text_of(name: str) -> str:
-    """The text that the last segment of a name stands for: of a pin its token, of a savepoint its name."""
+    """The decoded last segment of a name: the token of a pin, the name of a savepoint."""
     return unquote(name.rpartition("/")[2])
 
 
@@ -121,24 +121,27 @@ _OURS: Final = {area: re.compile(form, re.ASCII) for area, form in _FORMS.items(
 
 
 def is_foreign(name: str) -> bool:
-    """Whether an object lies in an area of a job but has no name that varvite gives there: somebody else's file."""
+    """True for an object in an area of a job with a name that varvite does not give there: somebody else's file."""
     area, slash, rest = name.partition("/")
     form = _OURS.get(area + slash)
     return form is not None and form.fullmatch(rest) is None
 
 
 def shared(job: str, name: str) -> str:
-    """An object of another job of the same storage, as a clone of that job names it; `name` may be such a one."""
+    """The name by which a clone refers to an object of its source `job`, in the same storage.
+
+    A `name` that is shared already stays as it is.
+    """
     return name if is_shared(name) else f"{_ABOVE}{job}/{name}"
 
 
 def is_shared(name: str) -> bool:
-    """Whether a name is of another job's object: it can be read, and nothing else."""
+    """True for the name of another job's object, which can only be read."""
     return name.startswith(_ABOVE)
 
 
 def name_in_storage(name: str) -> str:
-    """A shared object's name from the root of the storage on."""
+    """The name of a shared object below the root of the storage."""
     return name.removeprefix(_ABOVE)
 
 
@@ -148,7 +151,7 @@ def chain(seq: int) -> str:
 
 
 def is_chain(name: str) -> bool:
-    """Whether it is the name of an entry of the job's own chain."""
+    """True for the name of an entry of the job's own chain."""
     return name.startswith(CHAIN)
 
 
@@ -163,12 +166,12 @@ def segment(slot: int, operator: str, partition: int, tag: str, index: int) -> s
 
 
 def image(slot: int, operator: str, partition: int, tag: str) -> str:
-    """The non-keyed state that attempt `tag` of one partition uploaded for `slot`; as `segment`."""
+    """The non-keyed state that attempt `tag` of one partition uploaded for `slot`; only `chain/<slot>` may name it."""
     return f"{SEGMENTS}{_number(slot)}/{_segment(operator)}/{partition:05d}-{tag}-image"
 
 
 def gathered(slot: int, token: str) -> str:
-    """What the driver has gathered of the segments of a batch, for `chain/<slot>`."""
+    """The segments of a batch that the driver stores as one object, for `chain/<slot>`."""
     return f"{SEGMENTS}{_number(slot)}/gathered-{token}"
 
 
@@ -205,7 +208,7 @@ def snapshot_name(name: str) -> SnapshotName:
 
 
 def snapshot_file(operator: str, low: int, high: int, number: int, uid: str, file: str) -> str:
-    """One file uploaded for snapshot `number` by the uploader `uid`; later snapshots of the range may share it."""
+    """A file that the uploader `uid` wrote for snapshot `number`; later snapshots of the range may share it."""
     return f"{SNAPSHOT_FILES}{_segment(operator)}/{_range(low, high)}/{_number(number)}-{uid}/{file}"
 
 
@@ -226,17 +229,17 @@ def snapshot_upload(name: str) -> SnapshotUpload:
 
 
 def pin(pin_id: str) -> str:
-    """A pin: who holds it needs everything from its `needs_from` on."""
+    """A pin, whose holder needs everything from its `needs_from` on."""
     return f"{PINS}{_segment(pin_id)}"
 
 
 def is_savepoint_name(name: str) -> bool:
-    """Whether a savepoint may have this name: of the form of a job's, but neither `latest` nor a number."""
+    """True for a possible name of a savepoint: like that of a job, but neither `latest` nor a number."""
     return _JOB_NAME.fullmatch(name) is not None and name.lower() != LATEST and not name.isdecimal()
 
 
 def check_savepoint_name(name: str) -> str:
-    """The name, if it is one of a savepoint. Raises `InvalidRequestError`."""
+    """The name, if `is_savepoint_name`. Raises `InvalidRequestError`."""
     if not is_savepoint_name(name):
         raise InvalidRequestError(
             f"{name!r} cannot be the name of a savepoint; use 1 to 128 letters, digits, '.', '_' or '-', beginning "
@@ -246,17 +249,20 @@ def check_savepoint_name(name: str) -> str:
 
 
 def hold_name(token: str) -> str:
-    """Name of a savepoint that a copy in progress holds; no user's name is like it, and all users' sort after it."""
+    """The name of a savepoint that a copy in progress holds.
+
+    Users cannot give such a name, and it sorts before all names of users.
+    """
     return f"{_HOLD}{token}"
 
 
 def clone_hold_name(job_id: str, token: str) -> str:
-    """Name of a hold in the source of a clone with this id; "" as token gives what all of them begin with."""
+    """The name of a hold in the source of the clone with this id; their common prefix for `token=""`."""
     return hold_name(f"clone-{job_id}-{token}")
 
 
 def is_hold(name: str) -> bool:
-    """Whether a savepoint's name is of `hold_name`."""
+    """True for a name that `hold_name` made."""
     return name.startswith(_HOLD)
 
 
@@ -271,30 +277,30 @@ def savepoint_file(token: str, operator: str, state: str, low: int, high: int) -
 
 
 def savepoint_table(token: str, operator: str, state: str, kind: str) -> str:
-    """Rows of one non-keyed state in the savepoint `token`; the dot tells it from the directory of a keyed one."""
+    """Rows of one non-keyed state in the savepoint `token`; the dot sets it apart from the directory of a keyed one."""
     return f"{SAVEPOINT_FILES}{token}/{_segment(operator)}/{_state_segment(state)}.{kind}.parquet"
 
 
 def savepoint_image(token: str, index: int) -> str:
-    """An image of non-keyed state in the savepoint `token`; the dot tells it from an operator's directory."""
+    """An image of non-keyed state in the savepoint `token`; the dot sets it apart from an operator's directory."""
     return f"{SAVEPOINT_FILES}{token}/image.{index}"
 
 
 def savepoint_token(name: str) -> str:
-    """Which savepoint a name under `savepointdata/` belongs to."""
+    """The token of the savepoint that a name under `savepointdata/` belongs to."""
     return name.split("/", 2)[1]
 
 
 def member(member_id: str) -> str:
-    """A materializer's heartbeat counter."""
+    """The heartbeat counter of a materializer."""
     return f"{MEMBERS}{_segment(member_id)}"
 
 
 def standby(host: str) -> str:
-    """What the standby of a host has copies of."""
+    """The list of copies that the standby of a host has."""
     return f"{STANDBYS}{_segment(host)}"
 
 
 def request(token: str) -> str:
-    """Somebody asks the materializers for a materialization."""
+    """A request to the materializers for a materialization."""
     return f"{REQUESTS}{_segment(token)}"

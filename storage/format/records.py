@@ -1,10 +1,11 @@
-"""What the chain and its companions say: frozen records, and their encoding (design 7a).
+"""The records of the chain and its companions, frozen, and their encoding.
 
 A commit's `parent` is always the commit it was executed on (its *base*), never a fence; a fence's `parent` is the
-entry that was the head when the fence was written. So the line of a commit holds just what its state is made of.
+entry that was the head when the fence was written. So the line of a commit has only commits that its state is made of.
+The protocol is in docs/internals/commit-protocol.md, the formats are in docs/reference/formats/.
 
 Invariants: I2 (a commit names one tag per partition), I8 (every record is framed and verified). Each encoded record
-contains its writer's token verbatim, which is what `varvite.storage.transfer.claim` looks for.
+contains its writer's token verbatim, so that `varvite.storage.transfer.claim` can find it.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 VERSION: Final = 1
 ENTRY_VERSION: Final = 2
-"""Of chain entries. Version 2 has images of non-keyed state; an entry without images is written as version 1."""
+"""The version of chain entries. Version 2 has images of non-keyed state; one without images is written as version 1."""
 JOB_VERSION: Final = 2
-"""Of a `JobRecord` whose chain does not begin at 1: an older varvite would begin it there."""
+"""The version of a `JobRecord` whose chain does not begin at 1: an older varvite would begin it there."""
 JOB_STORAGE_VERSION: Final = 3
-"""Of a `JobRecord` with `storage`: an older varvite would read what is encrypted, and write what is not."""
+"""The version of a `JobRecord` with `storage`: an older varvite knows no encryption and no other place of the log."""
 KEY_HASH: Final = "pmod(xxhash64(keys, seed 42), max_parallelism)"
 
 
@@ -34,7 +35,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all records."""
 
 
-# `gc=False`: they are many, and none can be part of a cycle, so the collector of cycles need not look at them.
+# `gc=False`: they are many, and none can be part of a cycle, so the cycle collector need not visit them.
 class Link(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """One entry of the chain: its seq and its writer's token. `Link(0, "")` is the empty beginning."""
 
@@ -67,7 +68,7 @@ class ValueVersion(Record, frozen=True, kw_only=True, gc=False):
 
     value_type: str
     defaults: dict[str, bytes] | None = None
-    """As in `StateSchema`: of the step that led to this version."""
+    """As in `StateSchema`, for the step that led to this version."""
 
 
 class StateSchema(Record, frozen=True, kw_only=True, gc=False):
@@ -83,18 +84,18 @@ class StateSchema(Record, frozen=True, kw_only=True, gc=False):
     map_key_type: str | None = None
     namespace_type: str | None = None
     ttl: dict[str, Any] | None = None
-    """What `varvite.changelog.schema.ttl` keeps of a state that has or had TTL."""
+    """The record of `varvite.changelog.schema.ttl` about a state that has or had TTL."""
     version: int = 0
     """Counts the changes of the value schema; stored with every value, modulo 128."""
     defaults: dict[str, bytes] | None = None
-    """What fields that this version added have in older values: path → wire form; a field that is not here has null."""
+    """Values of the fields that this version added, for older stored values: path → wire form. Others are null."""
     earlier: tuple[ValueVersion, ...] = ()
-    """The versions right before this one, oldest first, that stored values may still be of. A version that a migration
-    function made begins anew: the whole state was written again with it, and nothing is earlier."""
+    """The versions before this one, oldest first, that stored values may still have. Empty after a migration function:
+    it wrote the whole state again."""
 
 
 class OperatorLayout(Record, frozen=True, kw_only=True):
-    """How an operator's state was laid out at a commit."""
+    """The layout of an operator's state at a commit."""
 
     uid: str
     parallelism: int
@@ -102,7 +103,7 @@ class OperatorLayout(Record, frozen=True, kw_only=True):
     """Type string of the key."""
     changelog: bool
     backend: str
-    """hashmap, rocksdb, or the name of a user's factory: only informative, all read the same snapshots."""
+    """hashmap, rocksdb, or the name of a user's factory: for information only, as all read the same snapshots."""
     states: tuple[StateSchema, ...] = ()
 
 
@@ -147,15 +148,15 @@ class ImageRef(msgspec.Struct, frozen=True, array_like=True, gc=False):
     operator: str
     partition: int
     parallelism: int
-    """The operator's then."""
+    """The operator's parallelism at that commit."""
     seq: int
     data: ObjectSlice
 
 
 class PartitionCommit(Record, frozen=True, kw_only=True, gc=False):
-    """What the winning attempt of one (operator, partition) changed in the batch (I2).
+    """The changes of the winning attempt of one (operator, partition) in the batch (I2).
 
-    No inline and no uploaded slices: the partition's state did not change. The uploaded parts precede the inline one.
+    Without inline and uploaded slices the partition's state did not change. The uploaded parts precede the inline one.
     """
 
     operator: str
@@ -182,11 +183,11 @@ class SnapshotFloor(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 RANGE_OF: Final = attrgetter("operator", "low", "high")
-"""Of a floor or a snapshot; one call for thousands of them is `map`'s."""
+"""The range of a floor or a snapshot; a C function, because it is mapped over thousands of them."""
 
 
 class StateSource(msgspec.Struct, frozen=True, array_like=True):
-    """The commit whose state a commit was made from, of this job or another."""
+    """The commit, of this job or another, that a commit's state was copied from."""
 
     job_id: str
     commit: Link
@@ -201,11 +202,11 @@ class Fence(Record, frozen=True, kw_only=True, tag_field="kind", tag="fence"):
     parent: Link
     keep_from: int
     retained_from: int = 0
-    """As a commit's."""
+    """As in `Commit`."""
     floors: tuple[SnapshotFloor, ...] = ()
     time_ms: int
     commit: Link = ORIGIN
-    """Newest commit on the fence's line, so that a start after many fences need not walk them; `ORIGIN` if none."""
+    """The newest commit on the fence's line, `ORIGIN` if none: a start after many fences need not follow them."""
     restore: int | None = None
     """Seq of the commit that the operator explicitly chose to start a new query from."""
     chosen_ahead: bool = False
@@ -232,7 +233,7 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     keep_from: int
     """Lowest slot of any object that a retained commit needs."""
     retained_from: int = 0
-    """Seq of the oldest retained commit: of what only older ones name the snapshots may be gone. 0: not known."""
+    """The seq of the oldest retained commit; 0: unknown. Snapshots that only older commits name may be gone."""
     floors: tuple[SnapshotFloor, ...] = ()
     batch: int
     query_id: str
@@ -240,30 +241,30 @@ class Commit(Record, frozen=True, kw_only=True, tag_field="kind", tag="commit"):
     """sha256, hex, of the end offsets in Spark's `offsets/<batch>`."""
     time_ms: int
     watermark_ms: int | None = None
-    """Of the batch that follows."""
+    """The watermark of the following batch."""
     watermark_before_ms: int | None = None
-    """The one that this batch began with; rows behind it are late for the batch that follows, by Spark's rule."""
+    """The watermark at the beginning of this batch; by Spark's rule, rows behind it are late in the following batch."""
     max_parallelism: int
     operators: tuple[OperatorLayout, ...]
     needs_from: int
     """Lowest slot of any chain entry, segment or pack that a restore of this commit reads."""
     parts: tuple[PartitionCommit, ...]
     tiles: tuple[Tile, ...] = ()
-    """Tiles that this commit changed; all of them when this entry is full."""
+    """The tiles that this commit changed; in a full entry all tiles."""
     full: Link
-    """Newest full entry on the line, this one included."""
+    """The newest full entry on the line, this one included."""
     path: tuple[Link, ...] = ()
     """Commits of the line after `full` and before this one, in order; empty in a full entry."""
     log: tuple[SegmentRef, ...] = ()
     """Full entry: every segment of the line before this entry that is newer than its tile. Else empty."""
     images: tuple[ImageRef, ...] = ()
-    """Full entry: every image of non-keyed state of the line before this entry that still counts. Else empty."""
+    """Full entry: every image of non-keyed state of the line before this entry that is still current. Else empty."""
     line: tuple[Link, ...] = ()
     """Full entry: the commits of the line from the oldest tile's `at` to the parent, in order, but at most the newest
     `line_view.LINE_MAX`. Else empty."""
     source: StateSource | None = None
-    """No batch was executed: the state is that of this commit, copied. Such a commit is full, has no parts and no
-    parent; `tiles` and `log` are at seqs of the source, and batch, query and times are the source's."""
+    """Set if no batch was executed and the state is a copy of this commit's. Such a commit is full and has no parts and
+    no parent; `tiles` and `log` are at seqs of the source, and batch, query and times are the source's."""
 
     @property
     def link(self) -> Link:
@@ -281,29 +282,29 @@ class JobEncryption(Record, frozen=True, kw_only=True):
     """All objects of the job but `job.json` are encrypted (`varvite.storage.object_stores.encrypted.sealed_object`)."""
 
     key_id: str
-    """The key when the job was made; each object names its own."""
+    """The key at the job's creation; each object names its own."""
     check: str
-    """Check value of that key, hexadecimal."""
+    """The check value of that key, hexadecimal."""
 
 
 class LogLocation(Record, frozen=True, kw_only=True):
-    """Where the job's log data is (`varvite.storage.job.log_store`), if it is not beside the chain."""
+    """The location of the job's log data (`varvite.storage.job.log_store`), if it is not beside the chain."""
 
     type: str
     """`filesystem`, or `module:qualified.name` of a factory of log stores."""
     base_path: str | None = None
-    """Of `filesystem`: the URL below which it is, under the job's id."""
+    """For `filesystem`: the URL of the parent of the log's directory, which is named by the job's id."""
 
 
 class JobStorage(Record, frozen=True, kw_only=True):
-    """How the job's objects are stored, where that is not in the plain way; never changes for a job."""
+    """Encryption and log location of the job, where they differ from the default; never changes for a job."""
 
     encryption: JobEncryption | None = None
     log: LogLocation | None = None
 
 
 class JobRecord(Record, frozen=True, kw_only=True):
-    """`job.json`: what never changes for a job."""
+    """`job.json`: the facts about a job that never change."""
 
     job_id: str
     token: str
@@ -312,15 +313,15 @@ class JobRecord(Record, frozen=True, kw_only=True):
     key_hash: str = KEY_HASH
     created_ms: int
     begins_after: int = 0
-    """Seqs of the chain are above this one. A job that is started from another's state goes on with its numbers, so
-    that tiles, segments and elements of lists keep theirs."""
+    """The chain's seqs are above this one. A job that is started from another's state continues its numbers, so that
+    tiles, segments and elements of lists keep theirs."""
     cloned_from: str | None = None
     """Name of the job in the same storage whose objects this one's first entry names."""
     storage: JobStorage | None = None
 
 
 class SnapshotDescriptor(Record, frozen=True, kw_only=True):
-    """A published snapshot, or the mark that this number was given up (`status == "aborted"`, no files)."""
+    """A published snapshot, or the mark that its number was abandoned (`status == "aborted"`, no files)."""
 
     status: Literal["published", "aborted"]
     job_id: str
@@ -349,7 +350,8 @@ class Pin(Record, frozen=True, kw_only=True):
     commit: Link
     created_ms: int
     is_checked: bool = False
-    """Its owner has found the commit complete after the pin was written: others may rely on it. Not all say so."""
+    """True: after writing the pin its owner verified that the commit is complete, so others may rely on it. False:
+    unknown."""
 
 
 class StateFile(msgspec.Struct, frozen=True, array_like=True):
@@ -379,7 +381,7 @@ class TableFile(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Savepoint(Record, frozen=True, kw_only=True):
-    """A checkpoint under a name, complete in itself: native names all objects that it is made of, canonical has files.
+    """A checkpoint under a name, complete in itself: native names all of its objects, canonical has files.
 
     While it exists no collector deletes an object that it names (I7).
     """
@@ -391,7 +393,7 @@ class Savepoint(Record, frozen=True, kw_only=True):
     job: str
     key_hash: str = KEY_HASH
     commit: Commit
-    """The checkpoint, without parts, tiles and references, which are for who reads the objects."""
+    """The checkpoint, without parts, tiles and references, which only readers of the objects need."""
     objects: tuple[str, ...] = ()
     """Native: the names of all objects that a restore reads, in order."""
     files: tuple[StateFile, ...] = ()
@@ -401,7 +403,7 @@ class Savepoint(Record, frozen=True, kw_only=True):
     tables: tuple[TableFile, ...] = ()
     """Canonical: the non-keyed state once more, for other tools; a state without rows has no file."""
     holder: str
-    """For people: who needs it, and why."""
+    """The owner and the purpose, for people."""
     created_ms: int
 
 
@@ -417,14 +419,14 @@ _NEWEST: Final = {b"JOBR": JOB_STORAGE_VERSION}
 
 
 def encode_log(log: Sequence[SegmentRef]) -> bytes:
-    """The log of a full entry ahead of the rest of it, for `encode_entry`; an empty one is left out there, as here."""
+    """Encode the log of a full entry ahead of the entry, for `encode_entry`; b"" for an empty log."""
     return msgspec.json.encode(log) if log else b""
 
 
 def encode_entry(entry: Entry, blob: bytes = b"", encoded_log: bytes = b"") -> bytes:
-    """A chain entry as an object body; `blob` holds the inline segments, `encoded_log` is that of the entry's log."""
-    written = msgspec.structs.replace(entry, log=msgspec.Raw(encoded_log)) if encoded_log else entry
-    return frame(_ENTRY_KIND, _entry_version(entry), msgspec.json.encode(written), blob)
+    """A chain entry as an object body; `blob` has the inline segments, `encoded_log` is from `encode_log`."""
+    header = msgspec.structs.replace(entry, log=msgspec.Raw(encoded_log)) if encoded_log else entry
+    return frame(_ENTRY_KIND, _entry_version(entry), msgspec.json.encode(header), blob)
 
 
 def decode_entry(data: bytes | memoryview, name: str) -> tuple[Entry, memoryview]:
@@ -440,7 +442,7 @@ def encode_record(record: JobRecord | SnapshotDescriptor | Pin | Savepoint) -> b
 
 
 def decode_record(data: bytes | memoryview, record_type: type[R], name: str) -> R:
-    """A record of that type. Raises `CorruptDataError`, `IncompatibleError`."""
+    """A record of this type. Raises `CorruptDataError`, `IncompatibleError`."""
     kind = _KINDS[record_type]
     opened = unframe(kind, _NEWEST.get(kind, VERSION), data, name)
     return _decode(opened.header, record_type, name)
