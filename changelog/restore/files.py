@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.transfer.download import DownloadPolicy, WantedFile, download, file_crc32
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ def fetch_snapshots(
             try:
                 directory.mkdir(parents=True)
             except OSError as error:
-                raise happened_not(error, f"making {directory} for a snapshot") from error
+                raise did_not_happen(error, f"making {directory} for a snapshot") from error
             for file in files:
                 path = directory / file.file
                 if any(_is_linked(old / file.file, path, file) for old in reuse):

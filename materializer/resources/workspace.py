@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote
 
 from varvite.storage.errors import InvalidRequestError
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -142,7 +142,7 @@ def _make(directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise happened_not(error, f"making {directory} in the working directory") from error
+        raise did_not_happen(error, f"making {directory} in the working directory") from error
 
 
 def _relative(key: RangeKey) -> Path:

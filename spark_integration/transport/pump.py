@@ -38,7 +38,7 @@ from varvite.spark_integration.transport.home import executor_home, import_path
 from varvite.spark_integration.transport.wire import Channel, Opening, PeerLostError, PumpEnvironment, WorkerFailedError
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, InvariantError, VarviteError
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -241,7 +241,7 @@ def failure_error(failure: WorkerFailure, task: TaskRequest) -> VarviteError:
         except Exception:  # noqa: BLE001  a class that is not here; its text is
             error = None
     if isinstance(error, OSError) and error.errno:
-        error = happened_not(error, "the state worker")
+        error = did_not_happen(error, "the state worker")
     if not isinstance(error, VarviteError):
         error = DidNotHappenError(f"the state worker failed: {failure.exception_type}: {failure.message}")
     error.add_note(f"{WORKER_NOTE}\n{failure.traceback}")

@@ -1,1 +1,19 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""Object stores: durable bytes under names, with put-if-absent.
+
+Invariants: I1 (written means durable), I8 (a store that encrypts verifies what it reads), I10 (bounded retries and
+memory).
+
+| module | owns |
+|---|---|
+| `backoff` | the policy of retries: attempts and pauses |
+| `contract` | the contract `ObjectStore`, and what its implementations share |
+| `encrypted` | a store whose objects are encrypted |
+| `local` | the store on a local or network filesystem |
+| `memory` | the store in this process's memory |
+| `names` | the names that every store accepts |
+| `open` | the store at a URL |
+| `prefixed` | the objects below a prefix as a store |
+| `prepared_object` | an object that is encoded once and sent several times |
+| `remote` | the store on any fsspec URL, above all S3 |
+| `whole_objects` | base of stores that read and write whole objects only |
+"""

@@ -1,7 +1,7 @@
 """The contract of an object store: durable bytes under names.
 
-Only what every S3-like store can do is asked for (design 7a): GET, ranged GET, LIST (consistent), DELETE, plain
-PUT, and single-PUT put-if-absent. Names are relative to the store's root, use `/`, and never begin or end with it.
+It needs only what every S3-like store can do: GET, ranged GET, consistent LIST, DELETE, PUT, and put-if-absent by a
+single PUT. Names are relative to the store's root, use `/`, and never begin or end with it.
 
 Invariants:
 
@@ -22,47 +22,47 @@ if TYPE_CHECKING:
 
 
 class ObjectMeta(NamedTuple):
-    """What LIST tells of one object."""
+    """One object of a LIST."""
 
     name: str
     """Name relative to the store's root."""
     size_bytes: int
     modified_s: float
-    """Last modification, seconds since the epoch by the server's clock; only ever used as a hint."""
+    """Last modification, seconds since the epoch by the server's clock; only a hint."""
 
 
 @runtime_checkable
 class ObjectStore(Protocol):
     """Durable bytes under names; every method may be called from several threads.
 
-    Every method may raise `DidNotHappenError` (a passing failure, nothing changed), `MayHaveHappenedError` (only
-    the ones that write), `InvalidRequestError` (bad name, wrong credentials, missing bucket, no permission).
+    Every method may raise `DidNotHappenError` (a transient failure, nothing changed), `MayHaveHappenedError` (only
+    methods that write), `InvalidRequestError` (bad name, wrong credentials, missing bucket, no permission).
     """
 
     @property
     def url(self) -> str:
-        """The URL that opens this very store, without secrets."""
+        """The URL that opens this store, without secrets."""
         ...
 
     def get(self, name: str) -> bytes:
-        """Whole object. Raises `MissingObjectError` if there is none."""
+        """The whole object. Raises `MissingObjectError` if there is none."""
         ...
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """Bytes `[offset, offset + length)`, exactly `length` of them.
+        """Read bytes `[offset, offset + length)`, exactly `length` of them.
 
         Raises `MissingObjectError` if there is no object, `CorruptDataError` if it ends before the range does.
         """
         ...
 
     def put(self, name: str, data: bytes) -> None:
-        """Store `data`, replacing what was there."""
+        """Store `data`, replacing an object of that name."""
         ...
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
-        """Store `data` only if nothing is there: True if this call created the object, False if one existed.
+        """Store `data` if there is no object of that name: True if this call created it, False if one existed.
 
-        A retry inside the client may meet this call's own earlier success and answer False: callers that must know
+        A retry inside the client may meet this call's own earlier success and answer False. Callers that must know
         put a token into the body and read back (`varvite.storage.transfer.claim`).
         """
         ...
@@ -76,28 +76,28 @@ class ObjectStore(Protocol):
         ...
 
     def put_file(self, name: str, path: Path) -> None:
-        """Store the file at `path` (of any size), replacing what was there."""
+        """Store the file at `path` (of any size), replacing an object of that name."""
         ...
 
     def get_file(self, name: str, path: Path) -> None:
-        """Fetch the object into the file `path`, which is complete or absent afterwards (temp file + rename).
+        """Fetch the object into the file `path`, which is complete or unchanged afterwards (temporary file and rename).
 
         Raises `MissingObjectError` if there is no object.
         """
         ...
 
     def link_file(self, name: str, path: Path) -> bool:
-        """Make `path`, where nothing is, another name of the object's own bytes, if the store can.
+        """Make `path`, which does not exist, a hard link to the object's bytes, if the store can.
 
-        It stays when the object is deleted or replaced. For files that nobody ever writes to: bytes changed in the one
-        place are changed in the other.
+        It stays when the object is deleted or replaced. For files that nobody ever writes to, since both names share
+        their bytes.
 
         Returns:
-            False: nothing happened, the object must be fetched.
+            False: the store cannot link; the object must be fetched.
 
         Raises:
             MissingObjectError: There is no object; a store that can never link does not look.
-            InvalidRequestError: Something is at `path`.
+            InvalidRequestError: `path` exists.
         """
         ...
 
@@ -111,26 +111,26 @@ def check_range(name: str, offset: int, length: int) -> None:
         )
 
 
-def cut_off(name: str, offset: int, length: int, found: int) -> CorruptDataError:
-    """The error of an object that ends before the range does, after `found` of the range's bytes."""
+def truncated(name: str, offset: int, length: int, existing: int) -> CorruptDataError:
+    """The error of an object that ends before the range does: `existing` bytes of the range exist."""
     return CorruptDataError(
-        f"only {found} of the {length} bytes from byte {offset} exist; "
-        "the object is cut off or the reference to it is wrong, see `varvite verify JOB --repair`",
+        f"only {existing} of the {length} bytes from byte {offset} exist; "
+        "the object is truncated or the reference to it is wrong, see `varvite verify JOB --repair`",
         object_name=name,
     )
 
 
 class ReusingStore(Protocol):
-    """A store that writes objects otherwise than it has, or stands above one that may."""
+    """A store that may write an object in another way than an existing one (its key was rotated), or one above it."""
 
     def is_reusable(self, name: str) -> bool:
-        """Whether the object is stored as a new one would be; False also if it cannot be read. Errors as `get`."""
+        """Can a new snapshot refer to the object? False as well if it cannot be read. Errors as `get`."""
         ...
 
 
 def is_reusable(store: ObjectStore, name: str) -> bool:
-    """Whether the object is stored as a new one would be; in a store without `is_reusable` all are.
+    """Can a new snapshot refer to an existing object, or must it be written again because its key was rotated?
 
-    A store that stands above others must pass it on.
+    In a store without `is_reusable` all objects can be reused. A store above another one must pass the call on.
     """
     return not hasattr(store, "is_reusable") or cast("ReusingStore", store).is_reusable(name)

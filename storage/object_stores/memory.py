@@ -28,14 +28,14 @@ class _Object(NamedTuple):
 
 
 class MemoryStore(WholeObjects):
-    """Bytes in a dict behind a lock; see `ObjectStore` for the contract of each method."""
+    """Bytes in a dict, guarded by a lock."""
 
     def __init__(self, name: str | None = None, *, clock: Clock | None = None) -> None:
         """Make an empty store.
 
         Args:
-            name: The name in its URL `memory://<name>`; a name of its own if left out. `open_store` finds a store
-                by its URL while somebody holds it. Raises `InvalidRequestError` if the name is taken or has a `/`.
+            name: The name in its URL `memory://<name>`; left out: an unused name. `open_store` finds a store by its
+                URL while somebody holds it. Raises `InvalidRequestError` if the name is taken or has a `/`.
             clock: Gives the modification times.
         """
         self._lock = threading.Lock()
@@ -56,41 +56,41 @@ class MemoryStore(WholeObjects):
     def get(self, name: str) -> bytes:
         check_name(name)
         with self._lock:
-            found = self._objects.get(name)
-        if found is None:
+            stored = self._objects.get(name)
+        if stored is None:
             raise MissingObjectError(f"there is no object {name} in {self.url}", object_name=name)
-        return found.data
+        return stored.data
 
     def put(self, name: str, data: bytes) -> None:
         check_name(name)
         with self._lock:
-            self._objects[name] = self._made(data)
+            self._objects[name] = self._new_object(data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         check_name(name)
         with self._lock:
             if name in self._objects:
                 return False
-            self._objects[name] = self._made(data)
+            self._objects[name] = self._new_object(data)
             return True
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
         check_prefix(prefix)
         with self._lock:
-            found = [
+            metas = [
                 ObjectMeta(name, len(item.data), item.modified_s)
                 for name, item in self._objects.items()
                 if name.startswith(prefix) and name > start_after
             ]
-        return sorted(found)
+        return sorted(metas)
 
     def delete(self, names: Iterable[str]) -> None:
-        wanted = [check_name(name) for name in names]
+        checked = [check_name(name) for name in names]
         with self._lock:
-            for name in wanted:
+            for name in checked:
                 self._objects.pop(name, None)
 
-    def _made(self, data: bytes) -> _Object:
+    def _new_object(self, data: bytes) -> _Object:
         # A copy: a caller's bytearray or memoryview must not change a stored object afterwards.
         return _Object(bytes(data), self._clock.now_ms() / 1000)
 
@@ -106,10 +106,10 @@ def _free_name() -> str:
 
 
 def shared_memory_store(name: str) -> MemoryStore:
-    """The process's one store of that name, made at the first call and kept until the process ends."""
+    """The process's only store with this name, made at the first call and kept until the process ends."""
     with _registry_lock:
-        found = _stores.get(name)
-        if found is None:
-            found = MemoryStore(name)
-        _kept[name] = found
-    return found
+        store = _stores.get(name)
+        if store is None:
+            store = MemoryStore(name)
+        _kept[name] = store
+    return store

@@ -1,4 +1,4 @@
-"""Which object names every store accepts; the one check that all stores share.
+"""The check of object names that all stores share.
 
 A name is made of non-empty segments joined by `/`. `.` and `..` are refused, so that no name leaves the store's
 root, and so are control characters and `?versionId=`, which some clients cut off or cannot list.
@@ -12,7 +12,7 @@ from typing import Final
 from varvite.storage.errors import InvalidRequestError
 
 NAME_MAX_BYTES: Final = 900
-"""Longest name in UTF-8 bytes: S3 allows 1024 for the root's own path and the name together."""
+"""Longest name in UTF-8 bytes: S3 allows 1024 for the path of the root and the name together."""
 
 SEGMENT_MAX_BYTES: Final = 255
 """Longest segment in UTF-8 bytes: the limit of a file name on local filesystems."""
@@ -30,7 +30,7 @@ def check_name(name: str) -> str:
 
 def check_prefix(prefix: str) -> str:
     """Return `prefix` if a name can begin with it; "" begins every name. Raises `InvalidRequestError`."""
-    # A prefix may stop inside a segment, where "." is only the start of a longer one: complete it, then judge.
+    # A prefix may end inside a segment, where "." is only the start of a longer one: complete it before the check.
     problem = _problem(prefix + "x")
     if problem and _problem(prefix):
         raise InvalidRequestError(f"{prefix!r} cannot begin an object name: {problem}; correct the prefix")
@@ -38,7 +38,7 @@ def check_prefix(prefix: str) -> str:
 
 
 def _problem(name: str) -> str | None:
-    """Why no object can have this name, or None; the first rule that applies counts."""
+    """The reason why no object can have this name, or None."""
     parts = name.split("/")
     rules = (
         ("" in parts, "it is empty, begins or ends with '/', or has '//'"),

@@ -1,4 +1,4 @@
-"""From a URL to its object store."""
+"""Opens the object store at a URL."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ALIASES: Final[Mapping[str, str]] = {"s3n": "s3", "minio": "s3", "aws": "s3", "
 
 
 def local_directory(url: str) -> Path | None:
-    """The local directory that a URL of `open_store` names; None if it names none."""
+    """The local directory that a URL of `open_store` names, or None."""
     match = _SCHEME.fullmatch(url)
     if match is None:
         return None if "://" in url else Path(url)
@@ -33,7 +33,7 @@ def local_directory(url: str) -> Path | None:
 
 
 def absolute_url(url: str) -> str:
-    """The URL as every process understands it: a relative path is made absolute, by the directory of this one.
+    """The URL in the form that means the same in every process: a relative path is made absolute.
 
     Raises `InvalidRequestError` for a path that was meant to be a URL.
     """
@@ -89,9 +89,9 @@ def _open_fsspec(url: str, scheme: str, options: dict[str, Any]) -> ObjectStore:
     # Imported here: workers with a local store need neither fsspec nor what it loads.
     from varvite.storage.object_stores.remote.store import FsspecStore, known_protocols
 
-    known = known_protocols()
-    if scheme not in known:
-        close = difflib.get_close_matches(scheme, [*_ALIASES, *_SUGGESTED, *known], 1, 0.5)
+    protocols = known_protocols()
+    if scheme not in protocols:
+        close = difflib.get_close_matches(scheme, [*_ALIASES, *_SUGGESTED, *protocols], 1, 0.5)
         suggestion = f"did you mean {_ALIASES.get(close[0], close[0])}://?" if close else "give a path or s3://"
         raise InvalidRequestError(f"{scheme}:// is no known kind of storage; {suggestion}")
     exclusive_create = bool(options.pop("exclusive_create", False))
@@ -112,16 +112,16 @@ def _local_path(url: str, rest: str) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """The URL without the user and the password that somebody may have put into it."""
+    """The URL without a user name and password."""
     head, at, tail = url.rpartition("@")
     return f"{head.partition(':')[0] if ':' in head else ''}:…@{tail}" if at else url
 
 
 def _refuse_almost_url(path: str) -> None:
-    """A relative path like `s3:/bucket/x` is a URL that lacks a slash: as a directory it would only be empty."""
+    """Raises `InvalidRequestError` for a path like `s3:/bucket/x`: a URL that lacks a slash, not an empty directory."""
     scheme, colon, rest = path.partition(":")
     if colon and "/" not in scheme and len(scheme) > 1:
-        # Imported here, see `_open_fsspec`.
+        # Imported here as in `_open_fsspec`.
         from varvite.storage.object_stores.remote.store import known_protocols
 
         if scheme.lower() in {*_SUGGESTED, *_ALIASES, *known_protocols()}:

@@ -1,4 +1,4 @@
-"""A part of a store as a store of its own: a job's store is `<root>/<job>`."""
+"""The objects below a prefix as a store: a job's store is `<root>/<job>`."""
 
 from __future__ import annotations
 
@@ -18,10 +18,7 @@ if TYPE_CHECKING:
 
 
 class PrefixedStore:
-    """The objects of `inner` below `prefix/`, under names without it, in errors as well.
-
-    See `ObjectStore` for each method.
-    """
+    """The objects of `inner` below `prefix/`, under names without it, in errors as well."""
 
     def __init__(self, inner: ObjectStore, prefix: str, **context: Any) -> None:
         """`prefix` has no `/` at its ends; `context` is added to every error of `inner`.
@@ -38,12 +35,12 @@ class PrefixedStore:
 
     def get(self, name: str) -> bytes:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             return self._inner.get(full)
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             return self._inner.get_range(full, offset, length)
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
@@ -51,44 +48,44 @@ class PrefixedStore:
 
     def put(self, name: str, data: bytes) -> None:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             self._inner.put(full, data)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             return self._inner.put_if_absent(full, data)
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
         skip = len(self._prefix)
         full, after = self._prefix + check_prefix(prefix), self._prefix + start_after if start_after else ""
-        with self._own_names():
-            found = self._inner.list(full, start_after=after)
-        return [meta._replace(name=meta.name[skip:]) for meta in found]
+        with self._errors_by_name():
+            metas = self._inner.list(full, start_after=after)
+        return [meta._replace(name=meta.name[skip:]) for meta in metas]
 
     def delete(self, names: Iterable[str]) -> None:
         full = [self._full(name) for name in names]
-        with self._own_names():
+        with self._errors_by_name():
             self._inner.delete(full)
 
     def put_file(self, name: str, path: Path) -> None:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             self._inner.put_file(full, path)
 
     def get_file(self, name: str, path: Path) -> None:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             self._inner.get_file(full, path)
 
     def link_file(self, name: str, path: Path) -> bool:
         full = self._full(name)
-        with self._own_names():
+        with self._errors_by_name():
             return self._inner.link_file(full, path)
 
     @contextmanager
-    def _own_names(self) -> Generator[None]:
-        """Errors of the inner store name the object as this store does: nobody above can tell which name it is."""
+    def _errors_by_name(self) -> Generator[None]:
+        """Make errors of the inner store name the object as this store does: callers know no other name."""
         try:
             yield
         except VarviteError as error:
@@ -99,7 +96,7 @@ class PrefixedStore:
             raise
 
     def _full(self, name: str) -> str:
-        # Checked before it is joined: the inner store would accept a/../b only as a whole it cannot judge.
+        # Checked before it is joined: afterwards the inner store could not tell the prefix from the name.
         return self._prefix + check_name(name)
 
 

@@ -1,8 +1,8 @@
-"""An object that is made ready once and sent as often as need be, by any thread: as the same bytes each time.
+"""An object that is encoded once and sent any number of times, by any thread, always as the same bytes.
 
-A store that changes what it is given, as encryption does under a random salt, would do so anew for each attempt of an
-upload or of a claim. But a name is never written again with other bytes, which log stores may count on
-(`varvite.storage.job.log_store`); and the work would be done once more for a hedge that often loses.
+A store that transforms objects, as encryption does under a random salt, would do so again for each attempt of an upload
+or a claim. But a name is never written again with other bytes, which log stores may count on
+(`varvite.storage.job.log_store`), and for a hedge, which often loses, the work would be wasted.
 """
 
 from __future__ import annotations
@@ -26,49 +26,49 @@ def _keep_nothing() -> None:
 
 @dataclass(frozen=True)
 class PreparedObject:
-    """What is sent, and where to. `close` it when nobody sends it any more."""
+    """The bytes to send and their destination. `close` it after the last use."""
 
     store: ObjectStore
-    """Takes the content as it is."""
+    """The store that takes the content as it is."""
     name: str
-    """In that store."""
+    """The name in that store."""
     content: bytes | Path
-    """The bytes, or the file that has them."""
+    """The bytes, or the file that holds them."""
     close: Callable[[], None] = _keep_nothing
-    """Removes what was made for it; it cannot be sent then."""
+    """Removes temporary files; afterwards it cannot be sent."""
 
     def put(self) -> None:
-        """See `ObjectStore.put` and `put_file`."""
+        """Send it as `ObjectStore.put` or `put_file` does."""
         if isinstance(self.content, Path):
             self.store.put_file(self.name, self.content)
         else:
             self.store.put(self.name, self.content)
 
     def put_if_absent(self) -> bool:
-        """See `ObjectStore.put_if_absent`. Raises `InvalidRequestError` for a file."""
+        """Send it as `ObjectStore.put_if_absent` does. Raises `InvalidRequestError` for a file."""
         if isinstance(self.content, Path):
             raise InvalidRequestError("a file cannot be put if absent; give its bytes", object_name=self.name)
         return self.store.put_if_absent(self.name, self.content)
 
 
 class PreparingStore(Protocol):
-    """A store that changes what it is given, or stands above one that may."""
+    """A store that transforms objects, or one above it."""
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
-        """Make an object ready. Errors as those of `ObjectStore.put`."""
+        """Encode an object. Errors as those of `ObjectStore.put`."""
         ...
 
 
 def prepare(store: ObjectStore, name: str, content: bytes | Path) -> PreparedObject:
-    """Make an object ready to be sent to `store`; nothing is sent yet, and nothing checked that sending checks.
+    """Encode an object for `store`; nothing is sent yet, and nothing is checked that sending checks.
 
-    A store without `prepare` sends what it is given. One that stands above others must pass it on, or each attempt is
-    one of its own for an encrypting store below it.
+    A store without `prepare` sends the content as it is. A store above another one must pass the call on, or an
+    encrypting store below it encrypts each attempt anew.
 
     Args:
-        store: Where to.
-        name: Of the object.
-        content: Its bytes, or the file that has them, which must not be written any more.
+        store: The destination.
+        name: The object's name.
+        content: Its bytes, or the file that holds them, which must not change any more.
 
     Raises:
         VarviteError: As `ObjectStore.put`.
@@ -80,10 +80,10 @@ def prepare(store: ObjectStore, name: str, content: bytes | Path) -> PreparedObj
 
 
 class Preparation:
-    """An object that is made ready when it is first sent, by whichever thread comes first; the others wait for that."""
+    """Lazily encodes an object at the first use by any thread; other threads wait meanwhile."""
 
     def __init__(self, store: ObjectStore, name: str, content: bytes | Path) -> None:
-        """As for `prepare`; nothing is done yet."""
+        """Takes the arguments of `prepare`; nothing is done yet."""
         self._store = store
         self._name = name
         self._content: bytes | Path | None = content
@@ -91,16 +91,16 @@ class Preparation:
         self._ready: PreparedObject | None = None
 
     def ready(self) -> PreparedObject:
-        """The same object each time. Errors as `prepare`; who comes next tries again."""
+        """The encoded object, the same one each time. Errors as `prepare`; the next call tries again."""
         with self._lock:
             if self._ready is None:
                 if self._content is None:
-                    raise InvariantError("it is not sent any more", object_name=self._name)
+                    raise InvariantError("the prepared object is closed", object_name=self._name)
                 self._ready = prepare(self._store, self._name, self._content)
-                self._content = None  # not twice in memory, where it was encrypted
+                self._content = None  # not twice in memory if it was encrypted
             return self._ready
 
     def close(self) -> None:
-        """Nobody sends it any more."""
+        """Release the encoded object after the last use."""
         if self._ready is not None:
             self._ready.close()

@@ -1,12 +1,12 @@
-"""Base of stores that know whole objects only: ranges and files are made of them, in memory."""
+"""Base of stores that read and write whole objects only: ranges and files are made from them, in memory."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
-from varvite.storage.object_stores.contract import check_range, cut_off
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.contract import check_range, truncated
+from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class WholeObjects(ABC):
-    """See the module, and `ObjectStore` for the contract of each method."""
+    """The part of `ObjectStore` that follows from `get` and `put`."""
 
     @abstractmethod
     def get(self, name: str) -> bytes: ...
@@ -23,31 +23,27 @@ class WholeObjects(ABC):
     def put(self, name: str, data: bytes) -> None: ...
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        """See `ObjectStore`."""
         check_range(name, offset, length)
         data = self.get(name)
         if offset + length > len(data):
-            raise cut_off(name, offset, length, max(0, len(data) - offset))
+            raise truncated(name, offset, length, max(0, len(data) - offset))
         return data[offset : offset + length]
 
     def put_file(self, name: str, path: Path) -> None:
-        """See `ObjectStore`."""
         try:
             data = check_source(path).read_bytes()
         except OSError as error:
-            raise happened_not(error, f"reading {path}", name) from error
+            raise did_not_happen(error, f"reading {path}", name) from error
         self.put(name, data)
 
     def get_file(self, name: str, path: Path) -> None:
-        """See `ObjectStore`."""
         data = self.get(name)
         with complete_or_absent(path) as part:
             try:
                 part.write_bytes(data)
             except OSError as error:
-                raise happened_not(error, f"writing {path}", name) from error
+                raise did_not_happen(error, f"writing {path}", name) from error
 
     def link_file(self, name: str, path: Path) -> bool:
-        """See `ObjectStore`."""
         del name, path
         return False

@@ -16,7 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from varvite.storage.errors import CorruptDataError, InvalidRequestError
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.transfer.options import DOWNLOAD_IN_FLIGHT, DOWNLOAD_THREADS
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _fetch_whole(store: ObjectStore, file: WantedFile) -> None:
     try:
         file.path.write_bytes(data)
     except OSError as error:
-        raise happened_not(error, f"writing {file.path}", file.name) from error
+        raise did_not_happen(error, f"writing {file.path}", file.name) from error
 
 
 class _Parts:
@@ -134,7 +134,7 @@ class _Parts:
         try:
             _write_at(file.path, offset, data)
         except OSError as error:
-            raise happened_not(error, f"writing {file.path}", file.name) from error
+            raise did_not_happen(error, f"writing {file.path}", file.name) from error
         with self._lock:
             self._missing -= 1
             is_last = not self._missing
@@ -159,7 +159,7 @@ def _check_written(file: WantedFile) -> None:
         size_bytes = file.path.stat().st_size
         is_whole = size_bytes == file.size_bytes and file_crc32(file.path) == file.crc32
     except OSError as error:
-        raise happened_not(error, f"reading {file.path}", file.name) from error
+        raise did_not_happen(error, f"reading {file.path}", file.name) from error
     if not is_whole:
         raise _damaged(file, size_bytes)
 

@@ -1,7 +1,7 @@
-"""The keys that objects are encrypted with, and where a process has them from: its environment, or a user's provider.
+"""The keys that objects are encrypted with: from the environment, or from a user's key provider.
 
-No key is ever stored, shipped to another process or shown: each process asks its own provider, once for each key.
-What is stored is a key's id, and a check value that tells whether a key is the right one.
+No key is ever stored, sent to another process or shown: each process asks its own provider, once for each key. Stored
+are a key's id, and a check value that shows if a key is the right one.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 
 @dataclass(frozen=True)
 class EncryptionKey:
-    """A secret key of 32 bytes and the name that is stored with what it encrypts."""
+    """A secret key of 32 bytes, and the id that is stored with each object that it encrypts."""
 
     key_id: str
     """1 to 64 visible ASCII characters; not secret."""
@@ -52,77 +52,77 @@ class EncryptionKey:
 
     @property
     def check(self) -> bytes:
-        """Bytes that only this secret gives, and that do not give it away."""
+        """Bytes that are derived from the secret and do not reveal it."""
         return derive(self.secret, b"varve key check", CHECK_BYTES)
 
 
 @runtime_checkable
 class KeyProvider(Protocol):
-    """Gives keys; for a key management service, a vault or a file of one's own. Called seldom: answers are kept."""
+    """Gives keys, from a key management service or a vault, for example. Called rarely: answers are cached."""
 
     def current_key(self) -> EncryptionKey:
         """The key for new objects."""
         ...
 
     def key(self, key_id: str) -> EncryptionKey | None:
-        """The key of that id, which an earlier `current_key` had; None if it is not known any more."""
+        """The key with this id, which was current earlier; None if it does not exist any more."""
         ...
 
 
 class Keyring:
-    """The keys that a process has, asked of a provider when they are needed. May be used by several threads."""
+    """The keys of a process, fetched lazily from a provider. May be used by several threads."""
 
     def __init__(self, provider: KeyProvider) -> None:
         self._provider = provider
         self._current: EncryptionKey | None = None
-        self._known: dict[str, EncryptionKey] = {}
+        self._keys: dict[str, EncryptionKey] = {}
 
     @property
     def current(self) -> EncryptionKey:
-        """The key for new objects, the same as long as this ring lives."""
+        """The key for new objects; it never changes."""
         if self._current is None:
-            key = _asked(self._provider.current_key)
+            key = _ask(self._provider.current_key)
             if key is None:
                 raise MissingKeyError("the key provider has no current key; see what it needs")
-            self._known[key.key_id] = key
+            self._keys[key.key_id] = key
             self._current = key
         return self._current
 
     def find(self, key_id: str) -> EncryptionKey | None:
-        """The key of that id, or None."""
-        found = self._known.get(key_id) or _asked(lambda: self._provider.key(key_id))
-        if found is not None:
-            self._known[key_id] = found
-        return found
+        """The key with this id, or None."""
+        key = self._keys.get(key_id) or _ask(lambda: self._provider.key(key_id))
+        if key is not None:
+            self._keys[key_id] = key
+        return key
 
     def key(self, key_id: str, check: bytes, object_name: str) -> EncryptionKey:
-        """The key that an object says it is encrypted with. Raises `MissingKeyError` if it is not here, or another."""
-        found = self.find(key_id)
-        if found is None:
+        """The key that an object is encrypted with. Raises `MissingKeyError` if it is unknown, or another one."""
+        key = self.find(key_id)
+        if key is None:
             raise MissingKeyError(
                 f"it is encrypted with the key {key_id!r}, which was not given to this process; add it to the keys in "
                 f"{KEY_VARIABLE} or {KEY_FILE_VARIABLE}, or let the key provider know it",
                 object_name=object_name,
             )
-        if found.check != check:
+        if key.check != check:
             raise MissingKeyError(
                 f"it is encrypted with another key than the one that was given under the id {key_id!r}; give the key "
                 "that it was written with",
                 object_name=object_name,
             )
-        return found
+        return key
 
 
 class EnvironmentKeys:
     """Keys of this process's environment: `VARVITE_ENCRYPTION_KEY`, or the file `VARVITE_ENCRYPTION_KEY_FILE`.
 
     Keys are 32 bytes in base64 or hexadecimal, separated by spaces, commas or ends of lines; the first one is for new
-    objects, the others are for older ones. `#` begins a comment. A key's id is made from the key.
+    objects, the others are for older ones. `#` begins a comment. A key's id is derived from the key.
     """
 
     def __init__(self, environment: Mapping[str, str]) -> None:
-        """Raises `InvalidRequestError` if no key is there or one is wrong."""
-        keys = [_parsed(text, number) for number, text in enumerate(_texts(environment), 1)]
+        """Raises `MissingKeyError` if there is no key, `InvalidRequestError` if one is wrong."""
+        keys = [_parse(text, number) for number, text in enumerate(_encoded_keys(environment), 1)]
         if not keys:
             raise MissingKeyError(
                 f"there is no encryption key in this process's environment; set {KEY_FILE_VARIABLE} or {KEY_VARIABLE}, "
@@ -142,9 +142,9 @@ def open_keyring(provider: str | None = None, environment: Mapping[str, str] | N
     """The keys of this process.
 
     Args:
-        provider: `environment`, or `module:qualified.name` of what makes a `KeyProvider` when it is called without
-            arguments; None: what the variable `VARVITE_ENCRYPTION_KEY_PROVIDER` says, else `environment`.
-        environment: Variables, instead of the process's.
+        provider: `environment`, or `module:qualified.name` of a factory of a `KeyProvider` without arguments; None: the
+            value of `VARVITE_ENCRYPTION_KEY_PROVIDER`, or `environment` if it is not set.
+        environment: The variables; None: those of the process.
 
     Raises:
         MissingKeyError: The environment has no key.
@@ -154,22 +154,22 @@ def open_keyring(provider: str | None = None, environment: Mapping[str, str] | N
     name = provider or variables.get(PROVIDER_VARIABLE) or ENVIRONMENT
     if name == ENVIRONMENT:
         return Keyring(EnvironmentKeys(variables))
-    made: Any = call_named(name, "key provider", "correct it, or what it needs")
-    if not isinstance(made, KeyProvider):
+    instance: Any = call_named(name, "key provider", "correct it, or what it needs")
+    if not isinstance(instance, KeyProvider):
         raise InvalidRequestError(
-            f"the key provider {name!r} made a {type(cast('object', made)).__name__}, which lacks current_key() or "
+            f"the key provider {name!r} made a {type(cast('object', instance)).__name__}, which lacks current_key() or "
             "key(key_id)"
         )
-    return Keyring(made)
+    return Keyring(instance)
 
 
-def _asked(ask: Callable[[], Any]) -> EncryptionKey | None:
-    """What a provider answers. Raises `DidNotHappenError` if it raises, `InvalidRequestError` if it is no key."""
+def _ask(ask: Callable[[], Any]) -> EncryptionKey | None:
+    """Call a provider. Raises `DidNotHappenError` if it raises, `InvalidRequestError` if its answer is no key."""
     try:
         answer = ask()
     except VarviteError:
         raise
-    except Exception as error:  # the user's code may raise anything
+    except Exception as error:  # user code may raise anything
         raise DidNotHappenError(
             f"the key provider failed: {type(error).__name__}: {error}; see to what it needs, then try again"
         ) from error
@@ -192,24 +192,24 @@ def derive(secret: bytes, info: bytes, size_bytes: int, salt: bytes | None = Non
     return HKDF(hashes.SHA256(), size_bytes, salt, info).derive(secret)
 
 
-def _texts(environment: Mapping[str, str]) -> Sequence[str]:
-    """The keys as they are written."""
-    given, path = environment.get(KEY_VARIABLE), environment.get(KEY_FILE_VARIABLE)
-    if given and path:
+def _encoded_keys(environment: Mapping[str, str]) -> Sequence[str]:
+    """The encoded keys, in order."""
+    text, path = environment.get(KEY_VARIABLE), environment.get(KEY_FILE_VARIABLE)
+    if text and path:
         raise InvalidRequestError(f"both {KEY_VARIABLE} and {KEY_FILE_VARIABLE} are set; set one of them")
     if path:
         try:
-            given = Path(path).read_text(encoding="ascii")
+            text = Path(path).read_text(encoding="ascii")
         except (OSError, UnicodeDecodeError) as error:
             raise InvalidRequestError(
                 f"the file of {KEY_FILE_VARIABLE} cannot be read: {error}; correct the path or its permissions"
             ) from error
-    lines = (line.partition("#")[0] for line in (given or "").splitlines())
-    return [text for line in lines for text in re.split(r"[\s,]+", line) if text]
+    lines = (line.partition("#")[0] for line in (text or "").splitlines())
+    return [key for line in lines for key in re.split(r"[\s,]+", line) if key]
 
 
-def _parsed(text: str, number: int) -> EncryptionKey:
-    """A key and the id that is made from it; no message shows the text."""
+def _parse(text: str, number: int) -> EncryptionKey:
+    """Decode a key and derive its id; no message shows the text."""
     try:
         secret = bytes.fromhex(text) if _HEX.fullmatch(text) else base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

@@ -1,6 +1,6 @@
-r"""An encrypted object: a header, and chunks that are encrypted and authenticated each on its own; pure.
+r"""The format of an encrypted object: a header, and chunks that are encrypted and authenticated separately. Pure.
 
-So parts of an object can be read.
+So ranges of an object can be read.
 
 ```
 offset  size  field
@@ -19,9 +19,9 @@ offset  size  field
 120     ...   chunks: the plain chunk encrypted, then its tag of 16 bytes
 ```
 
-The object's key is HKDF-SHA256(secret, salt, info), where info holds the whole header and the object's binding (which
-object it is). So a key encrypts one object only, the chunk's index can be the nonce, and whatever is changed, swapped,
-cut off or moved under another name fails to authenticate. An object has at least one chunk, if perhaps an empty one.
+The object's key is HKDF-SHA256(secret, salt, info), where info is the header and the object's binding (its identity).
+So a key encrypts one object only, and the chunk's index can be the nonce. Chunks that are changed, swapped, truncated
+or moved to another name fail to authenticate. An object has at least one chunk, which may be empty.
 
 Invariants: I8 (what is read is verified; a mismatch is `CorruptDataError` with the object's name).
 """
@@ -48,9 +48,9 @@ KIND: Final = b"CIPH"
 VERSION: Final = 1
 ALGORITHM: Final = 1
 CHUNK_BYTES: Final = 64 << 10
-"""Of new objects. A read of any range decrypts at most two chunks more than it asks for."""
+"""The chunk size of new objects. A read of a range decrypts at most two chunks more than the range."""
 CHUNK_BYTES_MAX: Final = 16 << 20
-"""A header that says more is refused: it would make a reader take that much memory."""
+"""A header with a larger size is refused: a reader would need as much memory."""
 TAG_BYTES: Final = 16
 SALT_BYTES: Final = 16
 _HEADER: Final = struct.Struct(f">6s4sHBBHIQ{SALT_BYTES}s{CHECK_BYTES}s{KEY_ID_BYTES_MAX}s")
@@ -59,7 +59,7 @@ HEADER_BYTES: Final = _HEADER.size + _CRC.size
 
 
 class SealedHeader(NamedTuple):
-    """What stands before the chunks."""
+    """The header before the chunks."""
 
     chunk_bytes: int
     plain_bytes: int
@@ -70,26 +70,26 @@ class SealedHeader(NamedTuple):
 
     @property
     def chunks(self) -> int:
-        """How many there are."""
+        """The number of chunks."""
         return max(1, -(-self.plain_bytes // self.chunk_bytes))
 
     @property
     def sealed_bytes(self) -> int:
-        """Size of the whole object."""
+        """The size of the encrypted object."""
         return HEADER_BYTES + self.plain_bytes + self.chunks * TAG_BYTES
 
     def chunk_offset(self, index: int) -> int:
-        """Where in the object a chunk begins; the object's end for the index after the last."""
+        """The offset of a chunk in the object; the object's end for the index after the last."""
         return min(HEADER_BYTES + index * (self.chunk_bytes + TAG_BYTES), self.sealed_bytes)
 
 
 def sealed_bytes(plain_bytes: int, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Size of an encrypted object of so many plain bytes."""
+    """The size of the encrypted form of an object of `plain_bytes` bytes."""
     return HEADER_BYTES + plain_bytes + max(1, -(-plain_bytes // chunk_bytes)) * TAG_BYTES
 
 
 def plain_bytes(sealed: int, chunk_bytes: int = CHUNK_BYTES) -> int:
-    """Plain size of an encrypted object of that size with chunks of `chunk_bytes`; 0 if it cannot be one."""
+    """The plain size of an encrypted object of `sealed` bytes; 0 if no encrypted object has this size."""
     body = sealed - HEADER_BYTES
     return max(0, body - -(-body // (chunk_bytes + TAG_BYTES)) * TAG_BYTES)
 
@@ -114,7 +114,7 @@ def new_header(key: EncryptionKey, salt: bytes, plain_size_bytes: int, chunk_byt
 
 
 def is_sealed(data: bytes) -> bool:
-    """Whether an object with this beginning is an encrypted one."""
+    """True for the beginning of an encrypted object."""
     return data.startswith(MAGIC + KIND)
 
 
@@ -122,8 +122,8 @@ def read_header(data: bytes | memoryview, name: str) -> SealedHeader:
     """The header at the beginning of an object.
 
     Raises:
-        CorruptDataError: it is none, or damaged.
-        IncompatibleError: its version or algorithm is not known here.
+        CorruptDataError: it is no header, or damaged.
+        IncompatibleError: its version or algorithm is unknown.
     """
     encoded = bytes(data[:HEADER_BYTES])
     if not is_sealed(encoded):
@@ -147,7 +147,7 @@ class ObjectCipher:
     """Encrypts or decrypts the chunks of one object."""
 
     def __init__(self, header: SealedHeader, key: EncryptionKey, binding: bytes, name: str) -> None:
-        """`binding` tells this object from all others of whoever has the key; `name` is for errors."""
+        """`binding` identifies the object among all that use the key; `name` is for errors."""
         self.header = header
         self._name = name
         self._cipher = _aes_gcm(
@@ -155,19 +155,19 @@ class ObjectCipher:
         )
 
     def seal(self, data: bytes | memoryview) -> bytes:
-        """The whole encrypted object."""
+        """Encrypt the whole object."""
         view, size = memoryview(data), self.header.chunk_bytes
         chunks = (self.seal_chunk(i, view[i * size : (i + 1) * size]) for i in range(self.header.chunks))
         return b"".join((self.header.encoded, *chunks))
 
     def seal_chunk(self, index: int, chunk: bytes | memoryview) -> bytes:
-        """One chunk; every index once."""
+        """Encrypt a chunk; never two for the same index."""
         return self._cipher.encrypt(_nonce(index), chunk, None)
 
     def open_chunks(self, data: bytes | memoryview, first: int, count: int) -> Iterator[bytes]:
-        """The plain chunks `[first, first + count)`, of their encrypted bytes one after another.
+        """Decrypt the chunks `[first, first + count)` from their consecutive encrypted bytes.
 
-        Raises `CorruptDataError` for the first one that is not what was written.
+        Raises `CorruptDataError` for the first chunk that does not authenticate.
         """
         view, start = memoryview(data), self.header.chunk_offset(first)
         for index in range(first, first + count):
@@ -175,7 +175,7 @@ class ObjectCipher:
             yield self.open_chunk(index, view[begin:end])
 
     def open_chunk(self, index: int, chunk: bytes | memoryview) -> bytes:
-        """One plain chunk. Raises `CorruptDataError`."""
+        """Decrypt a chunk. Raises `CorruptDataError`."""
         from cryptography.exceptions import InvalidTag
 
         try:
@@ -184,13 +184,13 @@ class ObjectCipher:
             raise _damaged(self._name) from None
 
     def open(self, data: bytes | memoryview) -> bytes:
-        """The whole plain object, of the whole encrypted one. Raises `CorruptDataError`."""
+        """Decrypt the whole object. Raises `CorruptDataError`."""
         if len(data) != self.header.sealed_bytes:
             raise _damaged(self._name)
         return b"".join(self.open_chunks(memoryview(data)[HEADER_BYTES:], 0, self.header.chunks))
 
     def open_file(self, source: BinaryIO, target: BinaryIO) -> None:
-        """Decrypt a file that stands behind its header. Raises `CorruptDataError`."""
+        """Decrypt a file that is positioned behind its header. Raises `CorruptDataError`."""
         for index in range(self.header.chunks):
             length = self.header.chunk_offset(index + 1) - self.header.chunk_offset(index)
             target.write(self.open_chunk(index, source.read(length)))
@@ -210,7 +210,7 @@ class ObjectCipher:
 
 
 def _aes_gcm(key: bytes) -> AESGCM:
-    # Not above: whoever does not encrypt needs no such package.
+    # Imported here: only encryption needs the package.
     from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
     return AESGCM(key)
@@ -222,7 +222,7 @@ def _nonce(index: int) -> bytes:
 
 def _damaged(name: str) -> CorruptDataError:
     return CorruptDataError(
-        "the encrypted object is damaged, cut off, or not the one that was written under this name; see "
+        "the encrypted object is damaged, truncated, or not the one that was written under this name; see "
         "`varvite verify JOB --repair`",
         object_name=name,
     )

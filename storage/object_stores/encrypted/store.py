@@ -1,13 +1,13 @@
-"""A store whose objects are encrypted: whoever has the storage without the keys sees names, sizes and times alone.
+"""A store whose objects are encrypted: without the keys, the storage shows only names, sizes and times.
 
-Each object is bound to its name and to the job's id, so none can stand in for another; how it is written says
-`varvite.storage.object_stores.encrypted.sealed_object`. Parts of objects are read as such, with one small request more
-for an object of which this store has not read before, unless the part begins the object.
+Each object is bound to its name and to the job's id, so none can replace another; the format is in
+`varvite.storage.object_stores.encrypted.sealed_object`. A range is read as a range. The first read from an object takes
+one small request more, unless the range begins the object.
 
-Each call that writes encrypts under a salt of its own. Who may send an object several times has it encrypted once
+Each call that writes encrypts under a new salt. A caller that may send an object several times encrypts it once
 (`varvite.storage.object_stores.prepared_object`).
 
-Invariants: I8 (whatever is not what was written is `CorruptDataError`), I10 (bounded memory of headers).
+Invariants: I8 (a change of any byte is `CorruptDataError`), I10 (bounded memory of headers).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from varvite.storage.errors import CorruptDataError, IncompatibleError, MissingObjectError
-from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.contract import check_range, truncated
 from varvite.storage.object_stores.encrypted.sealed_object import (
     CHUNK_BYTES,
     HEADER_BYTES,
@@ -31,7 +31,7 @@ from varvite.storage.object_stores.encrypted.sealed_object import (
     read_header,
     sealed_bytes,
 )
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name
 from varvite.storage.object_stores.prepared_object import PreparedObject
@@ -44,15 +44,15 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.encrypted.keys import Keyring
 
 CIPHERS_MAX: Final = 256
-"""Objects whose header a store remembers."""
+"""Object headers that a store caches."""
 READS_MAX: Final = 3
-"""Reads of a range before what is found is taken for damage."""
+"""Reads of a range before a mismatch counts as damage."""
 
 
 class EncryptedStore:
-    """The objects of `inner`, encrypted; see `ObjectStore` for each method.
+    """The objects of `inner`, encrypted.
 
-    Besides, reading raises `MissingKeyError` for an object that is encrypted with a key that the keyring has not.
+    Reads raise `MissingKeyError` for an object that is encrypted with a key that the keyring does not have.
     """
 
     def __init__(
@@ -88,21 +88,21 @@ class EncryptedStore:
             except MissingObjectError:
                 raise
             except CorruptDataError:
-                # Perhaps it was written anew since its header was read.
+                # Perhaps it was written again since its header was read.
                 self._forget(name)
         return self._read_range(name, offset, length)
 
     def prepare(self, name: str, content: bytes | Path) -> PreparedObject:
         if isinstance(content, Path):
-            return self._sealed_file(check_name(name), check_source(content))
+            return self._seal_file(check_name(name), check_source(content))
         sealed = self._new_cipher(check_name(name), len(content)).seal(content)
         return PreparedObject(self._inner, name, sealed)
 
     def is_reusable(self, name: str) -> bool:
-        """Whether the object is there and encrypted with the key for new objects; the key it has is not needed."""
+        """True for an object that is encrypted with the key for new objects; works without the object's key."""
         try:
-            known = self._ciphers.get(name)
-            header = known.header if known else read_header(self._inner.get_range(name, 0, HEADER_BYTES), name)
+            cipher = self._ciphers.get(name)
+            header = cipher.header if cipher else read_header(self._inner.get_range(name, 0, HEADER_BYTES), name)
         except (CorruptDataError, IncompatibleError):
             return False
         current = self._keyring.current
@@ -115,8 +115,8 @@ class EncryptedStore:
         return self.prepare(name, data).put_if_absent()
 
     def list(self, prefix: str, *, start_after: str = "") -> Sequence[ObjectMeta]:
-        found = self._inner.list(prefix, start_after=start_after)
-        return [meta._replace(size_bytes=plain_bytes(meta.size_bytes, self._chunk_bytes)) for meta in found]
+        metas = self._inner.list(prefix, start_after=start_after)
+        return [meta._replace(size_bytes=plain_bytes(meta.size_bytes, self._chunk_bytes)) for meta in metas]
 
     def delete(self, names: Iterable[str]) -> None:
         self._inner.delete(names)
@@ -133,7 +133,7 @@ class EncryptedStore:
                 with sealed.open("rb") as source, part.open("wb") as target:
                     self._cipher_of(name, source.read(HEADER_BYTES)).open_file(source, target)
             except OSError as error:
-                raise happened_not(error, f"decrypting into {path}", name) from error
+                raise did_not_happen(error, f"decrypting into {path}", name) from error
             finally:
                 with suppress(OSError):
                     sealed.unlink(missing_ok=True)
@@ -143,18 +143,18 @@ class EncryptedStore:
         return False
 
     def _read_range(self, name: str, offset: int, length: int) -> bytes:
-        known = self._ciphers.get(name)
-        if known is not None:
-            return self._read(known, name, offset, length)
-        data = self._beginning(name, length if offset == 0 else 0)
+        cached = self._ciphers.get(name)
+        if cached is not None:
+            return self._read(cached, name, offset, length)
+        data = self._read_beginning(name, length if offset == 0 else 0)
         cipher = self._cipher_of(name, data)
         if len(data) == cipher.header.sealed_bytes and offset + length <= cipher.header.plain_bytes:
             return cipher.open(data)[offset : offset + length]
         self._remember(name, cipher)
         return self._read(cipher, name, offset, length)
 
-    def _beginning(self, name: str, plain_size_bytes: int) -> bytes:
-        """The header, and what follows it if the object is just so long as who reads it thinks: most often it is."""
+    def _read_beginning(self, name: str, plain_size_bytes: int) -> bytes:
+        """Read the whole object if it is as long as the caller expects, which is usual; otherwise its header."""
         if plain_size_bytes:
             try:
                 return self._inner.get_range(name, 0, sealed_bytes(plain_size_bytes, self._chunk_bytes))
@@ -167,7 +167,7 @@ class EncryptedStore:
     def _read(self, cipher: ObjectCipher, name: str, offset: int, length: int) -> bytes:
         header = cipher.header
         if offset + length > header.plain_bytes:
-            raise cut_off(name, offset, length, max(0, header.plain_bytes - offset))
+            raise truncated(name, offset, length, max(0, header.plain_bytes - offset))
         if not length:
             return b""
         first, last = offset // header.chunk_bytes, (offset + length - 1) // header.chunk_bytes
@@ -177,7 +177,7 @@ class EncryptedStore:
         skipped = offset - first * header.chunk_bytes
         return plain[skipped : skipped + length]
 
-    def _sealed_file(self, name: str, source: Path) -> PreparedObject:
+    def _seal_file(self, name: str, source: Path) -> PreparedObject:
         with ExitStack() as undo:
             try:
                 cipher = self._new_cipher(name, source.stat().st_size)
@@ -185,7 +185,7 @@ class EncryptedStore:
                 with source.open("rb") as plain, scratch.file.open("wb") as target:
                     cipher.seal_file(plain, target)
             except OSError as error:
-                raise happened_not(error, f"encrypting {source} into {tempfile.gettempdir()}", name) from error
+                raise did_not_happen(error, f"encrypting {source} into {tempfile.gettempdir()}", name) from error
             undo.pop_all()
             return PreparedObject(self._inner, name, scratch.file, scratch.close)
 
@@ -214,7 +214,7 @@ class EncryptedStore:
 
 
 class _Scratch:
-    """A temporary file. It is gone when nobody has it any more, or with the process, if it is not closed before."""
+    """A temporary file; removed by `close`, or with the last reference, or at the end of the process."""
 
     def __init__(self) -> None:
         directory = Path(tempfile.mkdtemp(prefix="varvite-encrypted-"))

@@ -1,9 +1,9 @@
 """Directories of a local store that are known to survive a crash, kept open.
 
 An object is durable only if its file, its directory, and every directory above that are (I1). Making a directory
-durable costs an fsync of its parent, so the ones already made durable are remembered. They are remembered as open
-descriptors, and compared with where the path leads: a path alone could meanwhile lead to a new directory that
-another process made and has not synced, a descriptor alone to one that was moved away.
+durable costs an fsync of its parent, so durable directories are cached. They are cached as open
+descriptors, and compared with the directory at the path: a path alone could by now lead to a new directory that
+another process made and has not synced, a descriptor alone to a directory that was moved away.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OPEN_MAX: Final = 64
-"""Directories kept open per store; those in use right now come on top."""
+"""Directories kept open per store, besides those in use."""
 
 
 @dataclass
@@ -45,8 +45,8 @@ class DurableDirectories:
         self._closing = finalize(self, _close_all, self._entries)
         self._closing.atexit = False
 
-    def _forget_all(self) -> None:
-        self._closing.detach()  # the numbers may be those of other files by now
+    def _reset_in_child(self) -> None:
+        self._closing.detach()  # the descriptors may belong to other files by now
         self._begin()
 
     @contextmanager
@@ -62,7 +62,7 @@ class DurableDirectories:
             self._release(entry)
 
     def drop(self, directory: str) -> None:
-        """Forget a directory that turned out to be removed."""
+        """Remove a directory from the cache because it was deleted."""
         with self._lock:
             entry = self._entries.pop(directory, None)
             if entry:
@@ -80,7 +80,7 @@ class DurableDirectories:
             return entry
 
     def _is_there(self, directory: str, fd: int) -> bool:
-        """Whether the path still leads to the open directory: somebody may have moved or removed it."""
+        """True if the path still leads to the open directory; somebody may have moved or removed it."""
         try:
             return os.path.samestat((self._root / directory).stat(), os.fstat(fd))
         except OSError:
@@ -89,9 +89,9 @@ class DurableDirectories:
     def _add(self, directory: str) -> _Entry:
         entry = _Entry(make_durable(self._root, directory), users=1)
         with self._lock:
-            known = self._entries.pop(directory, None)
-            if known:
-                self._retire(known)
+            earlier = self._entries.pop(directory, None)
+            if earlier:
+                self._retire(earlier)
             self._entries[directory] = entry
             while len(self._entries) > self._open_max:
                 oldest = next(iter(self._entries))
@@ -111,7 +111,7 @@ class DurableDirectories:
 
 
 def _close_all(entries: dict[str, _Entry]) -> None:
-    """Close what a store that nobody uses any more has open."""
+    """Close the directories of a store that is not used any more."""
     while entries:
         os.close(entries.popitem()[1].fd)
 
@@ -119,19 +119,19 @@ def _close_all(entries: dict[str, _Entry]) -> None:
 _living: Final[WeakSet[DurableDirectories]] = WeakSet()
 
 
-def _start_afresh_in_child() -> None:
-    """After a fork a lock may be held by a thread that only the parent has."""
+def _reset_all_in_child() -> None:
+    """Replace locks after a fork: one may be held by a thread that only the parent has."""
     for directories in _living:
-        directories._forget_all()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        directories._reset_in_child()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
 
 
-os.register_at_fork(after_in_child=_start_afresh_in_child)
+os.register_at_fork(after_in_child=_reset_all_in_child)
 
 
 def make_durable(root: Path, directory: str) -> int:
-    """Make `root/directory` and all above it, sync what leads to it, and return its descriptor, open.
+    """Make `root/directory` and its parents, sync all directories on the path, and return an open descriptor.
 
-    From `root` upwards only what had to be made is synced: the root's own place is the user's. Raises OSError.
+    Of the root and the directories above it only new ones are synced: the others are the user's. Raises OSError.
     """
     _make_root(root)
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -145,12 +145,12 @@ def make_durable(root: Path, directory: str) -> int:
 
 
 def _step_into(fd: int, part: str) -> int:
-    """The child `part` of `fd`, made if missing, and its entry in `fd` synced; closes `fd` on success."""
+    """Open the child `part` of `fd`, made if missing, and sync its entry in `fd`; closes `fd` on success."""
     with suppress(FileExistsError):
         os.mkdir(part, dir_fd=fd)
     child = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=fd)
     try:
-        # Also if it was there: its maker may not have synced it yet.
+        # Also if it existed: its creator may not have synced it yet.
         os.fsync(fd)
     except BaseException:
         os.close(child)

@@ -1,4 +1,4 @@
-"""What an OSError of a local filesystem means to the caller."""
+"""The meaning of an OSError of a local filesystem: the error to raise instead, with advice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ADVICE: Final[dict[int, str]] = {
     errno.ELOOP: "too many symbolic links in the path: correct the location",
 }
 
-_PASSING: Final[dict[int, str]] = {
+_TRANSIENT: Final[dict[int, str]] = {
     errno.ENOSPC: "the disk is full: free space, then try again",
     errno.EDQUOT: "the disk quota is used up: free space, then try again",
     errno.EFBIG: "the file is larger than this filesystem or this process may write: raise the limit, then try again",
@@ -36,19 +36,19 @@ _PASSING: Final[dict[int, str]] = {
 }
 
 
-def happened_not(error: OSError, doing: str, name: str | None = None) -> VarviteError:
-    """The error for a failure that certainly left nothing behind.
+def did_not_happen(error: OSError, doing: str, name: str | None = None) -> VarviteError:
+    """The error for a failure that certainly had no effect.
 
-    `InvalidRequestError` where trying again cannot help, otherwise `DidNotHappenError`.
+    `InvalidRequestError` where a retry cannot help, otherwise `DidNotHappenError`.
     """
     code = error.errno or 0
     if code in _ADVICE:
         return InvalidRequestError(f"{doing}: {_ADVICE[code]} ({error})", object_name=name)
-    advice = _PASSING.get(code, "try again")
+    advice = _TRANSIENT.get(code, "try again")
     return DidNotHappenError(f"{doing}: nothing was changed; {advice} ({error})", object_name=name)
 
 
 def may_have_happened(error: OSError, doing: str, name: str | None = None) -> VarviteError:
-    """The error for a failure after which the effect may be there, but is not known to be durable."""
-    advice = _PASSING.get(error.errno or 0, "read back, then try again")
+    """The error for a failure that may have had its effect, which is not known to be durable."""
+    advice = _TRANSIENT.get(error.errno or 0, "read back, then try again")
     return MayHaveHappenedError(f"{doing}: it is not known to be durable; {advice} ({error})", object_name=name)

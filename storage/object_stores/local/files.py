@@ -1,4 +1,4 @@
-"""Local files that are complete or absent: what `get_file` writes, what `put_file` may read."""
+"""Local files that are complete or absent: the target of `get_file` and the source of `put_file`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from varvite.storage.errors import InvalidRequestError
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -27,10 +27,10 @@ def check_source(path: Path) -> Path:
 
 @contextmanager
 def complete_or_absent(path: Path) -> Generator[Path]:
-    """Give a temporary path beside `path`, which is renamed to `path` if the block ends well and removed otherwise.
+    """Yield a temporary path beside `path`, which is renamed to `path` if the block succeeds and removed otherwise.
 
-    Nothing is synced: what `get_file` fetches is a cache (I9) and is verified by its reader (I8).
-    Raises `InvalidRequestError` if the directory does not exist, and that or `DidNotHappenError` if the rename fails.
+    Nothing is synced: a fetched file is a cache (I9) and is verified by its reader (I8). Raises `InvalidRequestError`
+    if the directory does not exist, and that or `DidNotHappenError` if the rename fails.
     """
     if not path.parent.is_dir():
         raise InvalidRequestError(f"{path.parent} is not a directory; make it before fetching a file into it")
@@ -40,7 +40,7 @@ def complete_or_absent(path: Path) -> Generator[Path]:
         try:
             part.replace(path)
         except OSError as error:
-            raise happened_not(error, f"renaming the fetched file to {path}") from error
+            raise did_not_happen(error, f"renaming the fetched file to {path}") from error
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)

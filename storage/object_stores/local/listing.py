@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 def list_below(root: Path, prefix: str, start_after: str, *, hidden: str) -> list[ObjectMeta]:
     """The files below `root` whose relative name starts with `prefix` and is greater than `start_after`, sorted.
 
-    `hidden` is the name of a directory directly under the root that is left out. What vanishes while the listing
-    runs is left out. Raises OSError.
+    `hidden` is the name of a directory directly under the root that is left out. So are files that vanish during the
+    listing. Raises OSError.
     """
     directory = prefix.rpartition("/")[0]
     if directory.split("/", 1)[0] == hidden:
         return []
-    found: list[ObjectMeta] = []
+    metas: list[ObjectMeta] = []
     waiting = [directory]
     while waiting:
         below = waiting.pop()
@@ -32,10 +32,10 @@ def list_below(root: Path, prefix: str, start_after: str, *, hidden: str) -> lis
                 if _may_hold(name + "/", prefix, start_after):
                     waiting.append(name)
             elif name.startswith(prefix) and name > start_after:
-                _append(found, name, entry)
+                _append(metas, name, entry)
     # Code points sort like their UTF-8 bytes, which is the order of S3.
-    found.sort()
-    return found
+    metas.sort()
+    return metas
 
 
 def _entries(path: Path) -> list[os.DirEntry[str]]:
@@ -47,15 +47,15 @@ def _entries(path: Path) -> list[os.DirEntry[str]]:
 
 
 def _may_hold(directory: str, prefix: str, start_after: str) -> bool:
-    """Whether names that begin with `directory` (with its `/`) can be wanted."""
+    """True if names that begin with `directory` (with its `/`) can match."""
     if not (directory.startswith(prefix) or prefix.startswith(directory)):
         return False
     return directory > start_after or start_after.startswith(directory)
 
 
-def _append(found: list[ObjectMeta], name: str, entry: os.DirEntry[str]) -> None:
+def _append(metas: list[ObjectMeta], name: str, entry: os.DirEntry[str]) -> None:
     try:
         status = entry.stat()
     except FileNotFoundError:
         return
-    found.append(ObjectMeta(name, status.st_size, status.st_mtime))
+    metas.append(ObjectMeta(name, status.st_size, status.st_mtime))

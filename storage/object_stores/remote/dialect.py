@@ -1,7 +1,7 @@
-"""What differs between fsspec filesystems; the only modules where their untyped objects are touched.
+"""The differences between fsspec filesystems; only dialects touch their untyped objects.
 
-`Filesystem` is the part of fsspec that every filesystem has. `Dialect` is what varvite must know beyond it: safe
-options, how to create exclusively, list and delete. This module has the dialect of a filesystem nothing is known of.
+`Filesystem` is the part of fsspec that every filesystem has. A `Dialect` adds safe options, exclusive creation, listing
+and deletion. This module has the dialect of a filesystem of which nothing else is known.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Filesystem(Protocol):
 
 
 class Page(NamedTuple):
-    """One answer to LIST."""
+    """One page of a LIST."""
 
     objects: Sequence[ObjectMeta]
     """Named by their full path in the filesystem, in any order."""
     rest: str | None
-    """Where the next page begins, None if this was the last."""
+    """The position of the next page, None after the last."""
 
 
 class Dialect(Protocol):
-    """How to talk to one kind of filesystem; paths are full paths in the filesystem."""
+    """The requests to one kind of filesystem; paths are full paths in the filesystem."""
 
     read_options: Mapping[str, Any]
     """Options that make `cat_file` one request."""
@@ -60,18 +60,18 @@ class Dialect(Protocol):
     get_file_options: Mapping[str, Any]
     """Options that bound the memory of `get_file`."""
     delete_max: int
-    """Most objects deleted by one call of `delete`."""
+    """The largest number of objects that one call of `delete` deletes."""
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
+    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
         """The user's storage options over safe defaults."""
         ...
 
-    def opened(self, fs: Filesystem) -> None:
+    def prepare(self, fs: Filesystem) -> None:
         """Prepare a new instance."""
         ...
 
     def prepare_write(self, fs: Filesystem, path: str) -> None:
-        """Make what must exist before an object is written."""
+        """Make the directories that an object needs."""
         ...
 
     def create(self, fs: Filesystem, path: str, data: bytes) -> None:
@@ -79,23 +79,23 @@ class Dialect(Protocol):
         ...
 
     def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:
-        """One page of the objects below `prefix`; more than asked for is allowed."""
+        """Read one page of the objects whose path begins with `prefix`; further objects are allowed."""
         ...
 
     def size(self, fs: Filesystem, path: str) -> int:
-        """Bytes of one object."""
+        """The size of an object in bytes."""
         ...
 
     def delete(self, fs: Filesystem, paths: Sequence[str]) -> None:
-        """Delete at most `delete_max` objects; missing ones are fine. A `VarviteError` names one by its full path."""
+        """Delete at most `delete_max` objects; missing ones are fine. A `VarviteError` has an object's full path."""
         ...
 
 
 class GenericDialect:
     """A filesystem of which only fsspec's common interface is known.
 
-    It is not known whether its `mode="create"` is exclusive (of fsspec's own filesystems most ask first and write
-    then), so put-if-absent is refused unless the user vouches for it.
+    Its `mode="create"` need not be exclusive (most of fsspec's own filesystems check first and write then), so
+    put-if-absent is refused unless the user vouches for it.
     """
 
     read_options: Mapping[str, Any] = {}
@@ -107,10 +107,10 @@ class GenericDialect:
         self._protocol = protocol
         self._exclusive_create = exclusive_create
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        return {"use_listings_cache": False, "skip_instance_cache": True, **given}
+    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
+        return {"use_listings_cache": False, "skip_instance_cache": True, **user_options}
 
-    def opened(self, fs: Filesystem) -> None:
+    def prepare(self, fs: Filesystem) -> None:
         pass
 
     def prepare_write(self, fs: Filesystem, path: str) -> None:
@@ -126,8 +126,8 @@ class GenericDialect:
         fs.pipe_file(path, data, mode="create")
 
     def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:  # noqa: ARG002
-        found = _files_below(fs, prefix.rpartition("/")[0])
-        return Page([ObjectMeta(path, int(info["size"] or 0), _modified_s(info)) for path, info in found.items()], None)
+        files = _files_below(fs, prefix.rpartition("/")[0])
+        return Page([ObjectMeta(path, int(info["size"] or 0), _modified_s(info)) for path, info in files.items()], None)
 
     def size(self, fs: Filesystem, path: str) -> int:
         return int(fs.info(path)["size"])
@@ -139,14 +139,14 @@ class GenericDialect:
 
 
 def _files_below(fs: Filesystem, directory: str) -> dict[str, dict[str, Any]]:
-    """Path and facts of all files below a directory; none if it does not exist."""
-    if _lists_itself(type(fs)):
+    """Path and info of all files below a directory; none if it does not exist."""
+    if _has_own_listing(type(fs)):
         try:
             return fs.find(directory, detail=True)
         except FileNotFoundError:
             return {}
-    # fsspec's own `find` leaves directories out that cannot be read: what it lists may be a part, or nothing at all.
-    found: dict[str, dict[str, Any]] = {}
+    # fsspec's own `find` skips directories that cannot be read, so its listing may be incomplete.
+    files: dict[str, dict[str, Any]] = {}
     waiting = [directory]
     while waiting:
         path = waiting.pop()
@@ -157,14 +157,14 @@ def _files_below(fs: Filesystem, directory: str) -> dict[str, dict[str, Any]]:
         for entry in entries:
             name = str(entry["name"]).rstrip("/")
             if entry["type"] != "directory":
-                found[name] = entry
+                files[name] = entry
             elif name.startswith(f"{path}/"):
                 waiting.append(name)
-    return found
+    return files
 
 
-def _lists_itself(kind: Any) -> bool:
-    """Whether a kind of filesystem has a listing of its own for all that is below a directory."""
+def _has_own_listing(kind: Any) -> bool:
+    """True if a class of filesystems overrides fsspec's recursive listing."""
     every: Any = importlib.import_module("fsspec.spec").AbstractFileSystem
     asynchronous: Any = importlib.import_module("fsspec.asyn").AsyncFileSystem
     walk = asynchronous._find  # noqa: SLF001
@@ -173,9 +173,9 @@ def _lists_itself(kind: Any) -> bool:
 
 def _modified_s(info: Mapping[str, Any]) -> float:
     for field in ("mtime", "LastModified", "last_modified", "updated", "created"):
-        found = info.get(field)
-        if isinstance(found, datetime):
-            return found.timestamp()
-        if isinstance(found, int | float):
-            return float(found)
+        value = info.get(field)
+        if isinstance(value, datetime):
+            return value.timestamp()
+        if isinstance(value, int | float):
+            return float(value)
     return 0.0

@@ -1,8 +1,9 @@
-"""What an exception of an fsspec filesystem, above all s3fs, means: pure, by HTTP status and code where there is one.
+"""The meaning of an exception of an fsspec filesystem, above all s3fs: by HTTP status and error code if there are any.
 
-Exception types do not say what happened: s3fs raises `OSError(22)` for a lost condition, a bad range and a bad
-digest alike. A failed write is never reported as "did not happen" unless the server refused it: the HTTP client
-may have sent a request twice over a connection that broke, so that even a refused connection can follow a success.
+All error codes and names of exceptions that varvite looks for are here. An exception's type is not enough: s3fs raises
+`OSError(22)` for a failed condition, a bad range and a bad digest alike. A failed write is never reported as "did not
+happen": the HTTP client may have sent it twice over a connection that broke, so that even a refused connection can
+follow a success.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from varvite.storage.errors import (
     MayHaveHappenedError,
     MissingObjectError,
 )
-from varvite.storage.object_stores.local.errors import happened_not
+from varvite.storage.object_stores.local.errors import did_not_happen
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 _CREDENTIALS: Final = frozenset(
     {"InvalidAccessKeyId", "SignatureDoesNotMatch", "ExpiredToken", "InvalidToken", "TokenRefreshRequired"}
 )
+"""Codes of S3: key, secret or token are wrong."""
 _NO_CREDENTIALS: Final = frozenset(
     {
         "NoCredentialsError",
@@ -37,17 +39,20 @@ _NO_CREDENTIALS: Final = frozenset(
         "TokenRetrievalError",
     }
 )
+"""Exceptions of botocore: no credentials, or they cannot be obtained."""
 _WRONG_CALL: Final = frozenset({"ParamValidationError", "ImportError", "ValueError", "InvalidRegionError"})
+"""Exceptions of botocore and Python about options or arguments; no request was sent."""
 _WRONG_REGION: Final = frozenset(
     {"PermanentRedirect", "AuthorizationHeaderMalformed", "IllegalLocationConstraintException"}
 )
-_PASSING_400: Final = frozenset(
+"""Codes of S3: the bucket is in another region or at another endpoint."""
+_TRANSIENT_400: Final = frozenset(
     {
         "RequestTimeout",
         "IncompleteBody",
         "BadDigest",
         "XAmzContentSHA256Mismatch",
-        # What services of AWS say that are called too often, also those that give keys and credentials.
+        # Throttling by services of AWS, also by those that provide keys and credentials.
         "SlowDown",
         "Throttling",
         "ThrottlingException",
@@ -61,6 +66,7 @@ _PASSING_400: Final = frozenset(
         "IDPCommunicationError",
     }
 )
+"""Codes of answers with status 400 that a retry cures: the body was damaged on its way, or throttling."""
 _FULL: Final = frozenset(
     {
         "QuotaExceeded",  # Ceph, as 403
@@ -70,12 +76,19 @@ _FULL: Final = frozenset(
         "InsufficientStorageCapacity",
     }
 )
+"""Codes of a full storage or an exceeded quota."""
 _CLOCK: Final = frozenset({"RequestTimeTooSkewed", "RequestExpired"})
+"""Codes of S3: this machine's clock is wrong."""
+DELETE_DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
+"""Codes for one object of a bulk delete; a retry does not help."""
+NO_SUCH_OBJECT: Final = "NoSuchKey"
+"""Code for one object of a bulk delete: it did not exist, which is fine."""
 _DISK_ERRORS: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG})
 _FAILED_STATUS: Final = range(400, 600)
 _TRANSPORT: Final = frozenset(
     {"OSError", "TimeoutError", "EOFError", "BotoCoreError", "ClientError", "HttpError", "AzureError"}
 )
+"""Base classes of the exceptions of botocore, gcsfs, adlfs and the network."""
 
 
 @dataclass(frozen=True)
@@ -83,32 +96,32 @@ class Failure:
     """The facts of one failed call."""
 
     kinds: frozenset[str]
-    """Names of the exception's class and its bases."""
+    """The names of the exception's class and its bases."""
     status: int | None
-    """HTTP status of the server's answer, None if there was none."""
+    """The HTTP status of the server's answer, None if there was none."""
     code: str
     """The server's error code, "" if there was none."""
     text: str
-    """For people."""
+    """The message, for people."""
 
     @property
-    def conflict(self) -> bool:
-        """Whether a conditional write was refused because the object exists, or is being written."""
+    def is_conflict(self) -> bool:
+        """True if a conditional write was refused because the object exists, or is being written."""
         return self.status in (409, 412) or (self.status is None and "FileExistsError" in self.kinds)
 
     @property
-    def range_past_end(self) -> bool:
-        """Whether a ranged read began past the object's end."""
+    def is_range_past_end(self) -> bool:
+        """True if a ranged read began past the object's end."""
         return self.status == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE or self.code == "InvalidRange"
 
     @property
-    def full(self) -> bool:
-        """Whether the storage has no room, or a quota is used up; then others can make room."""
+    def is_storage_full(self) -> bool:
+        """True if the storage or a quota is full; then the user can free space."""
         return self.code in _FULL or self.status == HTTPStatus.INSUFFICIENT_STORAGE
 
     @property
-    def known(self) -> bool:
-        """Whether it comes from the storage or the way to it; anything else is a bug and must not be disguised."""
+    def is_of_storage(self) -> bool:
+        """True for a failure of the storage or the network; anything else is a bug and must not be hidden."""
         return self.status is not None or not self.kinds.isdisjoint(_TRANSPORT | _NO_CREDENTIALS | _WRONG_CALL)
 
 
@@ -116,14 +129,14 @@ def failure(error: BaseException) -> Failure:
     """The facts of an exception: s3fs puts the server's answer into `__cause__`."""
     response: dict[str, Any] = {}
     for source in (error, error.__cause__):
-        found = getattr(source, "response", None)
-        if isinstance(found, dict):
-            response = cast("dict[str, Any]", found)
+        answer = getattr(source, "response", None)
+        if isinstance(answer, dict):
+            response = cast("dict[str, Any]", answer)
             break
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     if status is None:
-        # adlfs and gcsfs chain or raise exceptions that carry a number of their own.
-        status = next((n for n in (_number(error), _number(error.__cause__)) if n is not None), None)
+        # adlfs and gcsfs chain or raise exceptions that carry the status themselves.
+        status = next((n for n in (_status_of(error), _status_of(error.__cause__)) if n is not None), None)
     return Failure(
         kinds=frozenset(cls.__name__ for cls in type(error).__mro__),
         status=status,
@@ -132,14 +145,14 @@ def failure(error: BaseException) -> Failure:
     )
 
 
-def _number(error: BaseException | None) -> int | None:
-    # aiohttp numbers its own failures to read an answer, such as one that ends early: no server has said that.
+def _status_of(error: BaseException | None) -> int | None:
+    # aiohttp gives a status to its own failures to read an answer, such as a truncated one: the server sent none.
     if any(cls.__name__ == "HttpProcessingError" for cls in type(error).__mro__):
         return None
     for attribute in ("status_code", "code", "status"):
-        found = getattr(error, attribute, None)
-        if isinstance(found, int) and found in _FAILED_STATUS:
-            return found
+        value = getattr(error, attribute, None)
+        if isinstance(value, int) and value in _FAILED_STATUS:
+            return value
     return None
 
 
@@ -149,31 +162,31 @@ def explain(
     """The error to raise instead, or None if the exception is no storage failure and must be passed on.
 
     Args:
-        error: What the filesystem raised.
-        doing: What was tried and where, for the message.
-        name: The object; None for a listing, or a call about several.
-        writes: Whether the call changes the storage.
-        local: The file of this machine that the call reads or writes, if any.
+        error: The filesystem's exception.
+        doing: The action and its place, for the message.
+        name: The object; None for a listing, or a call about several objects.
+        writes: True if the call changes the storage.
+        local: The local file that the call reads or writes, if any.
     """
     facts = failure(error)
-    if not facts.known:
+    if not facts.is_of_storage:
         return None
     if local is not None and isinstance(error, OSError) and _is_of_local_disk(error, local, facts, writes=writes):
-        return happened_not(error, f"{doing}, local file {local}", name)
-    advice = None if facts.full else _advice(facts)
+        return did_not_happen(error, f"{doing}, local file {local}", name)
+    advice = None if facts.is_storage_full else _advice(facts)
     if advice:
         return InvalidRequestError(f"{doing}: {advice} ({facts.text})", object_name=name)
     missing = facts.status == HTTPStatus.NOT_FOUND or (facts.status is None and "FileNotFoundError" in facts.kinds)
-    if missing and not writes:  # a write's 404 can be a multipart upload whose completion is done already
+    if missing and not writes:  # a write's 404 can be a multipart upload that is complete already
         return _missing(doing, name, facts)
     # A refused write may have happened, too: the client may have sent it twice, and the first one filled the storage.
-    # Ceph looks at the quota before the condition, so it refuses to create an object that is there as a new one.
+    # Ceph checks the quota before the condition, so it refuses an existing object for want of space.
     kind = MayHaveHappenedError if writes else DidNotHappenError
-    return kind(f"{doing}: {_what_passes(facts, writes=writes)} ({facts.text})", object_name=name)
+    return kind(f"{doing}: {_transient_advice(facts, writes=writes)} ({facts.text})", object_name=name)
 
 
-def _what_passes(facts: Failure, *, writes: bool) -> str:
-    if facts.full:
+def _transient_advice(facts: Failure, *, writes: bool) -> str:
+    if facts.is_storage_full:
         return "the storage is full: free space or raise the quota, then try again"
     if writes:
         return "no clear answer, the storage may hold it or not; read back, then try again"
@@ -181,19 +194,19 @@ def _what_passes(facts: Failure, *, writes: bool) -> str:
 
 
 def _is_of_local_disk(error: OSError, local: Path, facts: Failure, *, writes: bool) -> bool:
-    """Whether this machine's file failed; a download that fills the disk does not name it."""
+    """True if the local file failed; a download that fills the disk does not name it."""
     return str(error.filename) == str(local) or (not writes and facts.status is None and error.errno in _DISK_ERRORS)
 
 
 def _missing(doing: str, name: str | None, facts: Failure) -> VarviteError:
     if name is None:  # the listing of a prefix without objects is empty, and not an error
-        what = "what answers there knows of no such bucket, or is no object storage; correct the URL and endpoint_url"
-        return InvalidRequestError(f"{doing}: {what} ({facts.text})")
+        advice = "the server there has no such bucket, or is no object storage; correct the URL and endpoint_url"
+        return InvalidRequestError(f"{doing}: {advice} ({facts.text})")
     return MissingObjectError(f"{doing}: there is no such object ({facts.text})", object_name=name)
 
 
 def _advice(facts: Failure) -> str | None:
-    """What the caller must correct, or None if nothing; the first rule that applies counts."""
+    """The correction that the caller must make, or None if a retry may help; the first rule that applies wins."""
     silent = facts.status is None
     rules = (
         (facts.code in _CREDENTIALS, "the storage refuses the credentials; correct key, secret or token"),
@@ -219,7 +232,7 @@ def _advice(facts: Failure) -> str | None:
             "the storage cannot do this; choose a storage with conditional writes",
         ),
         (
-            facts.status in (400, 411, 413, 414) and facts.code not in _PASSING_400,
+            facts.status in (400, 411, 413, 414) and facts.code not in _TRANSIENT_400,
             "the storage refuses the request as wrong; correct URL and storage options",
         ),
         (silent and not facts.kinds.isdisjoint(_WRONG_CALL), "the call is wrong; correct URL and storage options"),

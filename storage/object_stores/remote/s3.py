@@ -1,9 +1,9 @@
-"""How to talk to S3 and its clones through s3fs, as measured on Ceph RGW and moto.
+"""The dialect of S3 and its clones through s3fs, as measured on Ceph RGW and moto.
 
-* One attempt per call: s3fs and botocore would repeat each other's retries (50 attempts, 41 s were measured), and
-  `FsspecStore` must know how often a write was sent. The HTTP client below may still resend once.
+* One attempt per call: retries of s3fs and of botocore multiply (50 attempts in 41 s were measured), and `FsspecStore`
+  must know how often a write was sent. The HTTP client below may still resend once.
 * No listing cache: with it, other clients' objects are invisible and existing ones are "not found".
-* Checksum headers only where the protocol requires them: several clones refuse the others, and bodies carry their own.
+* Checksum headers only where the protocol requires them: several clones refuse the others. Objects carry their own.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from varvite.storage.errors import InvalidRequestError, MayHaveHappenedError
 from varvite.storage.object_stores.contract import ObjectMeta
 from varvite.storage.object_stores.remote.dialect import Page
+from varvite.storage.object_stores.remote.errors import DELETE_DENIED, NO_SUCH_OBJECT
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from varvite.storage.object_stores.remote.dialect import Filesystem
 
 S3_PROTOCOLS: Final = ("s3", "s3a")
-"""Of URLs."""
+"""The protocols of S3 in URLs."""
 _CONFIG: Final[Mapping[str, Any]] = {
     "connect_timeout": 5,
     "read_timeout": 20,
@@ -39,12 +40,10 @@ _OF_ALL_FILESYSTEMS: Final = frozenset(
     {"batch_size", "listings_expiry_time", "max_paths", "skip_instance_cache", "use_listings_cache"}
 )
 _MAPPINGS: Final = ("client_kwargs", "config_kwargs", "s3_additional_kwargs")
-_DENIED: Final = frozenset({"AccessDenied", "AllAccessDisabled", "InvalidAccessKeyId"})
-"""Of one object among several; trying again does not help."""
 _DIRECTORY_BUCKET: Final = "--x-s3"
-"""How the names of S3 Express's buckets end. They refuse a prefix that does not end with "/", and StartAfter."""
+"""The suffix of bucket names of S3 Express. Such buckets refuse StartAfter, and a prefix that does not end with "/"."""
 _PART_BYTES: Final = 16 << 20
-_PARTS_AT_ONCE: Final = 4
+_CONCURRENT_PARTS: Final = 4
 
 
 class _S3Filesystem(Protocol):
@@ -61,9 +60,9 @@ def _s3(fs: Filesystem) -> _S3Filesystem:
 
 
 def check_options(kind: Any, options: Mapping[str, Any]) -> None:
-    """Whether the filesystem's class, and what it makes of them, takes these options; connects to nothing.
+    """Check that s3fs, botocore and their sessions take these options; connects to nothing.
 
-    Raises `InvalidRequestError`: s3fs itself fails at its first request, with an error about a call of its own.
+    Raises `InvalidRequestError`. s3fs itself would fail at its first request, with an error about an internal call.
     """
     session: Any = importlib.import_module("aiobotocore.session").AioSession
     _check_names(options, _OF_ALL_FILESYSTEMS.union(*map(_parameters, (kind.__init__, session.__init__))), "of S3")
@@ -83,11 +82,11 @@ def _parameters(function: Any) -> set[str]:
     return {*inspect.signature(function).parameters} - {"self", "kwargs"}
 
 
-def _check_names(names: Iterable[str], known: Collection[str], where: str) -> None:
+def _check_names(names: Iterable[str], allowed: Collection[str], where: str) -> None:
     for name in names:
-        if name not in known:
-            close = difflib.get_close_matches(name, sorted(known), 1)
-            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(known))}"
+        if name not in allowed:
+            close = difflib.get_close_matches(name, sorted(allowed), 1)
+            hint = f"; did you mean {close[0]!r}?" if close else f"; there are {', '.join(sorted(allowed))}"
             raise InvalidRequestError(f"{name!r} is no storage option {where}{hint}")
 
 
@@ -95,15 +94,15 @@ class S3Dialect:
     """S3 through s3fs; the first segment of a path is the bucket."""
 
     read_options: Mapping[str, Any] = {"max_concurrency": 1}  # otherwise a HEAD precedes every GET
-    put_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
-    get_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _PARTS_AT_ONCE}
+    put_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _CONCURRENT_PARTS}
+    get_file_options: Mapping[str, Any] = {"chunksize": _PART_BYTES, "max_concurrency": _CONCURRENT_PARTS}
     delete_max = 1000
 
-    def options(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        config = {**_CONFIG, **given.get("config_kwargs", {})}
-        return {**given, "config_kwargs": config, "use_listings_cache": False, "skip_instance_cache": True}
+    def options(self, user_options: Mapping[str, Any]) -> dict[str, Any]:
+        config = {**_CONFIG, **user_options.get("config_kwargs", {})}
+        return {**user_options, "config_kwargs": config, "use_listings_cache": False, "skip_instance_cache": True}
 
-    def opened(self, fs: Filesystem) -> None:
+    def prepare(self, fs: Filesystem) -> None:
         s3 = _s3(fs)
         s3.retries = 1
         s3.close_session = _only_in_this_process(s3.close_session)
@@ -117,7 +116,7 @@ class S3Dialect:
 
     def list_page(self, fs: Filesystem, prefix: str, start_after: str, rest: str | None) -> Page:
         bucket, _, key_prefix = prefix.partition("/")
-        if bucket.endswith(_DIRECTORY_BUCKET):  # they list directories, in no order; more than asked for is allowed
+        if bucket.endswith(_DIRECTORY_BUCKET):  # they list whole directories, unordered
             key_prefix, start_after = key_prefix[: key_prefix.rfind("/") + 1], ""
         request = {"Bucket": bucket, "Prefix": key_prefix}
         if rest:
@@ -125,11 +124,11 @@ class S3Dialect:
         elif start_after:
             request["StartAfter"] = start_after.partition("/")[2]
         answer = _s3(fs).call_s3("list_objects_v2", **request)
-        found = [
+        metas = [
             ObjectMeta(f"{bucket}/{item['Key']}", int(item["Size"]), item["LastModified"].timestamp())
             for item in answer.get("Contents", [])
         ]
-        return Page(found, answer["NextContinuationToken"] if answer.get("IsTruncated") else None)
+        return Page(metas, answer["NextContinuationToken"] if answer.get("IsTruncated") else None)
 
     def size(self, fs: Filesystem, path: str) -> int:
         bucket, _, key = path.partition("/")
@@ -141,30 +140,30 @@ class S3Dialect:
         if len(keys) == 1:
             _s3(fs).call_s3("delete_object", Bucket=bucket, Key=keys[0])
             return
-        wanted = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        answer = _s3(fs).call_s3("delete_objects", Bucket=bucket, Delete=wanted)
-        # The request as a whole succeeds even if the server deleted nothing.
-        refused = [e for e in answer.get("Errors", []) if e.get("Code") != "NoSuchKey"]
+        objects = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        answer = _s3(fs).call_s3("delete_objects", Bucket=bucket, Delete=objects)
+        # The request succeeds even if the server deleted nothing.
+        refused = [e for e in answer.get("Errors", []) if e.get("Code") != NO_SUCH_OBJECT]
         if refused:
             raise _not_deleted(bucket, refused, len(keys))
 
 
-def _not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], wanted: int) -> VarviteError:
-    """The error of a request whose answer has one for each of some objects; it names one of them by its full path."""
-    denied = [error for error in refused if error.get("Code") in _DENIED]
+def _not_deleted(bucket: str, refused: Sequence[Mapping[str, str]], count: int) -> VarviteError:
+    """The error of a request that deleted not all of `count` objects; it names one of them by its full path."""
+    denied = [error for error in refused if error.get("Code") in DELETE_DENIED]
     first = [*denied, *refused][0]
     kind, advice = MayHaveHappenedError, "try again"
     if denied:
         kind, advice = InvalidRequestError, "grant list, read, write and delete on the location"
     return kind(
-        f"the storage did not delete {len(refused)} of {wanted} objects, one for {first.get('Code')} "
+        f"the storage did not delete {len(refused)} of {count} objects, one for {first.get('Code')} "
         f"({first.get('Message')}); {advice}",
         object_name=f"{bucket}/{first.get('Key')}",
     )
 
 
 def _only_in_this_process(close: Callable[[Any, Any], None]) -> Callable[[Any, Any], None]:
-    """`close` that does nothing in a forked child: there it would close the parent's connections."""
+    """Wrap `close` to do nothing in a forked child, where it would close the parent's connections."""
     owner = os.getpid()
 
     def close_if_owner(loop: Any, creator: Any) -> None:

@@ -1,8 +1,8 @@
 """The object store on any fsspec URL, above all `s3://` through s3fs.
 
-Calls that may be repeated are repeated here, a bounded number of times; put-if-absent is sent once, since only
-reading back tells what an unclear answer meant (`varvite.storage.transfer.claim`). Filesystems are made lazily and per
-process: they own threads and connections, which a forked state worker must not share with its parent.
+Idempotent calls are retried here, a bounded number of times. Put-if-absent is sent once, since an unclear answer has to
+be resolved by reading back (`varvite.storage.transfer.claim`). Filesystems are made lazily and per process: they own
+threads and connections, which a forked state worker must not share with its parent.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakSet
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import InvalidRequestError, InvariantError, RetryableError, VarviteError
 from varvite.storage.object_stores.backoff import Backoff
-from varvite.storage.object_stores.contract import check_range, cut_off
+from varvite.storage.object_stores.contract import check_range, truncated
 from varvite.storage.object_stores.local.files import check_source, complete_or_absent
 from varvite.storage.object_stores.names import check_name, check_prefix
 from varvite.storage.object_stores.remote.dialect import GenericDialect
@@ -37,7 +37,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True)
 class _Call:
-    """What a call does, for its error."""
+    """A call, for its error text."""
 
     doing: str
     name: str | None
@@ -46,7 +46,7 @@ class _Call:
 
 
 class FsspecStore:
-    """Objects below an fsspec URL; see `ObjectStore` for the contract of each method."""
+    """Objects below an fsspec URL."""
 
     def __init__(
         self,
@@ -63,21 +63,21 @@ class FsspecStore:
             url: `<protocol>://<path>`; for S3 `s3://<bucket>/<path>`.
             storage_options: fsspec's options of that filesystem, for S3 `key`, `secret`, `endpoint_url`,
                 `client_kwargs`, `config_kwargs`, … Timeouts are `config_kwargs={"connect_timeout": seconds,
-                "read_timeout": seconds}`, 5 and 20 unless given.
+                "read_timeout": seconds}`, 5 and 20 by default.
             clock: Makes the pauses between attempts.
-            backoff: Attempts of a call that may be repeated, 3 unless given.
+            backoff: The attempts of an idempotent call, 3 by default.
             exclusive_create: Vouch that `pipe_file(..., mode="create")` of a filesystem other than S3 is atomic.
 
         Raises `InvalidRequestError` if the URL is not one, or holds credentials, or if S3 takes no such options.
         """
         self._protocol, self._path_in_url = _split(url)
         self._kind = _filesystem_class(self._protocol)
-        # Underscored, but what fsspec documents for every implementation to define.
+        # Underscored, but documented by fsspec for every implementation to define.
         self._root: str = self._kind._strip_protocol(self.url).rstrip("/")  # noqa: SLF001
         if self._protocol in S3_PROTOCOLS:
             check_options(self._kind, storage_options or {})
         self._options = {**self._kind._get_kwargs_from_urls(self.url), **(storage_options or {})}  # noqa: SLF001
-        self._given, self._exclusive_create = dict(storage_options or {}), exclusive_create
+        self._user_options, self._exclusive_create = dict(storage_options or {}), exclusive_create
         self._clock = clock or SystemClock()
         self._backoff = backoff or Backoff(attempts=3, initial_s=0.1, maximum_s=2.0)
         self._dialect: Dialect = (
@@ -90,8 +90,8 @@ class FsspecStore:
 
     @property
     def storage_options(self) -> dict[str, Any]:
-        """What opens another URL in the same way; may hold secrets."""
-        return {**self._given, "exclusive_create": self._exclusive_create}
+        """The options that open another URL in the same way; may hold secrets."""
+        return {**self._user_options, "exclusive_create": self._exclusive_create}
 
     @property
     def url(self) -> str:
@@ -99,34 +99,34 @@ class FsspecStore:
 
     def get(self, name: str) -> bytes:
         path = self._path(name)
-        return self._repeat(_Call("reading", name), lambda fs: fs.cat_file(path, **self._dialect.read_options))
+        return self._retry(_Call("reading", name), lambda fs: fs.cat_file(path, **self._dialect.read_options))
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         check_range(name, offset, length)
         path, what = self._path(name), _Call("reading", name)
         if length == 0:  # HTTP has no empty range
-            size = self._repeat(what, lambda fs: self._dialect.size(fs, path))
+            size = self._retry(what, lambda fs: self._dialect.size(fs, path))
             if offset > size:
-                raise cut_off(name, offset, length, 0)
+                raise truncated(name, offset, length, 0)
             return b""
 
         def read(fs: Filesystem) -> bytes:
             try:
                 return fs.cat_file(path, start=offset, end=offset + length, **self._dialect.read_options)
             except Exception as error:
-                if failure(error).range_past_end:
-                    raise cut_off(name, offset, length, 0) from error
+                if failure(error).is_range_past_end:
+                    raise truncated(name, offset, length, 0) from error
                 raise
 
-        data = self._repeat(what, read)
+        data = self._retry(what, read)
         if len(data) > length:
             raise InvalidRequestError(
-                f"reading {self.url}/{name}: the storage, or what is before it, answered {len(data)} bytes to a request"
-                f" for {length}, as if it knew no ranges; correct the endpoint, or choose another storage",
+                f"reading {self.url}/{name}: the storage, or a proxy before it, answered {len(data)} bytes to a request"
+                f" for {length}, as if it ignored ranges; correct the endpoint, or choose another storage",
                 object_name=name,
             )
         if len(data) < length:
-            raise cut_off(name, offset, length, len(data))
+            raise truncated(name, offset, length, len(data))
         return data
 
     def put(self, name: str, data: bytes) -> None:
@@ -136,7 +136,7 @@ class FsspecStore:
             self._dialect.prepare_write(fs, path)
             fs.pipe_file(path, data)
 
-        self._repeat(_Call("writing", name, writes=True), write)
+        self._retry(_Call("writing", name, writes=True), write)
 
     def put_if_absent(self, name: str, data: bytes) -> bool:
         path = self._path(name)
@@ -147,9 +147,9 @@ class FsspecStore:
         except VarviteError:
             raise
         except Exception as error:
-            if failure(error).conflict:
+            if failure(error).is_conflict:
                 return False
-            explained = self._explained(error, _Call("creating", name, writes=True))
+            explained = self._explain(error, _Call("creating", name, writes=True))
             if explained is None:
                 raise
             raise explained from error
@@ -159,20 +159,18 @@ class FsspecStore:
         full = self._full(check_prefix(prefix))
         after = self._full(start_after) if start_after else ""
         skip = len(self._full(""))
-        found: list[ObjectMeta] = []
+        metas: list[ObjectMeta] = []
         rest: str | None = None
         while True:
-            page = self._repeat(
-                _Call("listing", None), lambda fs, at=rest: self._dialect.list_page(fs, full, after, at)
-            )
+            page = self._retry(_Call("listing", None), lambda fs, at=rest: self._dialect.list_page(fs, full, after, at))
             for meta in page.objects:
                 name = meta.name[skip:]
-                # Other tools leave markers of directories, whose names end with "/": they are no objects.
+                # Other tools leave markers of directories, whose names end with "/".
                 if meta.name.startswith(full) and name > start_after and not name.endswith("/"):
-                    found.append(meta._replace(name=name))
+                    metas.append(meta._replace(name=name))
             rest = page.rest
             if rest is None:
-                return sorted(found)
+                return sorted(metas)
 
     def delete(self, names: Iterable[str]) -> None:
         paths = [self._path(name) for name in names]
@@ -180,8 +178,8 @@ class FsspecStore:
         for start in range(0, len(paths), size):
             chunk = paths[start : start + size]
             try:
-                self._repeat(
-                    _Call("deleting", None, writes=True), lambda fs, some=chunk: self._dialect.delete(fs, some)
+                self._retry(
+                    _Call("deleting", None, writes=True), lambda fs, paths=chunk: self._dialect.delete(fs, paths)
                 )
             except VarviteError as error:
                 named = error.context.get("object_name")
@@ -196,17 +194,19 @@ class FsspecStore:
             self._dialect.prepare_write(fs, target)
             fs.put_file(str(source), target, **self._dialect.put_file_options)
 
-        self._repeat(_Call("uploading", name, writes=True, local=source), write)
+        self._retry(_Call("uploading", name, writes=True, local=source), write)
 
     def get_file(self, name: str, path: Path) -> None:
         source = self._path(name)
         with complete_or_absent(path) as part:
 
             def fetch(fs: Filesystem) -> None:
-                part.write_bytes(b"")  # also what an earlier attempt left; some write no file for an empty object
+                part.write_bytes(
+                    b""
+                )  # empties the file of a failed attempt; some filesystems write no file for an empty object
                 fs.get_file(source, str(part), **self._dialect.get_file_options)
 
-            self._repeat(_Call("downloading", name, local=part), fetch)
+            self._retry(_Call("downloading", name, local=part), fetch)
 
     def link_file(self, name: str, path: Path) -> bool:
         del name, path
@@ -218,8 +218,8 @@ class FsspecStore:
     def _full(self, name: str) -> str:
         return f"{self._root}/{name}"
 
-    def _repeat(self, what: _Call, run: Callable[[Filesystem], _Answer]) -> _Answer:
-        """The answer of `run`, which may be repeated after a failure; bounded by the backoff."""
+    def _retry(self, what: _Call, run: Callable[[Filesystem], _Answer]) -> _Answer:
+        """Run an idempotent call, with the retries of the backoff."""
         last: RetryableError | None = None
         for pause_s in self._backoff.pauses():
             if pause_s:
@@ -230,8 +230,8 @@ class FsspecStore:
                 last = error
             except VarviteError:
                 raise
-            except Exception as error:  # each filesystem raises what it likes; unknown ones are passed on
-                explained = self._explained(error, what)
+            except Exception as error:  # filesystems raise anything; unknown exceptions are passed on
+                explained = self._explain(error, what)
                 if explained is None:
                     raise
                 if not isinstance(explained, RetryableError):
@@ -239,25 +239,25 @@ class FsspecStore:
                 explained.__cause__, last = error, explained
         raise last or InvariantError("a backoff without attempts")
 
-    def _explained(self, error: Exception, what: _Call) -> VarviteError | None:
+    def _explain(self, error: Exception, what: _Call) -> VarviteError | None:
         doing = f"{what.doing} {self.url}/{what.name or ''}"
         return explain(error, doing, what.name, writes=what.writes, local=what.local)
 
     def _filesystem(self) -> Filesystem:
         """This process's filesystem."""
         process = os.getpid()
-        found = self._by_process.get(process)
-        if found is None:
+        filesystem = self._by_process.get(process)
+        if filesystem is None:
             # Two threads may both come here; setdefault keeps one, and the other never opened a connection.
-            found = self._by_process.setdefault(process, self._open())
-        return found
+            filesystem = self._by_process.setdefault(process, self._open())
+        return filesystem
 
     def _open(self) -> Filesystem:
         try:
             fs = cast("Filesystem", self._kind(**self._dialect.options(self._options)))
         except (ImportError, ValueError, TypeError, KeyError) as error:
             raise InvalidRequestError(f"{self.url} cannot be opened: {error}; correct the storage options") from error
-        self._dialect.opened(fs)
+        self._dialect.prepare(fs)
         return fs
 
 
@@ -265,10 +265,10 @@ _living: Final[WeakSet[FsspecStore]] = WeakSet()
 
 
 def _keep_parents_filesystems() -> None:
-    """In a forked child, see to it that the parent's filesystems are never destroyed, not even at exit.
+    """Keep the parent's filesystems from being destroyed in a forked child, even at exit.
 
     Their destructors close connections through the parent's event loop, whose epoll descriptor the child shares:
-    the parent's next answer would never be noticed (seen as a 20 s stall that ended in the read timeout).
+    the parent would never notice its next answer (seen as a 20 s stall that ended in the read timeout).
     """
     for store in _living:
         for fs in store._by_process.values():  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -285,7 +285,7 @@ def known_protocols() -> list[str]:
 
 
 def _filesystem_class(protocol: str) -> Any:
-    """The class that fsspec has for a protocol; it has no stubs, so here it is Any and `_open` casts its instances."""
+    """The class that fsspec has for a protocol: Any, as fsspec has no type stubs; `_open` casts its instances."""
     try:
         registry: Any = importlib.import_module("fsspec.registry")
         return registry.get_filesystem_class(protocol)

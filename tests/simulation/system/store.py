@@ -20,7 +20,7 @@ from typing import Any
 from tests.simulation.system.scheduler import BEGIN_MS, Process, Scheduler, Task
 from tests.simulation.system.script import Outcome
 from varvite.storage.errors import DidNotHappenError, MayHaveHappenedError, MissingObjectError
-from varvite.storage.object_stores.contract import ObjectMeta, cut_off
+from varvite.storage.object_stores.contract import ObjectMeta, truncated
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class Disk:
     def get_range(self, name: str, offset: int, length: int) -> bytes:
         data = self.get(name)
         if offset + length > len(data):
-            raise cut_off(name, offset, length, max(0, len(data) - offset))
+            raise truncated(name, offset, length, max(0, len(data) - offset))
         return data[offset : offset + length]
 
     def put(self, name: str, data: bytes) -> None:

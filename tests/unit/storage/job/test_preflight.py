@@ -12,7 +12,7 @@ from tests.stores.manual_clock import ManualClock
 from varvite.storage.clock import SystemTokens
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.job.preflight import PREFLIGHT, check_store
-from varvite.storage.object_stores.contract import cut_off
+from varvite.storage.object_stores.contract import truncated
 from varvite.storage.object_stores.local.store import LocalStore
 from varvite.storage.object_stores.memory import MemoryStore
 
@@ -88,7 +88,7 @@ class HalfRanges(MemoryStore):
     """Finds every range to be cut off."""
 
     def get_range(self, name: str, offset: int, length: int) -> bytes:
-        raise cut_off(name, offset, length, length // 2)
+        raise truncated(name, offset, length, length // 2)
 
 
 class Down(MemoryStore):

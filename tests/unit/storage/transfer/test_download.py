@@ -153,7 +153,7 @@ def test_a_disk_that_is_full_or_takes_a_part_only(
 
     monkeypatch.setattr(os, "pwrite", full)
     store = MemoryStore()
-    data = body(LARGE_BYTES)
+    data = random.Random(1).randbytes(LARGE_BYTES)
     store.put("large", data)
     file = WantedFile("large", tmp_path / "large", LARGE_BYTES, zlib.crc32(data))
     if is_short:

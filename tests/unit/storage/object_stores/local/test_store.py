@@ -15,7 +15,7 @@ import pytest
 from varvite.storage.clock import SystemClock
 from varvite.storage.errors import DidNotHappenError, InvalidRequestError, MayHaveHappenedError
 from varvite.storage.object_stores.local.directories import DurableDirectories
-from varvite.storage.object_stores.local.errors import happened_not, may_have_happened
+from varvite.storage.object_stores.local.errors import did_not_happen, may_have_happened
 from varvite.storage.object_stores.local.store import STALE_S, TEMPORARY, LocalStore
 from varvite.storage.transfer.claim import claim
 
@@ -156,7 +156,7 @@ def test_an_unsynced_replacement_may_have_happened(store: LocalStore, disk: Disk
 )
 def test_each_failure_says_what_is_known_and_what_to_do(code: int, expected: type[Exception], advice: str) -> None:
     error = OSError(code, os.strerror(code))
-    found = happened_not(error, "writing /x", "a")
+    found = did_not_happen(error, "writing /x", "a")
     assert type(found) is expected
     assert advice in str(found)
     assert "writing /x" in str(found)

@@ -50,18 +50,18 @@ SILENT = (
     ],
 )
 def test_a_conflict_is_seen_whatever_the_exception(error: Exception) -> None:
-    assert failure(error).conflict
+    assert failure(error).is_conflict
 
 
 @pytest.mark.parametrize("error", [answered(416, "InvalidRange"), answered(400, "BadDigest"), answered(404), *SILENT])
 def test_other_failures_are_no_conflict(error: Exception) -> None:
     """s3fs gives `OSError(EINVAL)` for a bad range and a bad digest, too."""
-    assert not failure(error).conflict
+    assert not failure(error).is_conflict
 
 
 def test_a_range_past_the_end_is_seen() -> None:
-    assert failure(answered(416, "InvalidRange")).range_past_end
-    assert not failure(answered(412, "PreconditionFailed")).range_past_end
+    assert failure(answered(416, "InvalidRange")).is_range_past_end
+    assert not failure(answered(412, "PreconditionFailed")).is_range_past_end
 
 
 @pytest.mark.parametrize(
