@@ -106,7 +106,7 @@ def materialize(**options: Any) -> None:
 
 
 def _name_variables(command: click.Command) -> None:
-    """Call each option's variable as the option is called; click would call it as the parameter is."""
+    """Name each variable after its option; click would name it after the parameter."""
     for option in command.params:
         if isinstance(option, click.Option) and not option.hidden:
             long_name = max(option.opts, key=len).lstrip("-")
@@ -138,7 +138,7 @@ def _run(options: dict[str, Any]) -> int:
 
 
 def _check_there(config: MaterializerConfig) -> None:
-    """What runs once waits for nothing: the storage must be there, and the named job."""
+    """Raises if the storage or the named job does not exist: a run with `--once` waits for nothing."""
     try:
         root = open_root(config.storage_url, dict(config.storage_options))
         if config.job is not None:
@@ -152,7 +152,7 @@ class AskedLine(msgspec.Struct, frozen=True):
 
     job: str
     error: str | None = None
-    """Why it could not be asked for."""
+    """The reason, if the request could not be left."""
 
     @property
     def text(self) -> str:
@@ -192,15 +192,15 @@ def _asked_or_error(root: ObjectStore, name: str) -> AskedLine:
 
 def _config(options: dict[str, Any]) -> MaterializerConfig:
     """The configuration: standard input, then `--conf`, then the options, each over the one before."""
-    given: dict[str, Any] = {
+    arguments: dict[str, Any] = {
         name: options[name]
         for name in MaterializerConfig.__dataclass_fields__
         if name in options and options[name] is not None
     }
     properties = read_properties(key_value_pairs(options["conf"], "--conf"))
-    changes = {**properties, **given}
-    if "storage_options" in properties and "storage_options" in given:
-        changes["storage_options"] = {**properties["storage_options"], **given["storage_options"]}
+    changes = {**properties, **arguments}
+    if "storage_options" in properties and "storage_options" in arguments:
+        changes["storage_options"] = {**properties["storage_options"], **arguments["storage_options"]}
     if options["config_from_stdin"]:
         return replace(decode_config(sys.stdin.buffer.read()), **changes)
     return MaterializerConfig(**changes)

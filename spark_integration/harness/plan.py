@@ -21,6 +21,7 @@ from varvite.spark_integration.plan.operator import check_generic_types, element
 from varvite.spark_integration.plan.preparation import Preparation
 from varvite.spark_integration.plan.transformations import DataFrameSource, KeyedTransformation
 from varvite.storage.errors import InvalidRequestError
+from varvite.storage.job.options import DIRECTORY
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -102,7 +103,7 @@ def harness_plan(program: HarnessProgram, settings: HarnessSettings) -> HarnessP
     """
     without_spark: Any = None
     environment = StreamExecutionEnvironment(without_spark).configure(settings.options)
-    environment.configure("execution.checkpointing.dir", f"memory://{JOB}")
+    environment.configure(DIRECTORY.key, f"memory://{JOB}")
     environment.set_state_backend(settings.backend).enable_changelog_state_backend(settings.changelog)
     environment.set_parallelism(settings.parallelism).set_max_parallelism(settings.max_parallelism)
     sources = [DataFrameSource(elements=e, dataframe=without_spark, event_time=None) for e in program.inputs]

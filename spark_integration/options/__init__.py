@@ -1,1 +1,18 @@
-"""TODO: one paragraph, and a table of what each module owns."""
+"""A job's settings: levels of options, the resolved `JobConfig`, and PyFlink's objects that set options.
+
+The options themselves are declared next to what they configure; `varvite.materializer.options.table` has them all.
+
+Invariants: I11 (a misspelt key or a value that does not fit is an error, never a silent default).
+
+| module | owns |
+|---|---|
+| `checkpoint_config` | `CheckpointConfig`: PyFlink's checkpoint settings |
+| `checkpoint_storage` | PyFlink's checkpoint storages: locations of checkpoints |
+| `configuration` | `Configuration`: PyFlink's settings by key |
+| `executor_share` | the share of a state worker in what is limited per executor |
+| `job_config` | `JobConfig`: every setting of a job |
+| `levels` | settings of the session, and query options told from a sink's |
+| `page` | the page `docs/reference/configuration.md` |
+| `rocksdb_config` | settings and memory budget of the RocksDB stores |
+| `state_backends` | PyFlink's state backends |
+"""

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class CheckpointingMode(Enum):
-    """How often a row may change state when something fails; PyFlink's numbers."""
+    """Guarantees for a row's changes of state when something fails; PyFlink's numbers."""
 
     EXACTLY_ONCE = 0
     """Once: what varvite always does."""
@@ -36,7 +36,7 @@ class CheckpointingMode(Enum):
 
 
 class ExternalizedCheckpointRetention(Enum):
-    """What happens to checkpoints when a query is stopped; PyFlink's numbers."""
+    """Fates of checkpoints when a query is stopped; PyFlink's numbers."""
 
     DELETE_ON_CANCELLATION = 0
     """They are deleted; varvite does not do that."""
@@ -59,10 +59,10 @@ class CheckpointConfig:
     # --- where ---
 
     def set_checkpoint_storage(self, storage: CheckpointStorage | str | PathLike[str]) -> CheckpointConfig:
-        """Keep checkpoints there.
+        """Keep checkpoints in this storage.
 
         Raises:
-            InvalidRequestError: It is no location; or it is a temporary one, and the executors are on other machines.
+            InvalidRequestError: The storage is no location, or a temporary one while executors are on other machines.
         """
         temporary = isinstance(storage, JobManagerCheckpointStorage) and storage.is_temporary
         if temporary and not self._is_one_machine():
@@ -74,7 +74,7 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_storage(self) -> FileSystemCheckpointStorage | None:
-        """What was set, as the location that it is; None: it comes from the configuration."""
+        """The location that was set; None: it comes from the configuration."""
         location = self._setting(DIRECTORY.key)
         return None if location is None else FileSystemCheckpointStorage(location)
 
@@ -86,9 +86,9 @@ class CheckpointConfig:
     # --- when ---
 
     def set_checkpoint_interval(self, checkpoint_interval: int) -> CheckpointConfig:
-        """Start a batch, which ends with a checkpoint, every so many milliseconds. A trigger of the writer wins.
+        """Set the milliseconds from one batch, which ends with a checkpoint, to the next. A trigger of the writer wins.
 
-        It counts for sources that do not end. Raises `InvalidRequestError` below 1.
+        Only sources that do not end have such batches. Raises `InvalidRequestError` below 1.
         """
         if not isinstance(checkpoint_interval, int) or checkpoint_interval < 1:
             problem = f"a checkpoint interval is a number of milliseconds of at least 1: {checkpoint_interval!r}"
@@ -97,7 +97,7 @@ class CheckpointConfig:
         return self
 
     def get_checkpoint_interval(self) -> int | None:
-        """Milliseconds, as set; None: it comes from the configuration."""
+        """The milliseconds that were set; None: they come from the configuration."""
         return self._setting(CHECKPOINT_INTERVAL.key)
 
     def is_checkpointing_enabled(self) -> bool:
@@ -113,7 +113,7 @@ class CheckpointConfig:
     # --- how ---
 
     def set_checkpointing_mode(self, checkpointing_mode: CheckpointingMode) -> CheckpointConfig:
-        """Exactly once, whatever is asked for. Raises `InvalidRequestError` for something that is no mode."""
+        """Accepts any mode; it is always exactly once. Raises `InvalidRequestError` for something that is no mode."""
         if not isinstance(checkpointing_mode, CheckpointingMode):
             raise InvalidRequestError(f"{checkpointing_mode!r} is no CheckpointingMode")
         return self
@@ -123,7 +123,7 @@ class CheckpointConfig:
         return CheckpointingMode.EXACTLY_ONCE
 
     def set_max_concurrent_checkpoints(self, max_concurrent_checkpoints: int) -> CheckpointConfig:
-        """One at a time; more has no effect, which a warning says."""
+        """One at a time; a higher number has no effect, and causes a warning."""
         if max_concurrent_checkpoints != 1:
             warn_useless("max_concurrent_checkpoints", "one batch, and so one checkpoint, is under way at a time")
         return self
@@ -133,7 +133,7 @@ class CheckpointConfig:
         return 1
 
     def set_tolerable_checkpoint_failure_number(self, tolerable_checkpoint_failure_number: int) -> CheckpointConfig:
-        """None is tolerated: the batch is executed again. More has no effect, which a warning says."""
+        """No failure is tolerated: the batch is executed again. A higher number has no effect, and causes a warning."""
         if tolerable_checkpoint_failure_number != 0:
             warn_useless("tolerable_checkpoint_failure_number", "a batch whose checkpoint fails is not acknowledged")
         return self
@@ -143,7 +143,7 @@ class CheckpointConfig:
         return 0
 
     def set_min_pause_between_checkpoints(self, min_pause_between_checkpoints: int) -> CheckpointConfig:
-        """No pause is kept; a warning says so unless it is 0."""
+        """No pause is kept; any number but 0 causes a warning."""
         if min_pause_between_checkpoints != 0:
             warn_useless("min_pause_between_checkpoints", "set a longer checkpoint interval or trigger")
         return self
@@ -153,13 +153,13 @@ class CheckpointConfig:
         return 0
 
     def set_checkpoint_timeout(self, checkpoint_timeout: int) -> CheckpointConfig:
-        """Without effect, which a warning says."""
+        """Without effect, and causes a warning."""
         _ = checkpoint_timeout
         warn_useless("checkpoint_timeout", f"uploads have {UPLOAD_DEADLINE.key}")
         return self
 
     def enable_unaligned_checkpoints(self, enabled: bool = True) -> CheckpointConfig:
-        """Without effect, which a warning says if it is asked for."""
+        """Without effect; True causes a warning."""
         if enabled:
             warn_useless("enable_unaligned_checkpoints", "micro-batches have no barriers that could wait")
         return self
@@ -169,7 +169,7 @@ class CheckpointConfig:
         return False
 
     def set_externalized_checkpoint_retention(self, cleanup_mode: ExternalizedCheckpointRetention) -> CheckpointConfig:
-        """Checkpoints always stay; a warning says so if something else is asked for."""
+        """Checkpoints always stay; any other mode causes a warning."""
         if cleanup_mode is not ExternalizedCheckpointRetention.RETAIN_ON_CANCELLATION:
             warn_useless(str(cleanup_mode), "checkpoints stay when a query is stopped; delete the job's directory")
         return self

@@ -1,4 +1,4 @@
-"""Where checkpoints go, with PyFlink's names: `FileSystemCheckpointStorage` and `JobManagerCheckpointStorage`."""
+"""Locations of checkpoints, with PyFlink's names: `FileSystemCheckpointStorage`, `JobManagerCheckpointStorage`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class CheckpointStorage(ABC):
 
     @abstractmethod
     def location(self) -> str | PathLike[str]:
-        """The path or URL; what is only there for a while is made now."""
+        """The path or URL; a temporary directory is created by this call."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
 
     Args:
         checkpoint_path: A path, `file:///path`, `s3://bucket/path` or any other fsspec URL.
-        file_state_size_threshold: Without effect, which a warning says; `checkpoint.inline-size-max` is alike.
-        write_buffer_size: Without effect, which a warning says.
+        file_state_size_threshold: Without effect, and causes a warning; `checkpoint.inline-size-max` is similar.
+        write_buffer_size: Without effect, and causes a warning.
 
     Raises:
         InvalidRequestError: There is no path.
@@ -43,8 +43,8 @@ class FileSystemCheckpointStorage(CheckpointStorage):
     write_buffer_size: int = -1
 
     def __post_init__(self) -> None:
-        given: Any = self.checkpoint_path
-        if given is None or not str(given):
+        path: Any = self.checkpoint_path
+        if path is None or not str(path):
             raise InvalidRequestError("FileSystemCheckpointStorage needs a path or URL, such as 's3://bucket/varvite'")
         if self.file_state_size_threshold is not None:
             warn_useless("file_state_size_threshold", f"set the option {INLINE_SIZE.key}", stacklevel=4)
@@ -64,13 +64,13 @@ class JobManagerCheckpointStorage(CheckpointStorage):
     """Checkpoints for tests and first steps: in a temporary directory of the driver's machine.
 
     Flink keeps such checkpoints in the memory of its job manager. Here state workers are processes of their own, so a
-    directory takes that place: it is made when the storage is set, and deleted when the driver's Python process ends.
-    A query that begins again in a new process finds no state, which is an error and never the empty state. It works
-    only where driver and executors share a machine (`local[...]`).
+    directory replaces that memory: it is created when the storage is set, and deleted when the driver's Python process
+    ends. A query that starts again in a new process finds no state, which is an error (I11). It works only where
+    driver and executors share a machine (`local[...]`).
 
     Args:
         checkpoint_path: Keep checkpoints there instead, as `FileSystemCheckpointStorage` does.
-        max_state_size: Without effect, which a warning says: nothing is kept in the driver's memory.
+        max_state_size: Without effect, and causes a warning: nothing is kept in the driver's memory.
     """
 
     checkpoint_path: str | PathLike[str] | None = None
@@ -82,11 +82,11 @@ class JobManagerCheckpointStorage(CheckpointStorage):
 
     @property
     def is_temporary(self) -> bool:
-        """Whether checkpoints end with the driver."""
+        """True if checkpoints end with the driver."""
         return self.checkpoint_path is None
 
     def location(self) -> str | PathLike[str]:
-        """Raises nothing; warns if checkpoints end with the driver."""
+        """The path; without one a new temporary directory, with a warning."""
         if self.checkpoint_path is not None:
             return self.checkpoint_path
         warnings.warn(
@@ -98,17 +98,17 @@ class JobManagerCheckpointStorage(CheckpointStorage):
         return temporary_directory()
 
     def get_checkpoint_path(self) -> str | None:
-        """The path that was given."""
+        """The path, if there is one."""
         return None if self.checkpoint_path is None else str(self.checkpoint_path)
 
 
 def temporary_directory() -> str:
-    """A new directory on this machine for state that ends with the driver's Python process, which deletes it."""
+    """Creates a directory on this machine; it is deleted when the driver's Python process ends."""
     directory = tempfile.mkdtemp(prefix="varvite-")
     atexit.register(shutil.rmtree, directory, ignore_errors=True)
     return directory
 
 
 def warn_useless(name: str, advice: str, stacklevel: int = 3) -> None:
-    """Say that a setting of PyFlink's has no effect, at the caller's caller's line."""
+    """Warn, at the line of the caller's caller, that a setting of PyFlink's has no effect."""
     warnings.warn(f"{name} has no effect in varvite; {advice}", UserWarning, stacklevel=stacklevel)

@@ -15,11 +15,11 @@ _OF_FLINK_ONLY: Final = (
     "metrics.", "pekko.", "pipeline.classpaths", "pipeline.jars", "python.", "rest.", "restart-strategy.",
     "taskmanager.", "yarn.",
 )  # fmt: skip
-"""Keys of Flink's runtime that varvite has not. They mean nothing here, and a program that sets them still runs."""
+"""Keys of Flink's runtime, which varvite lacks. They are ignored, so that a program that sets them still runs."""
 
 
 class RuntimeExecutionMode(enum.Enum):
-    """How a job is executed; varvite has micro-batches only."""
+    """Modes of execution; varvite has micro-batches only."""
 
     STREAMING = 0
     BATCH = 1
@@ -33,7 +33,7 @@ class Configuration:
         self._settings: dict[str, Any] = {} if other is None else other.to_dict()
 
     def set_string(self, key: str, value: str) -> Configuration:
-        """Set a text; every option can be set so."""
+        """Set a text; every option accepts one."""
         return self._set(key, value)
 
     def set_integer(self, key: str, value: int) -> Configuration:
@@ -49,24 +49,24 @@ class Configuration:
         return self._set(key, value)
 
     def get_string(self, key: str, default_value: str | None) -> str | None:
-        """What was set as text, else the default."""
+        """The setting as text, else the default."""
         return str(self._settings[key]) if key in self._settings else default_value
 
     def get_integer(self, key: str, default_value: int) -> int:
-        """What was set as a number, else the default."""
+        """The setting as a number, else the default."""
         return int(self._settings.get(key, default_value))
 
     def get_float(self, key: str, default_value: float) -> float:
-        """What was set as a number, else the default."""
+        """The setting as a number, else the default."""
         return float(self._settings.get(key, default_value))
 
     def get_boolean(self, key: str, default_value: bool) -> bool:
-        """What was set as a truth value, else the default."""
+        """The setting as a truth value, else the default."""
         value = self._settings.get(key, default_value)
         return value.strip().lower() == "true" if isinstance(value, str) else bool(value)
 
     def contains_key(self, key: str) -> bool:
-        """Whether it was set."""
+        """True if the key was set."""
         return key in self._settings
 
     def key_set(self) -> set[str]:
@@ -74,7 +74,7 @@ class Configuration:
         return set(self._settings)
 
     def remove_config(self, key: str) -> bool:
-        """Take a setting back; whether there was one."""
+        """Remove a setting; true if there was one."""
         return self._settings.pop(key, self) is not self
 
     def to_dict(self) -> dict[str, Any]:

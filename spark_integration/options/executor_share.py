@@ -1,6 +1,6 @@
-"""What is limited per executor is divided over its state workers, in equal parts; pure.
+"""Divides what is limited per executor over its state workers, in equal parts. Pure.
 
-Nobody knows beforehand how many there will be: the driver divides by the most that the application's configuration
+Their number is not known beforehand: the driver divides by the largest number that the application's configuration
 allows for, if partitions spread evenly. After a loss an executor may have more of them for a while.
 """
 
@@ -18,10 +18,10 @@ _LOCAL_CLUSTER: Final = re.compile(r"local-cluster\[\s*(\d+)")
 
 
 def expected_executors(conf: Callable[[str, str], str | None]) -> int:
-    """How many executors the application has for certain, as its configuration says; at least 1.
+    """Number of executors that the application has for certain, by its configuration; at least 1.
 
     Args:
-        conf: Answers a key of Spark's configuration, or the default that it is given.
+        conf: Looks up a key of Spark's configuration, with a default.
     """
     master = conf("spark.master", "") or ""
     cluster = _LOCAL_CLUSTER.match(master)
@@ -40,14 +40,14 @@ def workers_per_executor(parallelism: int, executors: int) -> int:
 
 
 def memory_warning(conf: Callable[[str, str], str | None]) -> str | None:
-    """What to say of a limit that state workers inherit from Spark's Python workers; None if there is none.
+    """A warning about a limit that state workers inherit from Spark's Python workers; None if there is no limit.
 
-    PySpark limits the address space of the process, which a process that is not privileged cannot undo.
+    PySpark limits the address space of the process, and an unprivileged process cannot raise that limit again.
     """
-    given = conf(PYTHON_MEMORY, "")
-    if not given:
+    limit = conf(PYTHON_MEMORY, "")
+    if not limit:
         return None
     return (
-        f"{PYTHON_MEMORY}={given} limits the address space of each state worker as well, and one that reaches it dies: "
+        f"{PYTHON_MEMORY}={limit} limits the address space of each state worker as well, and one that reaches it dies: "
         "leave it unset, and plan their memory into spark.executor.memoryOverhead (docs/operate/cluster.md)"
     )

@@ -52,7 +52,7 @@ class JobConfig:
     custom_backend_options: Mapping[str, str] | None = CUSTOM_OPTIONS.field(repr=False)
     """Not shown, because people put anything there."""
     rocksdb: RocksDBOptions
-    """Of each RocksDB store; there is one per operator and partition."""
+    """Settings of each RocksDB store; there is one per operator and partition."""
     rocksdb_memory: MemoryBudget | None
     """Memory that the RocksDB stores of an executor share; None: each has the memory that `rocksdb` says."""
     materializer_mode: Literal["sidecar", "embedded", "off"] = driver.MATERIALIZER_MODE.field()
@@ -94,7 +94,7 @@ class JobConfig:
     placement_enabled: bool = driver.PLACEMENT_ENABLED.field()
 
     def __post_init__(self) -> None:
-        """Relations between options. Raises `InvalidRequestError`."""
+        """Raises `InvalidRequestError` for options that contradict each other."""
         if self.parallelism is not None and self.parallelism > self.max_parallelism:
             raise InvalidRequestError(
                 f"{driver.PARALLELISM.key} is {self.parallelism}, but {driver.MAX_PARALLELISM.key} only "
@@ -175,7 +175,7 @@ class JobConfig:
             executors: Executors that share them.
 
         Raises:
-            InvalidRequestError: The memory budget is too small for so many state workers.
+            InvalidRequestError: The memory budget is too small for that number of state workers.
         """
         if self.has_custom_backend:
             return {"options": dict(self.custom_backend_options or {})}

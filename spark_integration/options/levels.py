@@ -1,4 +1,4 @@
-"""Levels of settings (code, query option, session conf), and query options told from those of a sink.
+"""Settings of the session, and query options told from those of a sink.
 
 Levels, strongest first: code, query option, session conf. A key that a level does not set falls through to the next;
 that makes booleans tri-state, as in Flink.
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from varvite.storage.options.table import OptionLevel
 
 _SHORT_PREFIX: Final = "varvite."
-_SLIP_LIKENESS_MIN: Final = 1.0
-"""An option of a sink that is at least so similar to a known key counts as a slip of the pen."""
+_MISSPELT_LIKENESS_MIN: Final = 1.0
+"""An option of a sink that is at least so similar to a known key counts as misspelt."""
 
 
 def session_level(conf: Mapping[str, str]) -> OptionLevel:
@@ -31,11 +31,11 @@ def option_key(key: str) -> str | None:
     """The option that a query option's key means, without prefix; None if it is one of the sink's.
 
     Varvite's are keys with `spark.varvite.` or `varvite.` before them, and keys that begin with one of the sections of
-    varvite's keys (`state.`, `execution.`, ...). Any other dotted key that is nearly one of varvite's is taken for a
-    slip.
+    varvite's keys (`state.`, `execution.`, ...). Any other dotted key that is nearly one of varvite's counts as a
+    misspelt one.
 
     Raises:
-        InvalidRequestError: Such a slip.
+        InvalidRequestError: The key is nearly one of varvite's.
     """
     for prefix in (CONF_PREFIX, _SHORT_PREFIX):
         if key.startswith(prefix):
@@ -44,6 +44,6 @@ def option_key(key: str) -> str | None:
         return None
     if key.partition(".")[0] in OPTIONS.sections:
         return key
-    if OPTIONS.nearest(key, _SLIP_LIKENESS_MIN) is not None:
+    if OPTIONS.nearest(key, _MISSPELT_LIKENESS_MIN) is not None:
         raise OPTIONS.unknown(key)
     return None

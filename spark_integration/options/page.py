@@ -24,16 +24,16 @@ In Spark's configuration every key has the prefix `spark.varvite.`, for example
 `spark-submit --conf spark.varvite.state.changelog.enabled=true`. In code it is `env.configure(key, value)`, and for one
 query `.option(key, value)` on its writer, both without the prefix.
 
-* Code wins over a query option, a query option over the session's configuration. What a level does not set falls
-  through to the next, and in the end to the default.
+* Code wins over a query option, a query option over the session's configuration. A key that a level does not set
+  comes from the next level, and in the end from its default.
 * Keys are Flink's where Flink has the option. An unknown `spark.varvite.*` key is an error that names the nearest one.
 * Durations: `10 min`, `30s`, `500 ms`, or a bare number of milliseconds. Sizes: `64 mb`, or a bare number of bytes;
   1 kb is 1024 bytes.
 * `{STORAGE_OPTION_PREFIX}<name>` goes to fsspec as option `<name>` of the storage's filesystem, for example
   `{STORAGE_OPTION_PREFIX}endpoint_url`, `{STORAGE_OPTION_PREFIX}key`, `{STORAGE_OPTION_PREFIX}secret`. `true` and
-  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varvite prints none of
-  them. Spark's own web page shows the session's configuration; it hides only keys that match
-  `spark.redaction.regex`, so give secrets in code, in environment variables or as roles of the machine.
+  `false` become booleans, values in `{{...}}` or `[...]` are read as JSON, all others stay text. varvite never
+  prints them. Spark's own web page shows the session's configuration; it hides only keys that match
+  `spark.redaction.regex`. So pass secrets in code, in environment variables or as roles of the machine.
 """
 
 

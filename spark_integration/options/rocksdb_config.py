@@ -1,7 +1,7 @@
-"""What the options of the RocksDB state backend mean together: the stores' settings, and the memory they share; pure.
+"""Combines the options of the RocksDB state backend: the stores' settings, and the memory that they share. Pure.
 
 Precedence of a setting: its own option, at the strongest level that has it; then `predefined-options`; then its
-default. The memory budget is on unless something says otherwise: see `memory_budget`.
+default. The memory budget is on unless another option switches it off (`memory_budget`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SIZES_OF_A_STORE: Final = tuple(
 
 @dataclass(frozen=True, kw_only=True)
 class MemoryBudget:
-    """The memory of RocksDB stores."""
+    """Limits of the memory of RocksDB stores."""
 
     per_executor_bytes: int = PER_EXECUTOR.field()
     per_worker_bytes: int | None = PER_WORKER.field()
@@ -50,7 +50,7 @@ class MemoryBudget:
         """Memory of one state worker, if the workers spread evenly over the executors.
 
         Raises:
-            InvalidRequestError: it is too little for a RocksDB.
+            InvalidRequestError: It is too little for a RocksDB.
         """
         if self.per_worker_bytes is not None:
             return self.per_worker_bytes
@@ -72,23 +72,23 @@ def rocksdb_options(levels: Sequence[OptionLevel]) -> RocksDBOptions:
 
 
 def memory_budget(levels: Sequence[OptionLevel]) -> MemoryBudget | None:
-    """What the stores share; None: each has the memory that its own sizes say.
+    """The memory that the stores share; None: each has memory of its own.
 
-    As in Flink a fixed size counts whatever `memory.managed` says. A size of each store switches the budget off if
-    nothing asks for it.
+    As in Flink a fixed size counts whatever `memory.managed` says. A size of each store switches the budget off,
+    unless the budget is set explicitly.
 
     Raises:
-        InvalidRequestError: The budget is asked for, and a size of each store as well.
+        InvalidRequestError: Both the budget and a size of each store are set explicitly.
     """
     fixed = [option.key for option in (PER_EXECUTOR, PER_WORKER) if _is_set(option.key, levels)]
     managed = bool(value_of(MANAGED, levels))
     if not managed and not fixed:
         return None
     sizes = [key for key in SIZES_OF_A_STORE if _is_set(key, levels)]
-    requested = fixed or ([MANAGED.key] if _is_set(MANAGED.key, levels) else [])
-    if sizes and requested:
+    explicit = fixed or ([MANAGED.key] if _is_set(MANAGED.key, levels) else [])
+    if sizes and explicit:
         raise InvalidRequestError(
-            f"{', '.join(requested)} and {', '.join(sizes)} contradict each other: the first is about the memory that "
+            f"{', '.join(explicit)} and {', '.join(sizes)} contradict each other: the first is about the memory that "
             "all stores share, the second about that of each store; remove the one or the other"
         )
     if sizes:

@@ -1,7 +1,7 @@
-"""State backends as the user chooses them: small values that stand for settings, with PyFlink's names.
+"""State backends with PyFlink's names: small values that stand for settings.
 
-They hold nothing but settings, so they can be pickled, and used by several environments and threads. What a backend
-object does not say comes from the configuration, as in Flink (`state.backend.rocksdb.*`).
+They hold only settings, so they can be pickled, and used by several environments and threads. A setting that a backend
+object does not have comes from the configuration, as in Flink (`state.backend.rocksdb.*`).
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ if TYPE_CHECKING:
 
 
 class StateBackend(ABC):
-    """Where the state workers keep working state."""
+    """The kind of store in which state workers keep working state."""
 
     @abstractmethod
     def configuration(self) -> dict[str, Any]:
         """The options that choosing this backend sets."""
 
     def checkpoint_storage(self) -> CheckpointStorage | None:
-        """Where checkpoints go, if the backend says that too, as the deprecated ones do."""
+        """Location of checkpoints, for deprecated backends, which set it too; else None."""
         return None
 
 
@@ -90,17 +90,17 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         return True
 
     def set_predefined_options(self, options: PredefinedOptions) -> None:
-        """Settings for a kind of disk; options that are set by themselves win. Raises `InvalidRequestError`."""
+        """Choose settings for a kind of disk; options that are set explicitly win. Raises `InvalidRequestError`."""
         if not isinstance(options, PredefinedOptions):
             raise InvalidRequestError(f"{options!r} is none of PredefinedOptions")
         self._predefined = options
 
     def get_predefined_options(self) -> PredefinedOptions:
-        """What was set; DEFAULT otherwise, whatever the configuration says."""
+        """The set that was chosen here, else DEFAULT; the configuration does not count."""
         return self._predefined or PredefinedOptions.DEFAULT
 
     def set_number_of_transfer_threads(self, number_of_transferring_threads: int) -> None:
-        """Requests at the same time with which a state worker uploads, or restores.
+        """Set the number of concurrent requests with which a state worker uploads, or restores.
 
         Raises `InvalidRequestError` below 1.
         """
@@ -109,18 +109,18 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         self._transfer_threads = number_of_transferring_threads
 
     def get_number_of_transfer_threads(self) -> int | None:
-        """What was set; None: it comes from the configuration."""
+        """The number that was set; None: it comes from the configuration."""
         return self._transfer_threads
 
     def set_db_storage_paths(self, *paths: str) -> None:
-        """Not possible: working state lies in Spark's local directories, which go when the executor does.
+        """Not possible: working state is in Spark's local directories, which are removed with the executor.
 
         Raises:
-            InvalidRequestError: Always; it says which setting of Spark's to use.
+            InvalidRequestError: Always; it names Spark's setting.
         """
         raise InvalidRequestError(
-            f"{list(paths)} cannot be used: working state lies in Spark's local directories, so that it goes with its "
-            "executor; set spark.local.dir (on YARN the node manager's local directories)"
+            f"{list(paths)} cannot be used: working state is in Spark's local directories, so that it is removed with "
+            "its executor; set spark.local.dir (on YARN the node manager's local directories)"
         )
 
     def get_db_storage_paths(self) -> None:
@@ -131,7 +131,7 @@ class EmbeddedRocksDBStateBackend(StateBackend):
         """Not possible: such a factory is a Java class.
 
         Raises:
-            InvalidRequestError: Always; it says which options to use.
+            InvalidRequestError: Always; it names the options instead.
         """
         raise InvalidRequestError(
             f"a RocksDB options factory ({options_factory_class_name}) is a Java class, which varvite cannot use; set "
@@ -148,9 +148,9 @@ class CustomStateBackend(StateBackend):
     """Working state in stores of your own.
 
     Args:
-        factory: Makes an empty `WorkingStore` for a `StoreTarget`: a function or a class (such as a `TableStore`) of a
-            module that driver and executors can import, or its name as `module:qualified.name`.
-        options: Given to the factory as `StoreTarget.options`, all as text.
+        factory: Creates an empty `WorkingStore` for a `StoreTarget`: a function or a class (such as a `TableStore`) of
+            a module that driver and executors can import, or its name as `module:qualified.name`.
+        options: The factory gets them as `StoreTarget.options`, all as text.
 
     Raises:
         InvalidRequestError: The factory has no name by which a state worker could import it.
@@ -165,12 +165,12 @@ class CustomStateBackend(StateBackend):
     @property
     def factory_name(self) -> str:
         """`module:qualified.name`."""
-        given: Any = self.factory
-        name = given if isinstance(given, str) else _name_of(given)
+        factory: Any = self.factory
+        name = factory if isinstance(factory, str) else _name_of(factory)
         if not QUALIFIED_NAME.fullmatch(name) or name.startswith("__main__:"):
             raise InvalidRequestError(
-                f"{given!r} cannot be imported by state workers; give a function or class at the top of a module that "
-                "they can import, or its name as module:qualified.name"
+                f"{factory!r} cannot be imported by state workers; give a function or class at the top of a module "
+                "that they can import, or its name as module:qualified.name"
             )
         return name
 
@@ -188,8 +188,8 @@ class MemoryStateBackend(HashMapStateBackend):
     """Deprecated: use `HashMapStateBackend` and `JobManagerCheckpointStorage`.
 
     Args:
-        checkpoint_path: Of the checkpoint storage.
-        savepoint_path, max_state_size, using_asynchronous_snapshots: Without effect, which a warning says.
+        checkpoint_path: Path of the checkpoint storage.
+        savepoint_path, max_state_size, using_asynchronous_snapshots: Without effect, and cause a warning.
     """
 
     checkpoint_path: str | PathLike[str] | None
@@ -201,8 +201,8 @@ class MemoryStateBackend(HashMapStateBackend):
         max_state_size: int | None = None,
         using_asynchronous_snapshots: bool | None = None,
     ) -> None:
-        _deprecated("MemoryStateBackend", "HashMapStateBackend() and JobManagerCheckpointStorage()")
-        _useless(
+        _warn_deprecated("MemoryStateBackend", "HashMapStateBackend() and JobManagerCheckpointStorage()")
+        _warn_useless(
             savepoint_path=savepoint_path,
             max_state_size=max_state_size,
             using_asynchronous_snapshots=using_asynchronous_snapshots,
@@ -218,9 +218,9 @@ class FsStateBackend(HashMapStateBackend):
     """Deprecated: use `HashMapStateBackend` and `FileSystemCheckpointStorage`.
 
     Args:
-        checkpoint_directory_uri: Of the checkpoint storage; None: it comes from elsewhere.
+        checkpoint_directory_uri: Location of the checkpoint storage; None: it is set elsewhere.
         default_savepoint_directory_uri, file_state_size_threshold, write_buffer_size, using_asynchronous_snapshots:
-            Without effect, which a warning says.
+            Without effect, and cause a warning.
     """
 
     checkpoint_directory_uri: str | PathLike[str] | None
@@ -233,8 +233,8 @@ class FsStateBackend(HashMapStateBackend):
         write_buffer_size: int | None = None,
         using_asynchronous_snapshots: bool | None = None,
     ) -> None:
-        _deprecated("FsStateBackend", "HashMapStateBackend() and FileSystemCheckpointStorage(...)")
-        _useless(
+        _warn_deprecated("FsStateBackend", "HashMapStateBackend() and FileSystemCheckpointStorage(...)")
+        _warn_useless(
             default_savepoint_directory_uri=default_savepoint_directory_uri,
             file_state_size_threshold=file_state_size_threshold,
             write_buffer_size=write_buffer_size,
@@ -246,7 +246,7 @@ class FsStateBackend(HashMapStateBackend):
         return _file_system(self.checkpoint_directory_uri)
 
     def get_checkpoint_path(self) -> str | None:
-        """As given."""
+        """The location, if there is one."""
         return None if self.checkpoint_directory_uri is None else str(self.checkpoint_directory_uri)
 
 
@@ -254,7 +254,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
     """Deprecated: use `EmbeddedRocksDBStateBackend` and `FileSystemCheckpointStorage`.
 
     Args:
-        checkpoint_data_uri: Of the checkpoint storage; None: it comes from elsewhere.
+        checkpoint_data_uri: Location of the checkpoint storage; None: it is set elsewhere.
         enable_incremental_checkpointing: As in `EmbeddedRocksDBStateBackend`.
         checkpoint_stream_backend: Another of these backends, whose checkpoint storage is used.
     """
@@ -265,7 +265,7 @@ class RocksDBStateBackend(EmbeddedRocksDBStateBackend):
         enable_incremental_checkpointing: bool | None = None,
         checkpoint_stream_backend: MemoryStateBackend | FsStateBackend | None = None,
     ) -> None:
-        _deprecated("RocksDBStateBackend", "EmbeddedRocksDBStateBackend() and FileSystemCheckpointStorage(...)")
+        _warn_deprecated("RocksDBStateBackend", "EmbeddedRocksDBStateBackend() and FileSystemCheckpointStorage(...)")
         super().__init__(enable_incremental_checkpointing)
         self._storage = _file_system(checkpoint_data_uri)
         if self._storage is None and checkpoint_stream_backend is not None:
@@ -284,11 +284,11 @@ def _file_system(path: str | PathLike[str] | None) -> FileSystemCheckpointStorag
     return None if path is None else FileSystemCheckpointStorage(path)
 
 
-def _deprecated(name: str, instead: str) -> None:
+def _warn_deprecated(name: str, instead: str) -> None:
     warnings.warn(f"{name} is deprecated; use {instead}", DeprecationWarning, stacklevel=3)
 
 
-def _useless(**given: Any) -> None:
-    for name, value in given.items():
+def _warn_useless(**arguments: Any) -> None:
+    for name, value in arguments.items():
         if value is not None:
             warn_useless(name, "leave it out", stacklevel=4)

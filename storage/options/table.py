@@ -50,7 +50,7 @@ class OptionTable:
         """First parts of all keys."""
 
     def __contains__(self, key: str) -> bool:
-        """Whether the key, current or older, is one of an option; false of storage options."""
+        """True if the key, current or older, is an option's; false for storage options."""
         return key in self.options or key in self.current_keys
 
     def read(
@@ -66,7 +66,7 @@ class OptionTable:
         Args:
             name: Of the level, for people.
             settings: Keys without `spark.varvite.`; None as a value means not set.
-            shown_prefix: What the user wrote before each key.
+            shown_prefix: Prefix of each key as the user wrote it.
             only: Options whose values are read; others must exist, but their values are ignored. None: all.
 
         Raises:
@@ -104,9 +104,9 @@ class OptionTable:
     def nearest(self, key: str, likeness_min: float) -> str | None:
         """The current key that is most like this one; None if none is that similar."""
 
-        def likeness(known: str) -> float:
-            has_same_ending = known.rpartition(".")[2] == key.lower().rpartition(".")[2]
-            return difflib.SequenceMatcher(None, key.lower(), known).ratio() + _SAME_ENDING * has_same_ending
+        def likeness(candidate: str) -> float:
+            has_same_ending = candidate.rpartition(".")[2] == key.lower().rpartition(".")[2]
+            return difflib.SequenceMatcher(None, key.lower(), candidate).ratio() + _SAME_ENDING * has_same_ending
 
         best = max(self._keys, key=likeness)
         return self.current_keys.get(best, best) if likeness(best) >= likeness_min else None

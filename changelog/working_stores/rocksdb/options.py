@@ -1,4 +1,4 @@
-"""The options of the RocksDB working store, and what they are in rocksdict.
+"""The options of the RocksDB working store, and their form in rocksdict.
 
 Memory of one store is bounded by `write_buffer_size_bytes * write_buffer_count + block_cache_size_bytes` (index and
 filter blocks live in the block cache), plus `recent_values_size_bytes` of decoded values per value-like state (I10).
@@ -136,42 +136,42 @@ class RocksDBOptions:
 
 
 def rocksdict_options(options: RocksDBOptions, *, create: bool) -> Options:
-    """The options as rocksdict wants them; `create`: make what does not exist."""
-    made = Options(raw_mode=True)
-    made.create_if_missing(create)
+    """The options in rocksdict's form; `create`: create a database that does not exist."""
+    native = Options(raw_mode=True)
+    native.create_if_missing(create)
     memory = options.memory
     if memory is None:
-        made.set_write_buffer_size(options.write_buffer_size_bytes)
+        native.set_write_buffer_size(options.write_buffer_size_bytes)
     else:
-        made.set_write_buffer_manager(memory.write_buffers)
-        made.set_write_buffer_size(memory.write_buffer_size_bytes(options.write_buffer_count))
+        native.set_write_buffer_manager(memory.write_buffers)
+        native.set_write_buffer_size(memory.write_buffer_size_bytes(options.write_buffer_count))
     if options.bloom_filter_bits_per_key:
-        # A read of what is not in the memtable skips the search there, the dearest step of a point read.
-        made.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_PART)
-        made.set_memtable_whole_key_filtering(True)
-    made.set_max_write_buffer_number(options.write_buffer_count)
-    made.set_min_write_buffer_number_to_merge(options.write_buffers_to_merge)
-    made.set_max_open_files(options.max_open_files)
+        # A read of a key that is not in the memtable skips the search there, the most expensive step of a point read.
+        native.set_memtable_prefix_bloom_ratio(_MEMTABLE_BLOOM_PART)
+        native.set_memtable_whole_key_filtering(True)
+    native.set_max_write_buffer_number(options.write_buffer_count)
+    native.set_min_write_buffer_number_to_merge(options.write_buffers_to_merge)
+    native.set_max_open_files(options.max_open_files)
     files = level0_files(options.level0_files_extra)
-    made.set_level_zero_file_num_compaction_trigger(files["level0_file_num_compaction_trigger"])
-    made.set_level_zero_slowdown_writes_trigger(files["level0_slowdown_writes_trigger"])
-    made.set_level_zero_stop_writes_trigger(files["level0_stop_writes_trigger"])
-    made.set_max_background_jobs(options.background_jobs)
-    made.set_target_file_size_base(options.target_file_size_bytes)
-    made.set_max_bytes_for_level_base(options.level_base_size_bytes)
-    made.set_level_compaction_dynamic_level_bytes(True)
-    made.set_compression_type(getattr(DBCompressionType, options.compression)())
-    made.set_block_based_table_factory(_table_options(options))
+    native.set_level_zero_file_num_compaction_trigger(files["level0_file_num_compaction_trigger"])
+    native.set_level_zero_slowdown_writes_trigger(files["level0_slowdown_writes_trigger"])
+    native.set_level_zero_stop_writes_trigger(files["level0_stop_writes_trigger"])
+    native.set_max_background_jobs(options.background_jobs)
+    native.set_target_file_size_base(options.target_file_size_bytes)
+    native.set_max_bytes_for_level_base(options.level_base_size_bytes)
+    native.set_level_compaction_dynamic_level_bytes(True)
+    native.set_compression_type(getattr(DBCompressionType, options.compression)())
+    native.set_block_based_table_factory(_table_options(options))
     # The info log and the statistics are for people, and the disk is bounded.
-    made.set_keep_log_file_num(2)
-    made.set_max_log_file_size(_LOG_FILE_BYTES)
-    made.set_stats_dump_period_sec(0)
-    made.set_stats_persist_period_sec(0)
-    return made
+    native.set_keep_log_file_num(2)
+    native.set_max_log_file_size(_LOG_FILE_BYTES)
+    native.set_stats_dump_period_sec(0)
+    native.set_stats_persist_period_sec(0)
+    return native
 
 
 def level0_files(extra: int) -> dict[str, int]:
-    """From how many flushed files on they are compacted, writes slowed down and stopped: RocksDB's and more."""
+    """RocksDB's triggers of compaction, slower writes and stopped writes, each raised by `extra` flushed files."""
     usual = {
         "level0_file_num_compaction_trigger": 4,
         "level0_slowdown_writes_trigger": 20,
@@ -187,7 +187,8 @@ def _table_options(options: RocksDBOptions) -> BlockBasedOptions:
     # Otherwise index and filter blocks are outside of the cache and memory grows with the state.
     table.set_cache_index_and_filter_blocks(True)
     table.set_pin_l0_filter_and_index_blocks_in_cache(True)
-    # In pieces: a file's whole filter has megabytes, more than a shard of the cache, so every read would load it again.
+    # In partitions: the filter of a whole file has megabytes, more than a shard of the cache, and would be reloaded by
+    # every read.
     table.set_index_type(BlockBasedIndexType.two_level_index_search())
     table.set_partition_filters(True)
     table.set_format_version(5)

@@ -13,9 +13,9 @@ _MIB: Final = 1 << 20
 
 
 class PredefinedOptions(Enum):
-    """Settings of RocksDB for a kind of disk; an option that is set by itself (`state.backend.rocksdb.*`) wins.
+    """Settings of RocksDB for a kind of disk; an option that is set explicitly (`state.backend.rocksdb.*`) wins.
 
-    Level compaction with dynamic level sizes, which two of Flink's sets choose, is what varvite always uses.
+    Level compaction with dynamic level sizes, which two of Flink's sets choose, is always used by varvite.
     """
 
     DEFAULT = 0

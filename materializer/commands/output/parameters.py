@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Parsed(click.ParamType[Any]):
-    """A value that an option's own parser reads; what is typed already passes through it, too."""
+    """A value that is read by a function of varvite's."""
 
     def __init__(self, name: str, read: Callable[[Any], Any]) -> None:
         self.name = name
@@ -142,5 +142,5 @@ def existing_job(job: str, storage_url: str, storage_options: dict[str, Any] | N
 
 def job_chain(job: str, storage_url: str, storage_options: dict[str, Any] | None) -> ChainReader:
     """The chain of the job of that name. Errors as `existing_job`."""
-    found = existing_job(job, storage_url, storage_options)
-    return ChainReader(found.store, found.record.job_id)
+    opened = existing_job(job, storage_url, storage_options)
+    return ChainReader(opened.store, opened.record.job_id)

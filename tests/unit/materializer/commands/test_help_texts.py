@@ -12,7 +12,6 @@ import pytest
 from varvite.materializer.commands.cli import main, materialize
 from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.storage.options.declaration import options_of
-from varvite.storage.units import option_duration, option_size, parse_duration_ms, parse_size_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,9 +60,3 @@ def test_no_other_command_has_a_default_written_by_hand() -> None:
         if told is not None and option not in materialize.params:
             assert told[1] in NONE
             assert option.to_info_dict()["default"] is None
-
-
-@pytest.mark.parametrize("amount", [0, 1, 999, 1_000, 90_000, 600_000, 86_400_000, 1 << 10, 512 << 20, 3 << 40])
-def test_what_an_option_is_told_to_be_is_what_it_parses_to(amount: int) -> None:
-    assert parse_duration_ms(option_duration(amount)) == amount
-    assert parse_size_bytes(option_size(amount)) == amount

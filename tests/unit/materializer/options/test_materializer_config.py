@@ -9,12 +9,6 @@ from varvite.materializer.options.materializer_config import MaterializerConfig
 from varvite.materializer.options.table import OPTIONS, read_properties
 from varvite.materializer.service.child_process import decode_config, encode_config
 from varvite.storage.errors import InvalidRequestError
-from varvite.storage.units import (
-    format_duration_ms,
-    format_size_bytes,
-    parse_duration_ms,
-    parse_size_bytes,
-)
 
 BASE = MaterializerConfig(storage_url="/state")
 
@@ -22,30 +16,6 @@ BASE = MaterializerConfig(storage_url="/state")
 def configured(properties: dict[str, str]) -> MaterializerConfig:
     """`BASE`, changed by `spark.varvite.*` keys."""
     return replace(BASE, **read_properties(properties))
-
-
-@pytest.mark.parametrize(
-    ("text", "expected_ms"),
-    [("10 min", 600_000), ("30s", 30_000), ("500 ms", 500), ("2 h", 7_200_000), ("1d", 86_400_000), (" 250 ", 250)],
-)
-def test_durations_are_read_as_flink_reads_them(text: str, expected_ms: int) -> None:
-    assert parse_duration_ms(text) == expected_ms
-
-
-@pytest.mark.parametrize(("text", "size_bytes"), [("64 mb", 64 << 20), ("1g", 1 << 30), ("4096", 4096), ("2KiB", 2048)])
-def test_sizes_are_read_as_flink_reads_them(text: str, size_bytes: int) -> None:
-    assert parse_size_bytes(text) == size_bytes
-
-
-@pytest.mark.parametrize("text", ["", "ten min", "-1 s", "1.5 h", "10 parsecs", "min"])
-def test_other_texts_are_refused(text: str) -> None:
-    with pytest.raises(InvalidRequestError, match="write it like"):
-        parse_duration_ms(text)
-
-
-def test_durations_and_sizes_for_people() -> None:
-    assert [format_duration_ms(ms) for ms in (12, 1_500, 600_000)] == ["12 ms", "1.5 s", "10.0 min"]
-    assert [format_size_bytes(b) for b in (12, 2048, 3 << 20, 5 << 40)] == ["12 B", "2.0 KiB", "3.0 MiB", "5.0 TiB"]
 
 
 def test_properties_have_flinks_names_and_set_the_fields() -> None:
